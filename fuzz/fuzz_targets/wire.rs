@@ -6,7 +6,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use parlor_wire::{
-    Batches, Body, EXCERPT_CHARS, InputLine, Incoming, Lines, Malformed, Message, Outcome, RequestId, parse,
+    Batches, Body, EXCERPT_CHARS, InputLine, Incoming, LineDecoder, Malformed, Message, Outcome, RequestId, parse,
 };
 
 /// A frame without its borrow.
@@ -32,7 +32,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn read(input: &[u8], size: usize, limit: usize) -> Vec<Seen> {
-    let mut lines = Lines::new(limit);
+    let mut lines = LineDecoder::new(limit);
     let mut seen = Vec::new();
     for part in input.chunks(size) {
         lines.extend(part);
@@ -45,7 +45,7 @@ fn read(input: &[u8], size: usize, limit: usize) -> Vec<Seen> {
     seen
 }
 
-fn take_all(lines: &mut Lines, seen: &mut Vec<Seen>) {
+fn take_all(lines: &mut LineDecoder, seen: &mut Vec<Seen>) {
     while let Some(frame) = lines.next_line() {
         if let InputLine::Line(line) = &frame {
             assert!(!line.contains('\n'));
@@ -107,8 +107,8 @@ fn payload<'a>(message: &Message<'a>) -> Option<&'a str> {
 
 fn check_malformed(malformed: &Malformed) {
     assert!(malformed.excerpt.chars().count() <= EXCERPT_CHARS);
-    assert_eq!(malformed.answer().is_some(), malformed.is_answer_due());
-    let Some(answer) = malformed.answer() else { return };
+    assert_eq!(malformed.response().is_some(), malformed.needs_response());
+    let Some(answer) = malformed.response() else { return };
     assert!(!answer.contains('\n'));
     serde_json::from_str::<serde_json::Value>(&answer).expect("an answer is JSON");
     let Ok(Incoming::One(message)) = parse(&answer, Batches::Refuse) else { panic!("no message: {answer}") };

@@ -7,7 +7,7 @@ use parlor_dialect::live;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{Content, MessageId, SessionId};
 use parlor_wire::{
-    Batches, Body, CANCEL_REQUEST, Incoming, InputLine, Lines, Message, Outcome, RequestId, RpcError,
+    Batches, Body, CANCEL_REQUEST, Incoming, InputLine, LineDecoder, Message, Outcome, RequestId, RpcError,
     cancel_target, code, parse, write,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
@@ -62,7 +62,7 @@ impl<A: Agent> Host<A> {
     }
 
     async fn listen(self: Arc<Self>, mut read: ReadHalf<DuplexStream>) {
-        let mut framing = Lines::default();
+        let mut framing = LineDecoder::default();
         let mut buffer = vec![0; 64 << 10];
         loop {
             let count = read.read(&mut buffer).await.unwrap_or(0);
@@ -111,8 +111,8 @@ impl<A: Agent> Host<A> {
             }
             Body::Response { id, outcome } => {
                 let answer = match outcome {
-                    Outcome::Result(result) => Ok(Object::parse(result).unwrap_or_default()),
-                    Outcome::Error(error) => Err(RpcError::from_raw(error)),
+                    Outcome::Result(result) => Ok(Object::parse(*result).unwrap_or_default()),
+                    Outcome::Error(error) => Err(RpcError::from_raw(*error)),
                 };
                 self.line.answered(id, answer);
             }

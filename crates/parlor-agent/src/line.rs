@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use parlor_json::{Json, Object};
 use parlor_server::hub::Hub;
 use parlor_session::{MessageId, SessionId, Transcript};
-use parlor_wire::{Asked, RequestId, RpcError, cancel_line, code, write};
+use parlor_wire::{OutgoingRequests, RequestId, RpcError, cancel_line, code, write};
 use tokio::sync::{mpsc, oneshot};
 
 /// How many lines wait to be read by the hub. Who says more waits.
@@ -24,7 +24,7 @@ type Reply = oneshot::Sender<Result<Object, RpcError>>;
 pub(crate) struct Line {
     lines: mpsc::Sender<String>,
     /// The questions that are open; none once nobody is left who could answer.
-    asked: Mutex<Option<Asked<Reply>>>,
+    asked: Mutex<Option<OutgoingRequests<Reply>>>,
     home: Home,
 }
 
@@ -38,7 +38,8 @@ impl Line {
     /// A line, and the end at which it is read.
     pub(crate) fn new(home: &Home) -> (Arc<Self>, mpsc::Receiver<String>) {
         let (lines, said) = mpsc::channel(LINES);
-        let line = Self { lines, asked: Mutex::new(Some(Asked::new(MAX_ASKED))), home: Arc::clone(home) };
+        let line =
+            Self { lines, asked: Mutex::new(Some(OutgoingRequests::new(MAX_ASKED))), home: Arc::clone(home) };
         (Arc::new(line), said)
     }
 
@@ -59,7 +60,7 @@ impl Line {
         let (reply, answer) = oneshot::channel();
         let params = Json::parse(params).map_err(|_| RpcError::new(code::INTERNAL_ERROR, "no params"))?;
         let too_many = || RpcError::new(code::INTERNAL_ERROR, "too many questions are open");
-        let id = lock(&self.asked).as_mut().ok_or_else(gone)?.ask(reply).map_err(|_| too_many())?;
+        let id = lock(&self.asked).as_mut().ok_or_else(gone)?.register(reply).map_err(|_| too_many())?;
         let _open = Open { line: Arc::clone(self), id: id.clone() };
         self.message(write::request(&id, method, Some(params.raw()))).await;
         answer.await.unwrap_or_else(|_| Err(gone()))
@@ -67,7 +68,7 @@ impl Line {
 
     /// A question is answered.
     pub(crate) fn answered(&self, id: &RequestId, answer: Result<Object, RpcError>) {
-        if let Some(reply) = lock(&self.asked).as_mut().and_then(|asked| asked.answered(id)) {
+        if let Some(reply) = lock(&self.asked).as_mut().and_then(|asked| asked.complete(id)) {
             // Who asked may have given up just now.
             let _ = reply.send(answer);
         }
@@ -94,7 +95,7 @@ impl Line {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let is_open = lock(&self.line.asked).as_mut().is_some_and(|asked| asked.answered(&self.id).is_some());
+        let is_open = lock(&self.line.asked).as_mut().is_some_and(|asked| asked.complete(&self.id).is_some());
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
             && is_open
         {

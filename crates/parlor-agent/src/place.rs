@@ -60,7 +60,7 @@ impl Place {
     pub(crate) fn new(id: SessionId, params: &Object, chosen: Chosen) -> Self {
         let cwd = params.get("cwd").and_then(|cwd| JsonStr::from_raw(cwd.raw()));
         let cwd = cwd.map_or_else(|| PathBuf::from("/"), |cwd| PathBuf::from(cwd.to_text().into_owned()));
-        let servers = params.get("mcpServers").and_then(|list| parlor_json::elements(list.raw()));
+        let servers = params.get("mcpServers").and_then(|list| list.elements());
         let servers = servers.unwrap_or_default().into_iter().map(Json::from).collect();
         Self { id, cwd, mcp_servers: servers, chosen: Mutex::new(chosen), queue: Mutex::default() }
     }

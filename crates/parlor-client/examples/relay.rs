@@ -1,6 +1,6 @@
 //! Makes any agent of version 1 one of version 2: `relay PROGRAM [ARGUMENT]...` is used in its place.
 //!
-//! What the other version cannot express is reported on standard error. Lines have no size limit here; `parlor_wire::Lines`
+//! What the other version cannot express is reported on standard error. Lines have no size limit here; `parlor_wire::LineDecoder`
 //! has one.
 
 #![expect(clippy::print_stderr, reason = "losses are reported there")]

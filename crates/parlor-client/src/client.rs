@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parlor_dialect::Dialect;
-use parlor_json::{Json, JsonStr, Object, elements, string_literal, text};
+use parlor_json::{Json, Object};
 use parlor_session::SessionId;
 use tokio::sync::broadcast;
 
@@ -168,14 +168,13 @@ impl Client {
         let mut listed = Vec::new();
         let mut params = Object::default();
         if let Some(cwd) = cwd {
-            params.set("cwd", &JsonStr::new(&cwd.to_string_lossy()));
+            params.set("cwd", &*cwd.to_string_lossy());
         }
         for _ in 0..MAX_PAGES {
             let page = self.call("session/list", &params).await?;
-            let sessions = page.get("sessions").and_then(|list| elements(list.raw()));
+            let sessions = page.get_array("sessions");
             let sessions = sessions.ok_or(Error::Protocol("the list has no sessions"))?;
-            listed
-                .extend(sessions.into_iter().filter_map(|raw| SessionInfo::decode(Object::parse(raw).ok()?)));
+            listed.extend(sessions.into_iter().filter_map(|raw| SessionInfo::decode(raw.to_object()?)));
             match page.get("nextCursor").filter(|next| !next.is_null()) {
                 Some(next) if listed.len() < MAX_LISTED => params.set("cursor", next.clone()),
                 Some(_) => break,
@@ -252,12 +251,11 @@ impl Client {
 
 impl SessionInfo {
     fn decode(fields: Object) -> Option<Self> {
-        let field = |name: &str| Some(text(fields.get(name)?.raw())?.into_owned());
         Some(Self {
-            id: JsonStr::from_raw(fields.get("sessionId")?.raw())?.into(),
-            title: field("title"),
-            cwd: field("cwd").unwrap_or_default(),
-            updated_at: field("updatedAt"),
+            id: fields.get_json_str("sessionId")?.into(),
+            title: fields.get_string("title"),
+            cwd: fields.get_string("cwd").unwrap_or_default(),
+            updated_at: fields.get_string("updatedAt"),
             fields,
         })
     }
@@ -265,7 +263,7 @@ impl SessionInfo {
 
 /// The session that a response names.
 pub(crate) fn session_in(result: &Object) -> Result<SessionId, Error> {
-    let id = result.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw()));
+    let id = result.get_json_str("sessionId");
     id.map(SessionId::from).ok_or(Error::Protocol("the session has no id"))
 }
 
@@ -275,21 +273,18 @@ fn session_params(session: Option<&SessionId>, cwd: &Path) -> Object {
     if let Some(session) = session {
         params.set("sessionId", session.as_json());
     }
-    params.set("cwd", &JsonStr::new(&cwd.to_string_lossy()));
-    params.set("mcpServers", Json::parse("[]").expect("it is JSON"));
+    params.set("cwd", &*cwd.to_string_lossy());
+    params.set("mcpServers", Json::array::<Json>([]));
     params
 }
 
 /// The params of `initialize`, in version 2 of the protocol.
 pub(crate) fn initialize_params(name: &str, version: &str, capabilities: &Object) -> Object {
-    let text = format!(
-        r#"{{"protocolVersion":2,"info":{{"name":{},"version":{}}},"capabilities":{},"_meta":{{"parlor/seq":true,"parlor/events":true}}}}"#,
-        string_literal(name),
-        string_literal(version),
-        capabilities.to_json().as_str()
-    );
-    let json = Json::parse(text).expect("it is made of JSON");
-    Object::parse(json.raw()).expect("it is an object")
+    Object::new()
+        .with("protocolVersion", 2_u64)
+        .with("info", Object::new().with("name", name).with("version", version))
+        .with("capabilities", capabilities.to_json())
+        .with("_meta", Object::new().with("parlor/seq", true).with("parlor/events", true))
 }
 
 impl Version {

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use parlor_dialect::live::{self, AgentUpdate};
 use parlor_dialect::{Dialect, Side, Translator};
-use parlor_json::{Json, JsonStr, Members, Object, elements};
+use parlor_json::{Json, JsonRef, JsonStr, Members, Object};
 use parlor_session::SessionId;
 use parlor_wire::{
-    Asked, Batches, Body, CANCEL_REQUEST, Incoming, Outcome, RequestId, RpcError, cancel_line, cancel_target,
-    code, parse, write,
+    Batches, Body, CANCEL_REQUEST, Incoming, Outcome, OutgoingRequests, RequestId, RpcError, cancel_line,
+    cancel_target, code, parse, write,
 };
-use serde_json::value::RawValue;
 use tokio::sync::{Notify, broadcast, mpsc, oneshot, watch};
 
 use crate::Error;
@@ -124,7 +123,7 @@ pub(crate) struct Driver {
     command_sender: mpsc::WeakSender<Command>,
     abandoned: Arc<Notify>,
     send_queue: VecDeque<String>,
-    in_flight: Asked<Request>,
+    in_flight: OutgoingRequests<Request>,
     shared: Shared,
     notifications: broadcast::Sender<Notification>,
     /// The session of the last update, until its changes are announced.
@@ -152,7 +151,7 @@ impl Driver {
             command_sender,
             abandoned,
             send_queue: VecDeque::new(),
-            in_flight: Asked::new(MAX_IN_FLIGHT),
+            in_flight: OutgoingRequests::new(MAX_IN_FLIGHT),
             shared,
             notifications,
             updated: None,
@@ -253,14 +252,14 @@ impl Driver {
         if matches!(purpose, Purpose::NewSession) && self.shared.subscriptions.is_full() {
             return drop(reply.send(Err(Error::Busy)));
         }
-        match self.in_flight.ask(Request { reply, purpose, is_cancelled: false }) {
+        match self.in_flight.register(Request { reply, purpose, is_cancelled: false }) {
             Ok(id) => self.send(&write::request(&id, method, Some(params.to_json().raw()))),
-            Err(full) => self.on_response(full.refused, Err(Error::Busy)),
+            Err(full) => self.on_response(full.rejected, Err(Error::Busy)),
         }
     }
 
     /// Whether a response in flight may name a session.
-    fn may_name_session(in_flight: &mut Asked<Request>) -> bool {
+    fn may_name_session(in_flight: &mut OutgoingRequests<Request>) -> bool {
         in_flight
             .iter_mut()
             .any(|(_, request)| matches!(request.purpose, Purpose::Call | Purpose::NewSession))
@@ -407,9 +406,9 @@ impl Driver {
         let message = match parse(line, batches) {
             Ok(Incoming::One(message)) => message,
             Ok(Incoming::Batch(_)) => {
-                let items = serde_json::from_str(line).ok().and_then(elements).unwrap_or_default();
+                let items = JsonRef::parse(line).ok().and_then(JsonRef::elements).unwrap_or_default();
                 // A batch in a batch is refused.
-                return items.into_iter().for_each(|item| self.on_line(item.get(), Batches::Refuse));
+                return items.into_iter().for_each(|item| self.on_line(item.as_str(), Batches::Refuse));
             }
             Err(malformed) => return self.shared.losses.record(malformed.to_string()),
         };
@@ -427,12 +426,12 @@ impl Driver {
             Body::Notification { method, params } => self.on_notification(&method, params),
             Body::Request { id, method, params } => self.on_peer_request(&id, &method, params),
             Body::Response { id, outcome } => {
-                let Some(request) = self.in_flight.answered(&id) else {
+                let Some(request) = self.in_flight.complete(&id) else {
                     return self.shared.losses.record("a response without a request");
                 };
                 let outcome = match outcome {
                     // Many peers respond with null where the result is empty.
-                    Outcome::Result(result) if result.get() == "null" => Ok(Object::default()),
+                    Outcome::Result(result) if result.is_null() => Ok(Object::default()),
                     Outcome::Result(result) => {
                         Object::parse(result).map_err(|_| Error::Protocol("the result is not an object"))
                     }
@@ -448,7 +447,7 @@ impl Driver {
     fn on_update(
         &mut self,
         id: &SessionId,
-        meta: Option<&RawValue>,
+        meta: Option<JsonRef<'_>>,
         line: &str,
         update: Option<AgentUpdate<'_>>,
     ) {
@@ -458,7 +457,7 @@ impl Driver {
         }
         let Some(session) = &self.updated else { return };
         let connection = &self.shared.subscriptions.connection;
-        let seq = meta.and_then(|meta| Members::of(meta).ok()?.get("parlor/seq")?.get().parse().ok());
+        let seq = meta.and_then(|meta| Members::of(meta).ok()?.get("parlor/seq")?.as_u64());
         session.apply(connection, line, update, seq);
         if self.translator.is_some()
             && let Some(state) = noted_state(line)
@@ -474,7 +473,7 @@ impl Driver {
         }
     }
 
-    fn on_notification(&mut self, method: &str, params: Option<&RawValue>) {
+    fn on_notification(&mut self, method: &str, params: Option<JsonRef<'_>>) {
         // Updates that arrived before the notification are visible before it.
         self.announce();
         let notification = Notification { method: method.to_owned(), params: params.map(Json::from) };
@@ -491,16 +490,16 @@ impl Driver {
         }
     }
 
-    fn on_peer_request(&mut self, id: &RequestId, method: &str, params: Option<&RawValue>) {
+    fn on_peer_request(&mut self, id: &RequestId, method: &str, params: Option<JsonRef<'_>>) {
         // Updates that arrived before the request are visible before it.
         self.announce();
-        let params = params.and_then(|params| Object::parse(params).ok()).unwrap_or_default();
+        let params = params.and_then(JsonRef::to_object).unwrap_or_default();
         // A request replaces an open one with the same id: there can be only one response.
         self.cancel_peer_request(id);
         let (sender, cancelled) = watch::channel(false);
         let is_full = self.peer_requests.len() >= MAX_PEER_REQUESTS;
         self.peer_requests.insert(id.clone(), sender);
-        let session = params.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw()));
+        let session = params.get_json_str("sessionId");
         let session = session.and_then(|id| self.shared.subscriptions.find(&id.into(), || false));
         let request = PeerRequest::new(
             id.clone(),
@@ -527,5 +526,5 @@ fn noted_state(line: &str) -> Option<String> {
     let Body::Notification { params, .. } = &message.body else { return None };
     let (_, update) = live::update_of(*params).ok()?;
     let meta = Members::of(update).ok()?.get("_meta")?;
-    Some(Members::of(meta).ok()?.get(NAME)?.get().to_owned())
+    Some(Members::of(meta).ok()?.get(NAME)?.as_str().to_owned())
 }

@@ -81,7 +81,7 @@ pub use connection::Connection;
 pub use error::Error;
 pub use losses::Losses;
 pub use notifications::{Notification, Notifications};
-pub use parlor_json::{Json, JsonStr, Object};
+pub use parlor_json::{Json, JsonRef, JsonStr, Object};
 pub use parlor_session::{
     Activity, Body, CompactionId, Content, Entry, EntryId, MessageId, MetaPatch, Patch, PlanId, Role,
     SessionId, Slot, State, Target, TerminalId, ToolCallId, Transcript, Update, Upsert, text_of,

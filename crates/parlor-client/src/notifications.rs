@@ -2,7 +2,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::Json;
 use parlor_session::SessionId;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -23,8 +23,8 @@ pub struct Notification {
 impl Notification {
     /// The session that its params name.
     pub fn session(&self) -> Option<SessionId> {
-        let params = Object::parse(self.params.as_ref()?.raw()).ok()?;
-        JsonStr::from_raw(params.get("sessionId")?.raw()).map(SessionId::from)
+        let params = self.params.as_ref()?.to_object()?;
+        params.get_json_str("sessionId").map(SessionId::from)
     }
 }
 

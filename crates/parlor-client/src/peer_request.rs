@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
 use parlor_dialect::live;
-use parlor_json::{Json, JsonStr, Object, elements, text};
+use parlor_json::{JsonRef, JsonStr, Object};
 use parlor_session::{SessionId, ToolCallId};
 use parlor_wire::{RequestId, RpcError, code};
 use tokio::sync::{Notify, mpsc, watch};
@@ -182,13 +182,13 @@ impl PermissionOption {
     /// assert_eq!(options[0].kind, PermissionOptionKind::AllowOnce);
     /// ```
     pub fn all_in(params: &Object) -> Vec<Self> {
-        let list = params.get("options").and_then(|list| elements(list.raw()));
-        let option = |raw| {
-            let option = Object::parse(raw).ok()?;
-            let field = |name: &str| JsonStr::from_raw(option.get(name)?.raw());
-            let id = field("optionId")?;
-            let name = field("name").as_ref().unwrap_or(&id).to_text().into_owned();
-            let kind = PermissionOptionKind::from(&field("kind").unwrap_or_else(|| JsonStr::new("")));
+        let list = params.get_array("options");
+        let option = |raw: JsonRef<'_>| {
+            let option = raw.to_object()?;
+            let id = option.get_json_str("optionId")?;
+            let name = option.get_string("name").unwrap_or_else(|| id.to_text().into_owned());
+            let kind = option.get_json_str("kind").unwrap_or_else(|| JsonStr::new(""));
+            let kind = PermissionOptionKind::from(&kind);
             Some(Self { id, name, kind })
         };
         list.unwrap_or_default().into_iter().filter_map(option).collect()
@@ -224,25 +224,24 @@ impl PeerRequest {
 
     /// The session that it is about.
     pub fn session(&self) -> Option<SessionId> {
-        JsonStr::from_raw(self.params.get("sessionId")?.raw()).map(SessionId::from)
+        self.params.get_json_str("sessionId").map(SessionId::from)
     }
 
     /// The title of the request, or else of the tool call or other subject that it is about.
     pub fn title(&self) -> Option<String> {
-        let title = |holder: &Object| Some(text(holder.get("title")?.raw())?.into_owned());
-        let subject = member(&self.params, "subject").unwrap_or_default();
+        let title = |holder: &Object| holder.get_string("title");
+        let subject = self.params.get_object("subject").unwrap_or_default();
         title(&self.params)
-            .or_else(|| title(&member(&self.params, "toolCall")?))
+            .or_else(|| title(&self.params.get_object("toolCall")?))
             .or_else(|| title(&subject))
-            .or_else(|| title(&member(&subject, "toolCall")?))
+            .or_else(|| title(&subject.get_object("toolCall")?))
     }
 
     /// The tool call that it is about, which the session's transcript has.
     pub fn tool_call_id(&self) -> Option<ToolCallId> {
-        let subject = member(&self.params, "subject").unwrap_or_default();
-        let call =
-            member(&self.params, "toolCall").or_else(|| member(&subject, "toolCall")).unwrap_or(subject);
-        JsonStr::from_raw(call.get("toolCallId")?.raw()).map(ToolCallId::from)
+        let subject = self.params.get_object("subject").unwrap_or_default();
+        let call = self.params.get_object("toolCall").or_else(|| subject.get_object("toolCall"));
+        call.unwrap_or(subject).get_json_str("toolCallId").map(ToolCallId::from)
     }
 
     /// The options of a permission request.
@@ -252,15 +251,14 @@ impl PeerRequest {
 
     /// Responds with one of the options.
     pub async fn select(self, option: &PermissionOption) {
-        let text = format!(r#"{{"outcome":{{"outcome":"selected","optionId":{}}}}}"#, option.id.as_literal());
-        let json = Json::parse(text).expect("it is made of JSON");
-        self.respond(Object::parse(json.raw()).expect("it is an object")).await;
+        let outcome = Object::new().with("outcome", "selected").with("optionId", &option.id);
+        self.respond(Object::new().with("outcome", outcome)).await;
     }
 
     /// Responds that the user selected nothing. Most agents end the turn then.
     pub async fn cancel(self) {
         let cancelled = live::cancelled_answer(&self.method);
-        self.respond(Object::parse(cancelled.raw()).unwrap_or_default()).await;
+        self.respond(cancelled.to_object().unwrap_or_default()).await;
     }
 
     /// Responds with a result as the protocol has it.
@@ -305,8 +303,4 @@ impl Drop for PeerRequest {
 /// The error response to requests that nobody handles.
 pub(crate) fn declined() -> RpcError {
     RpcError::new(code::METHOD_NOT_FOUND, "this client does not handle the request")
-}
-
-fn member(holder: &Object, name: &str) -> Option<Object> {
-    Object::parse(holder.get(name)?.raw()).ok()
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parlor_dialect::live::AgentUpdate;
 use parlor_dialect::{Dialect, Fold};
-use parlor_json::{Json, Object};
+use parlor_json::{Json, Object, ObjectWriter};
 use parlor_session::{Activity, SessionId, State, Transcript};
 use tokio::sync::watch;
 use tracing::Span;
@@ -214,12 +214,12 @@ impl SessionFold {
 
     /// Applies what the response to a subscription says: the last change, and whether a turn runs.
     fn on_subscribed(&mut self, result: &Object) {
-        let meta = result.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok()).unwrap_or_default();
+        let meta = result.get_object("_meta").unwrap_or_default();
         // A state from an update is later.
         if let Some(state) = meta.get("parlor/state").filter(|_| self.transcript().state().is_none()) {
             self.note_state(state.as_str());
         }
-        self.server_seq = meta.get("parlor/seq").and_then(|seq| seq.as_str().parse().ok());
+        self.server_seq = meta.get_u64("parlor/seq");
     }
 
     /// Applies a state that a server notes for clients of version 1. It shows whether a turn of another client runs; the
@@ -227,7 +227,7 @@ impl SessionFold {
     fn note_state(&mut self, state: &str) {
         let is_running = self.transcript().state().is_some_and(|state| state.activity != Activity::Idle);
         if self.is_state_noted || !is_running {
-            let line = format!(r#"{{"sessionUpdate":"state_update","state":{state}}}"#);
+            let line = ObjectWriter::new().str("sessionUpdate", "state_update").raw("state", state).finish();
             self.apply(Encoded::Line(&line), self.server_seq);
             self.is_state_noted = true;
         }
@@ -338,19 +338,19 @@ impl SessionReplica {
         let (joining, from) = match (replay, state.fold.server_seq) {
             (Replay::Nothing, _) => (Joining::WithoutReplay { was_subscribed }, None),
             (Replay::Missed, Some(seq)) => {
-                (Joining::Missed, Some(format!(r#"{{"type":"_parlor_after","seq":{seq}}}"#)))
+                (Joining::Missed, Some(Object::new().with("type", "_parlor_after").with("seq", seq)))
             }
             (Replay::Missed, None) | (Replay::All, _) => {
                 let present = was_subscribed.then(|| state.fold.clone());
                 let reload = PendingReload { reloaded: SessionFold::new(&self.id), present };
-                (Joining::Reload(Box::new(reload)), Some(r#"{"type":"start"}"#.to_owned()))
+                (Joining::Reload(Box::new(reload)), Some(Object::new().with("type", "start")))
             }
         };
         state.joining = Some(joining);
         state.owner = Some(by.clone());
         state.span = by.session_span(&self.id);
         self.set_status(&state, SubscriptionStatus::Subscribed);
-        Ok(from.map(|from| Json::parse(from).expect("it is made of JSON")))
+        Ok(from.map(Json::from))
     }
 
     /// Completes a subscription with the peer's response. A reload takes effect.

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use parlor_json::{Json, JsonStr, Object, string_literal};
+use parlor_json::{Json, Object};
 use parlor_session::{Activity, MessageId, SessionId, State};
 
 use crate::driver::{Command, Purpose};
@@ -104,12 +104,11 @@ impl Session {
         let mut params = self.params();
         params.set("prompt", content);
         if let Some(key) = key {
-            let meta = format!(r#"{{"parlor/key":{}}}"#, string_literal(&key));
-            params.set("_meta", Json::parse(meta).expect("it is made of JSON"));
+            params.set("_meta", Object::new().with("parlor/key", key));
         }
         let purpose = Purpose::Prompt(Arc::clone(&self.replica));
         let response = self.client.connection().request("session/prompt", &params, purpose).await?;
-        let message_id = response.result.get("messageId").and_then(|id| JsonStr::from_raw(id.raw()));
+        let message_id = response.result.get_json_str("messageId");
         Ok(Turn::new(self.clone(), message_id.map(MessageId::from), response.position, response.is_next))
     }
 
@@ -135,7 +134,7 @@ impl Session {
     /// clients.
     pub async fn cancel_turn(&self) -> Result<(), Error> {
         let mut params = self.params();
-        params.set("_meta", Json::parse(r#"{"parlor/scope":"turn"}"#).expect("it is JSON"));
+        params.set("_meta", Object::new().with("parlor/scope", "turn"));
         self.client.notify("session/cancel", &params).await
     }
 
@@ -145,7 +144,7 @@ impl Session {
         if let Some(at) = at {
             params.set("messageId", at.as_json());
         }
-        params.set("cwd", &JsonStr::new(&cwd.to_string_lossy()));
+        params.set("cwd", &*cwd.to_string_lossy());
         let result = self.client.call("session/fork", &params).await?;
         let id = crate::client::session_in(&result)?;
         // Its history is that of this session up to the message, but under other numbers.
@@ -155,7 +154,7 @@ impl Session {
     /// Sets the title.
     pub async fn set_title(&self, title: &str) -> Result<(), Error> {
         let mut params = self.params();
-        params.set("title", &JsonStr::new(title));
+        params.set("title", title);
         self.client.call("session/set_title", &params).await.map(drop)
     }
 
@@ -178,9 +177,7 @@ impl Session {
     }
 
     fn params(&self) -> Object {
-        let mut params = Object::default();
-        params.set("sessionId", self.id().as_json());
-        params
+        Object::new().with("sessionId", self.id().as_json())
     }
 }
 
@@ -205,8 +202,7 @@ impl Prompt {
 
 impl From<&str> for Prompt {
     fn from(text: &str) -> Self {
-        let block = format!(r#"[{{"type":"text","text":{}}}]"#, string_literal(text));
-        Self::blocks(Json::parse(block).expect("it is made of JSON"))
+        Self::blocks(Json::array([Object::new().with("type", "text").with("text", text)]))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parlor_wire::{InputLine, Lines};
+use parlor_wire::{InputLine, LineDecoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -126,7 +126,7 @@ impl Transport {
 }
 
 async fn read_lines(mut read: impl AsyncRead + Unpin, reads: mpsc::Sender<Vec<Received>>) {
-    let mut framing = Lines::default();
+    let mut framing = LineDecoder::default();
     let mut buffer = vec![0; READ_SIZE];
     loop {
         let count = read.read(&mut buffer).await.unwrap_or(0);

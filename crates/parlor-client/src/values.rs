@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use parlor_json::{Json, JsonStr, Object, elements, text};
+use parlor_json::{Json, JsonRef, JsonStr, Object};
 use parlor_session::{Content, Entry, EntryId, Patch, State, Target, ToolCallId, Update};
 
 /// Defines an enum of the strings that the protocol has for something, with a variant for unknown ones.
@@ -189,29 +189,25 @@ impl<'a> ToolCall<'a> {
 
     /// What it does, for people.
     pub fn title(&self) -> Option<Cow<'a, str>> {
-        text(self.fields.get("title")?.raw())
+        self.fields.get_str("title")
     }
 
     /// What sort of operation it is.
     pub fn kind(&self) -> Option<ToolKind> {
-        Some(ToolKind::from(&self.string("kind")?))
+        Some(ToolKind::from(&self.fields.get_json_str("kind")?))
     }
 
     /// How far it has come.
     pub fn status(&self) -> Option<ToolCallStatus> {
-        Some(ToolCallStatus::from(&self.string("status")?))
+        Some(ToolCallStatus::from(&self.fields.get_json_str("status")?))
     }
 
     /// The files that it works on.
     pub fn locations(&self) -> Vec<ToolCallLocation> {
-        let list = self.fields.get("locations").and_then(|list| elements(list.raw())).unwrap_or_default();
-        let location = |raw| {
-            let location = Object::parse(raw).ok()?;
-            let path = text(location.get("path")?.raw())?.into_owned();
-            Some(ToolCallLocation {
-                path,
-                line: location.get("line").and_then(|line| line.as_str().parse().ok()),
-            })
+        let list = self.fields.get_array("locations").unwrap_or_default();
+        let location = |raw: JsonRef<'_>| {
+            let location = raw.to_object()?;
+            Some(ToolCallLocation { path: location.get_string("path")?, line: location.get_u64("line") })
         };
         list.into_iter().filter_map(location).collect()
     }
@@ -234,9 +230,5 @@ impl<'a> ToolCall<'a> {
     /// All fields but the content, as the agent sent them.
     pub fn fields(&self) -> &'a Object {
         self.fields
-    }
-
-    fn string(&self, name: &str) -> Option<JsonStr> {
-        JsonStr::from_raw(self.fields.get(name)?.raw())
     }
 }

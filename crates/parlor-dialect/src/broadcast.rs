@@ -8,14 +8,13 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use parlor_json::{Json, JsonStr, Members, Object};
+use parlor_json::{Json, JsonRef, JsonStr, Members, Object};
 use parlor_session::{
     Change, EntryId, MessageId, MetaPatch, Role, SessionId, Target, Transcript, Update, plain_text,
 };
-use serde_json::value::RawValue;
 
 use crate::live::{AgentUpdate, EncodeContext, Spans, Stream, UpdateEncoder, update_line_with};
-use crate::{Decoded, Dialect, Losses, json_ext};
+use crate::{Decoded, Dialect, Losses};
 
 /// The prefix of metadata keys that only parlor writes.
 const RESERVED: &str = "parlor/";
@@ -30,7 +29,7 @@ pub struct ParamsExtra {
 
 impl ParamsExtra {
     /// Reads the members of params that are neither the session nor the update.
-    pub(crate) fn of<'a>(rest: impl Iterator<Item = (&'a str, &'a RawValue)>) -> Self {
+    pub(crate) fn of<'a>(rest: impl Iterator<Item = (&'a str, JsonRef<'a>)>) -> Self {
         Self::new(rest.map(|(name, value)| (name.into(), value.into())).collect())
     }
 
@@ -61,8 +60,8 @@ impl ParamsExtra {
         let empty = Object::default();
         let members = self.members.as_deref().unwrap_or(&empty);
         let mut meta = seq.map(|seq| {
-            let mut meta = json_ext::member(members, "_meta").unwrap_or_default();
-            meta.set("parlor/seq", json_ext::json(seq.to_string()));
+            let mut meta = members.get_object("_meta").unwrap_or_default();
+            meta.set("parlor/seq", seq);
             meta
         });
         for (name, value) in members.iter() {
@@ -144,12 +143,12 @@ impl<'a> AgentLine<'a> {
     fn equals(&self, update: &str, message: Option<&MessageId>) -> bool {
         let line = self.members.get_or_init(|| AgentUpdate::read(self.line).map(|read| read.0.update));
         let (Some(line), Some(encoded)) = (line, Members::parse(update)) else { return false };
-        let is_id = |name: &RawValue| message.is_some() && name.get() == r#""messageId""#;
+        let is_id = |name: JsonRef<'_>| message.is_some() && name.as_str() == r#""messageId""#;
         line.len() == encoded.len()
             && encoded.raw().iter().all(|(name, value)| {
-                let same = line.raw().iter().find(|(other, _)| other.get() == name.get());
-                let id = message.filter(|_| is_id(name)).map(|id| id.as_json().as_literal());
-                same.is_some_and(|(_, original)| original.get() == value.get() || id == Some(value.get()))
+                let same = line.raw().iter().find(|(other, _)| other == name);
+                let id = message.filter(|_| is_id(*name)).map(|id| id.as_json().as_literal());
+                same.is_some_and(|(_, original)| original == value || id == Some(value.as_str()))
             })
     }
 }
@@ -275,7 +274,7 @@ pub fn drop_reserved(update: &mut Update) -> bool {
             }
         },
         Update::Append { extra, .. } | Update::Output { extra, .. } | Update::Remove { extra, .. } => {
-            let Some(mut members) = extra.as_ref().and_then(json_ext::object) else { return false };
+            let Some(mut members) = extra.as_ref().and_then(Json::to_object) else { return false };
             let dropped = drop_reserved_in(&mut members);
             if dropped {
                 *extra = (!members.is_empty()).then(|| members.to_json());
@@ -298,7 +297,7 @@ pub fn map_sessions(update: &mut Update, ours: impl Fn(&SessionId) -> Option<Ses
         }
         EntryId::SessionMessage(_) => {
             for name in ["senderSessionId", "recipientSessionId"] {
-                let named = upsert.fields.get(name).and_then(|id| JsonStr::from_raw(id.raw()));
+                let named = upsert.fields.get_json_str(name);
                 if let Some(known) = named.and_then(|id| ours(&id.into())) {
                     upsert.fields.set(name, known.as_json());
                 }
@@ -317,12 +316,12 @@ pub fn map_sessions(update: &mut Update, ours: impl Fn(&SessionId) -> Option<Ses
 /// Whether an update is a notice, which is broadcast and not part of the transcript.
 pub fn is_notice(update: &Update) -> bool {
     let Update::Note { fields } = update else { return false };
-    json_ext::text(fields, "sessionUpdate").as_deref() == Some("notice")
+    fields.get_str("sessionUpdate").as_deref() == Some("notice")
 }
 
 /// Drops the reserved keys from the metadata of an object, and the metadata if it is empty then.
 fn drop_reserved_in(holder: &mut Object) -> bool {
-    let Some(mut meta) = json_ext::member(holder, "_meta") else { return false };
+    let Some(mut meta) = holder.get_object("_meta") else { return false };
     let dropped = drop_keys(&mut meta);
     if dropped && meta.is_empty() {
         holder.remove("_meta");

@@ -3,12 +3,11 @@ use std::fmt;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use parlor_json::{Json, JsonStr, MAX_ELEMENTS, Members, NotAnObject, Object, Type, type_of};
+use parlor_json::{Json, JsonRef, JsonStr, MAX_ELEMENTS, Members, NotAnObject, Object, ObjectWriter, Type};
 use parlor_session::{
     Activity, Change, Content, EntryId, IdSource, ImplicitMessageIds, MessageId, MetaPatch, Patch, Role,
     Slot, State, Target, Update, Upsert,
 };
-use serde_json::value::RawValue;
 
 use crate::Dialect;
 use crate::meta::Rule;
@@ -109,7 +108,7 @@ impl Decoder {
     /// must return ids that the session does not have.
     pub fn decode(
         &self,
-        update: &RawValue,
+        update: JsonRef<'_>,
         new_id: &mut dyn FnMut() -> MessageId,
     ) -> Result<Decoded, BadUpdate> {
         let members = Members::of(update)
@@ -125,8 +124,8 @@ impl Decoder {
     ) -> Result<Decoded, BadUpdate> {
         let kind = typed(members.get("sessionUpdate"), "sessionUpdate", Type::String)
             .map_err(|problem| BadUpdate { kind: None, problem })?;
-        let name = parlor_json::text(kind).unwrap_or_default();
-        let given = members.get("messageId").is_some_and(|id| type_of(id) == Type::String);
+        let name = kind.to_text().unwrap_or_default();
+        let given = members.get("messageId").is_some_and(|id| id.type_of() == Type::String);
         let id_source = match name.as_ref() {
             "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" if !given => {
                 IdSource::Assigned
@@ -275,7 +274,7 @@ impl Fields<'_> {
     fn chunk(
         &mut self,
         id: &'static str,
-        is_valid: fn(&RawValue) -> bool,
+        is_valid: fn(JsonRef<'_>) -> bool,
         entry: impl FnOnce(JsonStr) -> EntryId,
     ) -> Result<Update, Problem> {
         let entry = entry(self.id(id)?);
@@ -303,7 +302,7 @@ impl Fields<'_> {
 
     /// The other members of a chunk.
     fn extra(&mut self, id: &'static str) -> Option<Json> {
-        if self.members.get("_meta").is_some_and(|meta| type_of(meta) == Type::Null) {
+        if self.members.get("_meta").is_some_and(|meta| meta.type_of() == Type::Null) {
             self.members.take("_meta");
         }
         self.members.take(id);
@@ -316,8 +315,8 @@ impl Fields<'_> {
     fn only_plan(&mut self) -> Result<Update, Problem> {
         let entries = typed(self.members.take("entries"), "entries", Type::Array)?;
         let id = self.members.take("planId").and_then(JsonStr::from_raw).unwrap_or_else(|| ONLY_PLAN.into());
-        let plan = format!(r#"{{"type":"items","planId":{},"entries":{}}}"#, id.as_literal(), entries.get());
-        let plan = Json::parse(plan).expect("it is made of JSON");
+        let plan = ObjectWriter::new().str("type", "items").json_str("planId", &id);
+        let plan = plan.raw("entries", entries.as_str()).into_json();
         Ok(self.whole(Target::Entry(EntryId::Plan(id.into())), Some(("plan", plan))))
     }
 
@@ -374,7 +373,7 @@ impl Fields<'_> {
 
     fn info(&mut self) -> Update {
         for field in ["title", "updatedAt"] {
-            let value = self.members.get(field).filter(|value| type_of(value) != Type::Null);
+            let value = self.members.get(field).filter(|value| value.type_of() != Type::Null);
             if let Some(Err(problem)) = value.map(|value| typed(Some(value), field, Type::String)) {
                 self.members.take(field);
                 self.ignored.push(problem);
@@ -409,7 +408,7 @@ impl Fields<'_> {
         };
         self.members.take("state");
         self.members.take("sessionUpdate");
-        let present = self.members.iter().filter(|(_, value)| type_of(value) != Type::Null);
+        let present = self.members.iter().filter(|(_, value)| value.type_of() != Type::Null);
         let fields = present.map(|(name, value)| (name, value.into())).collect();
         Ok(Update::State(State { activity, stop_reason, fields, meta }))
     }
@@ -435,23 +434,23 @@ impl Fields<'_> {
     /// The remaining members, by name.
     fn rest(&mut self) -> Object {
         self.members.take("sessionUpdate");
-        let is_present = |value: &RawValue| !self.nulls_are_absent || type_of(value) != Type::Null;
-        let rest = self.members.iter().filter(|(_, value)| is_present(value));
+        let is_present = |value: JsonRef<'_>| !self.nulls_are_absent || value.type_of() != Type::Null;
+        let rest = self.members.iter().filter(|(_, value)| is_present(*value));
         rest.map(|(name, value)| (name, value.into())).collect()
     }
 }
 
 /// A list of content items, and the number of invalid ones.
-fn content(value: Option<&RawValue>, items: Items) -> Result<(Patch<Content>, usize), Problem> {
+fn content(value: Option<JsonRef<'_>>, items: Items) -> Result<(Patch<Content>, usize), Problem> {
     let Items { field, is_valid } = items;
     let Some(value) = value else { return Ok((Patch::Omitted, 0)) };
-    if type_of(value) == Type::Null {
+    if value.type_of() == Type::Null {
         return Ok((Patch::Clear, 0));
     }
     let array = typed(Some(value), field, Type::Array)?;
-    let mut items = parlor_json::elements(array).ok_or(Problem::TooManyItems(field))?;
+    let mut items = array.elements().ok_or(Problem::TooManyItems(field))?;
     let all = items.len();
-    items.retain(|item| is_valid(item));
+    items.retain(|item| is_valid(*item));
     let invalid = all - items.len();
     let content: Content = items.into_iter().collect();
     Ok((if content.is_empty() { Patch::Clear } else { Patch::Value(content) }, invalid))
@@ -461,7 +460,7 @@ fn content(value: Option<&RawValue>, items: Items) -> Result<(Patch<Content>, us
 #[derive(Debug, Clone, Copy)]
 struct Items {
     field: &'static str,
-    is_valid: fn(&RawValue) -> bool,
+    is_valid: fn(JsonRef<'_>) -> bool,
 }
 
 const CONTENT: Items = Items { field: "content", is_valid: is_block };
@@ -469,18 +468,18 @@ const TOOL_CONTENT: Items = Items { field: "content", is_valid: is_tool_item };
 
 /// One content item.
 fn item<'a>(
-    value: Option<&'a RawValue>,
+    value: Option<JsonRef<'a>>,
     field: &'static str,
-    is_valid: fn(&RawValue) -> bool,
-) -> Result<&'a RawValue, Problem> {
+    is_valid: fn(JsonRef<'_>) -> bool,
+) -> Result<JsonRef<'a>, Problem> {
     let item = object(value, field)?;
     if is_valid(item) { Ok(item) } else { Err(Problem::InvalidItem(field)) }
 }
 
 /// The bytes of a terminal's output, and its other members.
-fn terminal_output(value: Option<&RawValue>) -> Result<Patch<(Vec<u8>, Json)>, Problem> {
+fn terminal_output(value: Option<JsonRef<'_>>) -> Result<Patch<(Vec<u8>, Json)>, Problem> {
     let Some(value) = value else { return Ok(Patch::Omitted) };
-    if type_of(value) == Type::Null {
+    if value.type_of() == Type::Null {
         return Ok(Patch::Clear);
     }
     let mut output = Members::of(object(Some(value), "output")?).map_err(Problem::NotAnObject)?;
@@ -490,23 +489,23 @@ fn terminal_output(value: Option<&RawValue>) -> Result<Patch<(Vec<u8>, Json)>, P
 }
 
 fn typed<'a>(
-    value: Option<&'a RawValue>,
+    value: Option<JsonRef<'a>>,
     field: &'static str,
     expected: Type,
-) -> Result<&'a RawValue, Problem> {
+) -> Result<JsonRef<'a>, Problem> {
     let value = value.ok_or(Problem::Missing(field))?;
-    let found = type_of(value);
+    let found = value.type_of();
     if found == expected { Ok(value) } else { Err(Problem::WrongType { field, expected, found }) }
 }
 
-fn object<'a>(value: Option<&'a RawValue>, field: &'static str) -> Result<&'a RawValue, Problem> {
+fn object<'a>(value: Option<JsonRef<'a>>, field: &'static str) -> Result<JsonRef<'a>, Problem> {
     typed(value, field, Type::Object)
 }
 
-fn object_or_null(value: Option<&RawValue>, field: &'static str) -> Result<Patch<Object>, Problem> {
+fn object_or_null(value: Option<JsonRef<'_>>, field: &'static str) -> Result<Patch<Object>, Problem> {
     match value {
         None => Ok(Patch::Omitted),
-        Some(null) if type_of(null) == Type::Null => Ok(Patch::Clear),
+        Some(null) if null.type_of() == Type::Null => Ok(Patch::Clear),
         Some(value) => {
             let value = object(Some(value), field)?;
             Object::parse(value).map(Patch::Value).map_err(Problem::NotAnObject)
@@ -514,12 +513,12 @@ fn object_or_null(value: Option<&RawValue>, field: &'static str) -> Result<Patch
     }
 }
 
-fn string(value: Option<&RawValue>, field: &'static str) -> Result<JsonStr, Problem> {
+fn string(value: Option<JsonRef<'_>>, field: &'static str) -> Result<JsonStr, Problem> {
     let value = typed(value, field, Type::String)?;
     JsonStr::from_raw(value).ok_or(Problem::Missing(field))
 }
 
-fn bytes(value: Option<&RawValue>, field: &'static str) -> Result<Vec<u8>, Problem> {
+fn bytes(value: Option<JsonRef<'_>>, field: &'static str) -> Result<Vec<u8>, Problem> {
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &STANDARD,
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),

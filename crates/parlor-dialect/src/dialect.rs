@@ -1,11 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use parlor_json::Object;
+use parlor_json::{Json, JsonRef, Object};
 use parlor_wire::{Batches, RpcError, code};
-use serde_json::value::RawValue;
-
-use crate::json_ext;
 
 /// The variant of the protocol that a peer uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,10 +64,10 @@ impl Dialect {
     /// assert_eq!(dialect(r#"{"protocolVersion":7}"#), Ok(Dialect::V2));
     /// assert!(dialect(r#"{"protocolVersion":0}"#).is_err());
     /// ```
-    pub fn negotiate(params: &RawValue) -> Result<Self, UnsupportedVersion> {
+    pub fn negotiate(params: JsonRef<'_>) -> Result<Self, UnsupportedVersion> {
         let params = Object::parse(params).map_err(|_| UnsupportedVersion)?;
         let version = params.get("protocolVersion").ok_or(UnsupportedVersion)?.as_str();
-        let mark = json_ext::member(&params, "_meta").and_then(|meta| json_ext::text(&meta, Self::MARK));
+        let mark = params.get_object("_meta").and_then(|meta| meta.get_string(Self::MARK));
         match version.parse::<u64>().map_err(|_| UnsupportedVersion)? {
             0 => Err(UnsupportedVersion),
             1 => Ok(Self::V1),
@@ -116,7 +113,8 @@ impl std::error::Error for UnknownDialect {}
 impl UnsupportedVersion {
     /// The error response to such an `initialize`.
     pub fn to_error(self) -> RpcError {
-        let data = json_ext::json(r#"{"supported":[1,2]}"#);
+        let data =
+            Object::new().with("supported", Json::array([Json::from(1_u64), Json::from(2_u64)])).to_json();
         RpcError::new(code::UNSUPPORTED_VERSION, self.to_string()).with_data(data)
     }
 }

@@ -1,10 +1,8 @@
 //! Events as JSON: the members of an `_parlor_event` update.
 
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonRef, JsonStr, Object};
 use parlor_session::session::TurnEnd;
 use parlor_session::{Body, Decider, Decision, Event, EventKind, State, Upsert};
-
-use crate::json_ext;
 
 /// The name of the update.
 pub(crate) const UPDATE: &str = "_parlor_event";
@@ -17,15 +15,15 @@ const MAX_INPUT: usize = 64 << 10;
 
 /// Whether the params of an `initialize` request events.
 pub fn wants_events(initialize: &Object) -> bool {
-    let meta = json_ext::member(initialize, "_meta");
-    meta.and_then(|meta| meta.get(EVENTS_KEY).cloned()).is_some_and(|wanted| wanted.as_str() == "true")
+    let meta = initialize.get_object("_meta");
+    meta.and_then(|meta| meta.get(EVENTS_KEY).cloned()).and_then(|wanted| wanted.as_bool()) == Some(true)
 }
 
 /// The entry of an event.
 pub(crate) fn upsert(event: &Event) -> Upsert {
     let mut fields = Object::default();
-    fields.set("type", json_ext::string(type_of(&event.kind)));
-    fields.set("at", json_ext::string(&event.at.to_string()));
+    fields.set("type", type_of(&event.kind));
+    fields.set("at", event.at.to_string());
     match &event.kind {
         EventKind::TurnFailed { prompt, error } => {
             set(&mut fields, "messageId", prompt.as_ref().map(|prompt| prompt.as_json().into()));
@@ -37,10 +35,10 @@ pub(crate) fn upsert(event: &Event) -> Upsert {
         EventKind::TurnCancelled { prompt, by, unanswered } => {
             set(&mut fields, "messageId", prompt.as_ref().map(|prompt| prompt.as_json().into()));
             set(&mut fields, "by", by.as_ref().map(by_whom));
-            set(&mut fields, "agentDidNotAnswer", unanswered.then(|| json_ext::json("true")));
+            set(&mut fields, "agentDidNotAnswer", unanswered.then(|| true.into()));
         }
         EventKind::Decision(decision) => {
-            fields.set("request", json_ext::string(&decision.request));
+            fields.set("request", &decision.request);
             set(&mut fields, "toolCallId", decision.tool_call.as_ref().map(|call| call.as_json().into()));
             set(&mut fields, "title", decision.title.as_ref().map(Json::from));
             set(&mut fields, "rawInput", decision.input.clone());
@@ -48,14 +46,14 @@ pub(crate) fn upsert(event: &Event) -> Upsert {
             set(&mut fields, "option", decision.option.clone());
             fields.set("by", by_whom(&decision.by));
         }
-        EventKind::MemoryRebuilt { reason } => fields.set("reason", json_ext::string(reason)),
+        EventKind::MemoryRebuilt { reason } => fields.set("reason", reason),
     }
     Upsert { whole: true, fields, ..Upsert::default() }
 }
 
 fn by_whom(client: &Decider) -> Json {
     let mut by = Object::default();
-    by.set("client", json_ext::json(client.client.0.to_string()));
+    by.set("client", client.client.0);
     set(&mut by, "name", client.name.as_ref().map(Json::from));
     by.to_json()
 }
@@ -93,20 +91,19 @@ pub fn has_failed(state: &State) -> bool {
 
 /// The decision about an agent's request, as an event. The values of a form are not part of it.
 pub fn decision(method: &str, params: &Object, result: &Json, by: Decider) -> EventKind {
-    let subject = json_ext::member(params, "subject").unwrap_or_default();
-    let call = json_ext::member(params, "toolCall").or_else(|| json_ext::member(&subject, "toolCall"));
+    let subject = params.get_object("subject").unwrap_or_default();
+    let call = params.get_object("toolCall").or_else(|| subject.get_object("toolCall"));
     let call = call.unwrap_or_else(|| subject.clone());
-    let string = |holder: &Object, name: &str| JsonStr::from_raw(holder.get(name)?.raw());
+    let string = |holder: &Object, name: &str| holder.get_json_str(name);
     let title = string(params, "title").or_else(|| string(&call, "title"));
     let input = call.get("rawInput").filter(|input| !input.is_null()).cloned();
     let input = input.or_else(|| command(&subject)).filter(|input| input.as_str().len() <= MAX_INPUT);
-    let result = json_ext::object(result).unwrap_or_default();
-    let outcome = json_ext::member(&result, "outcome").unwrap_or_default();
+    let result = result.to_object().unwrap_or_default();
+    let outcome = result.get_object("outcome").unwrap_or_default();
     let chosen = string(&outcome, "optionId");
-    let options = params.get("options").and_then(|options| parlor_json::elements(options.raw()));
+    let options = params.get_array("options");
     let option = chosen.as_ref().and_then(|chosen| {
-        let mut options =
-            options.unwrap_or_default().into_iter().filter_map(|option| Object::parse(option).ok());
+        let mut options = options.unwrap_or_default().into_iter().filter_map(JsonRef::to_object);
         let listed = options.find(|option| string(option, "optionId").as_ref() == Some(chosen))?;
         Some(listed.to_json())
     });
@@ -137,20 +134,20 @@ fn command(subject: &Object) -> Option<Json> {
 /// An event in one sentence, for people.
 pub fn sentence(body: &Body) -> String {
     let fields = &body.fields;
-    let text = |name: &str| json_ext::text(fields, name);
+    let text = |name: &str| fields.get_string(name);
     let by = || {
-        let name = json_ext::member(fields, "by").and_then(|by| json_ext::text(&by, "name"));
+        let name = fields.get_object("by").and_then(|by| by.get_string("name"));
         name.map(|name| format!(" (by {name})")).unwrap_or_default()
     };
     match text("type").as_deref() {
         Some("turn_failed") => {
-            let error = json_ext::member(fields, "error").unwrap_or_default();
-            let message = json_ext::text(&error, "message");
+            let error = fields.get_object("error").unwrap_or_default();
+            let message = error.get_string("message");
             message.map_or_else(|| "turn failed".to_owned(), |message| format!("turn failed: {message}"))
         }
         Some("turn_refused") => "turn refused by the agent".to_owned(),
         Some("turn_cancelled") => {
-            let unanswered = fields.get("agentDidNotAnswer").is_some_and(|is_so| is_so.as_str() == "true");
+            let unanswered = fields.get_bool("agentDidNotAnswer") == Some(true);
             let why = if unanswered { "; the agent did not answer the cancellation" } else { "" };
             format!("turn cancelled{}{why}", by())
         }
@@ -159,8 +156,8 @@ pub fn sentence(body: &Body) -> String {
             format!("the agent's memory was rebuilt from the transcript{reason}")
         }
         Some("decision") => {
-            let option = json_ext::member(fields, "option").unwrap_or_default();
-            let chosen = json_ext::text(&option, "name").or_else(|| json_ext::text(&option, "optionId"));
+            let option = fields.get_object("option").unwrap_or_default();
+            let chosen = option.get_string("name").or_else(|| option.get_string("optionId"));
             let chosen = chosen.or_else(|| text("outcome")).unwrap_or_else(|| "answered".to_owned());
             let about = text("title").or_else(|| text("toolCallId"));
             let about = about.map(|about| format!(": {about}")).unwrap_or_default();

@@ -5,16 +5,15 @@
 
 use std::fmt;
 
-use parlor_json::Members;
+use parlor_json::{JsonRef, Members};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
-use serde_json::value::RawValue;
 
 /// A `session/update` notification, read in one pass.
 pub(crate) struct UpdateLine<'a> {
-    pub(crate) session: &'a RawValue,
+    pub(crate) session: JsonRef<'a>,
     pub(crate) update: Members<'a>,
     /// The other members of the params.
-    pub(crate) rest: Vec<(&'a str, &'a RawValue)>,
+    pub(crate) rest: Vec<(&'a str, JsonRef<'a>)>,
 }
 
 impl<'a> UpdateLine<'a> {

@@ -1,12 +1,11 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
-use parlor_json::{JsonStr, Members};
+use parlor_json::{JsonRef, JsonStr, Members};
 use parlor_session::{
     EntryId, IdSource, MessageId, Role, SessionId, Target, Transcript, Update, UpdateError,
 };
 use parlor_wire::{Body, Incoming, Malformed, Message, RequestId, parse};
-use serde_json::value::RawValue;
 
 use crate::fast_path::UpdateLine;
 use crate::live::AgentUpdate;
@@ -153,7 +152,7 @@ impl Fold {
     }
 
     /// Tracks a request; `prompt` has the params of one that starts a turn.
-    fn on_request(&mut self, id: &RequestId, prompt: Option<&RawValue>, from: Option<Side>) {
+    fn on_request(&mut self, id: &RequestId, prompt: Option<JsonRef<'_>>, from: Option<Side>) {
         let session = prompt.and_then(|params| Members::of(params).ok()?.get("sessionId"));
         let session = session.and_then(JsonStr::from_raw).map(SessionId::from);
         if let Some(session) = &session {
@@ -183,7 +182,7 @@ impl Fold {
     }
 
     /// Whether an update belongs to the folded session.
-    fn is_ours(&mut self, id: Option<&RawValue>) -> Result<bool, LineProblem> {
+    fn is_ours(&mut self, id: Option<JsonRef<'_>>) -> Result<bool, LineProblem> {
         let id = id.and_then(JsonStr::from_raw).map(SessionId::from);
         let id = id.ok_or(LineProblem::NoUpdate("`sessionId` must be a string"))?;
         let known = self.sessions.last() == Some(&id) || self.sessions.contains(&id);

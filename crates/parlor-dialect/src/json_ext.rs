@@ -1,36 +1,6 @@
 //! Helpers for JSON objects in conversions.
 
-use parlor_json::{Json, JsonStr, Object, Type, elements, string_literal};
-
-/// JSON that was written by this crate and is valid.
-pub(crate) fn json(text: impl Into<String>) -> Json {
-    Json::parse(text).expect("the text is written by the caller from valid JSON")
-}
-
-/// A string as JSON.
-pub(crate) fn string(text: &str) -> Json {
-    json(string_literal(text))
-}
-
-/// `{}`
-pub(crate) fn empty() -> Json {
-    Object::default().to_json()
-}
-
-/// The value as an object, if it is one.
-pub(crate) fn object(value: &Json) -> Option<Object> {
-    Object::parse(value.raw()).ok()
-}
-
-/// A member as an object, if it is one.
-pub(crate) fn member(holder: &Object, name: &str) -> Option<Object> {
-    object(holder.get(name)?)
-}
-
-/// A member's text, if it is a string.
-pub(crate) fn text(holder: &Object, name: &str) -> Option<String> {
-    Some(parlor_json::text(holder.get(name)?.raw())?.into_owned())
-}
+use parlor_json::{Json, JsonStr, Object, Type};
 
 /// Whether a member exists and has this type.
 pub(crate) fn is(holder: &Object, name: &str, type_: Type) -> bool {
@@ -47,15 +17,15 @@ pub(crate) fn renamed(holder: &Object, from: &str, to: &str) -> Object {
 }
 
 /// Adds a first member, where tags usually are.
-pub(crate) fn in_front(holder: &Object, name: &str, value: Json) -> Object {
+pub(crate) fn in_front(holder: &Object, name: &str, value: impl Into<Json>) -> Object {
     let rest = holder.iter().filter(|(old, _)| **old != *name);
     let rest = rest.map(|(name, value)| (name.clone(), value.clone()));
-    std::iter::once((JsonStr::new(name), value)).chain(rest).collect()
+    std::iter::once((JsonStr::new(name), value.into())).chain(rest).collect()
 }
 
 /// Converts every object of a list; `None` removes it. Other elements stay, as does a value that is no list. Unchanged elements keep their text.
 pub(crate) fn each(list: &Json, mut convert: impl FnMut(Object) -> Option<Object>) -> Json {
-    let Some(elements) = elements(list.raw()) else { return list.clone() };
+    let Some(elements) = list.elements() else { return list.clone() };
     let mut changed = false;
     let mut kept = Vec::with_capacity(elements.len());
     for element in elements {
@@ -72,12 +42,7 @@ pub(crate) fn each(list: &Json, mut convert: impl FnMut(Object) -> Option<Object
             None => changed = true,
         }
     }
-    if changed { list_of(&kept) } else { list.clone() }
-}
-
-/// A list of values.
-pub(crate) fn list_of(values: &[Json]) -> Json {
-    json(format!("[{}]", values.iter().map(Json::as_str).collect::<Vec<_>>().join(",")))
+    if changed { Json::array(&kept) } else { list.clone() }
 }
 
 /// Converts a member as [`each`] does.
@@ -90,29 +55,10 @@ pub(crate) fn each_in(holder: &mut Object, name: &str, convert: impl FnMut(Objec
 
 /// Converts a member if it is an object. If it does not change, it keeps its text.
 pub(crate) fn within(holder: &mut Object, name: &str, convert: impl FnOnce(Object) -> Object) {
-    if let Some(old) = member(holder, name) {
+    if let Some(old) = holder.get_object(name) {
         let new = convert(old.clone());
         if new != old {
             holder.set(name, new.to_json());
         }
     }
-}
-
-/// Stores a value in the metadata, for converting back.
-pub(crate) fn note(holder: &mut Object, key: &str, value: Json) {
-    let mut meta = member(holder, "_meta").unwrap_or_default();
-    meta.set(key, value);
-    holder.set("_meta", meta.to_json());
-}
-
-/// Removes a value from the metadata, and the metadata if it is empty then.
-pub(crate) fn take_note(holder: &mut Object, key: &str) -> Option<Json> {
-    let mut meta = member(holder, "_meta")?;
-    let value = meta.remove(key)?;
-    if meta.is_empty() {
-        holder.remove("_meta");
-    } else {
-        holder.set("_meta", meta.to_json());
-    }
-    Some(value)
 }

@@ -23,7 +23,6 @@ pub mod live;
 mod loss;
 mod message_to_chunks;
 mod meta;
-mod object_writer;
 mod passthrough;
 mod recording;
 pub mod settings;

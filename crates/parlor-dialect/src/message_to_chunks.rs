@@ -1,12 +1,11 @@
 use std::fmt;
 
-use parlor_json::{Json, Members};
+use parlor_json::{Json, JsonRef, Members};
 use parlor_session::{EntryId, MetaPatch, Patch, Target, Update};
-use serde_json::value::RawValue;
 
 use crate::encode::{chunk, message_kinds};
 use crate::values::blocks::{self, ForV1};
-use crate::{BadUpdate, Decoded, Decoder, Dialect, Losses, json_ext};
+use crate::{BadUpdate, Decoded, Decoder, Dialect, Losses};
 
 /// Why a whole message cannot be converted to v1 chunks without knowledge of what the peer has received.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +40,7 @@ pub enum NotAsChunks {
 ///     r#"{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"A"}}"#
 /// );
 /// ```
-pub fn message_as_chunks(update: &RawValue) -> Result<Vec<Json>, NotAsChunks> {
+pub fn message_as_chunks(update: JsonRef<'_>) -> Result<Vec<Json>, NotAsChunks> {
     let decoded = Decoder::new(Dialect::V2).decode(update, &mut || "".into());
     let Decoded { update, ignored, .. } = decoded.map_err(NotAsChunks::BadUpdate)?;
     if let Some(ignored) = ignored.into_iter().next() {
@@ -72,13 +71,8 @@ pub fn message_as_chunks(update: &RawValue) -> Result<Vec<Json>, NotAsChunks> {
         // The message's other fields go with the first chunk.
         let first_extra = std::mem::take(&mut extra);
         let first_extra = (!first_extra.is_empty()).then(|| first_extra.to_json());
-        chunks.push(json_ext::json(chunk(
-            message_kinds(role).1,
-            "messageId",
-            id.as_json(),
-            block,
-            first_extra.as_ref(),
-        )));
+        let chunk = chunk(message_kinds(role).1, "messageId", id.as_json(), block, first_extra.as_ref());
+        chunks.push(chunk.into_json());
     }
     Ok(chunks)
 }

@@ -3,7 +3,7 @@
 //! An agent may present its mode in two views, as a mode and as an option of category `mode`, and report a change in
 //! either; its model likewise. The session has one mode and one model: if one view changes, the other is updated.
 
-use parlor_json::{Json, JsonStr, Object, Type, elements};
+use parlor_json::{Json, JsonRef, Object, Type};
 use parlor_session::{MetaPatch, Slot, Target, Transcript, Update, Upsert};
 
 use crate::values::options;
@@ -79,8 +79,8 @@ pub(crate) fn linked_settings(transcript: &Transcript, slot: Slot) -> Vec<Update
 impl View {
     /// Whether a value is available; `None` if the available values are unknown.
     fn offers(&self, shown: &Object, value: &Json) -> Option<bool> {
-        let list = elements(shown.get(self.available)?.raw())?;
-        let mut ids = list.into_iter().filter_map(|one| Object::parse(one).ok()?.get(self.id).cloned());
+        let list = shown.get_array(self.available)?;
+        let mut ids = list.into_iter().filter_map(|one| one.to_object()?.get(self.id).cloned());
         Some(ids.any(|id| id == *value))
     }
 
@@ -105,7 +105,7 @@ fn whole(slot: Slot, fields: Object) -> Update {
 
 /// The option in a list that is a view of a setting.
 fn option_of(list: &Json, view: &View) -> Option<Object> {
-    let mut list = elements(list.raw())?.into_iter().filter_map(|option| Object::parse(option).ok());
+    let mut list = list.elements()?.into_iter().filter_map(JsonRef::to_object);
     list.find(|option| options::is_choice_of(option, view.category))
 }
 
@@ -136,7 +136,7 @@ pub fn option_chosen(transcript: &Transcript, params: &Object) -> Option<Update>
     let list = transcript.slot(Slot::Options)?.fields.get(OPTIONS)?;
     let (id, value) = (params.get("configId")?, params.get("value")?);
     let is_it = |option: &Object| option_id(option).as_ref() == Some(id);
-    let mut list_of = elements(list.raw())?.into_iter().filter_map(|option| Object::parse(option).ok());
+    let mut list_of = list.elements()?.into_iter().filter_map(JsonRef::to_object);
     list_of.find(is_it)?;
     let list = json_ext::each(list, |mut option| {
         if is_it(&option) {
@@ -250,10 +250,10 @@ impl Settings {
     }
 
     fn store_slot(&mut self, result: &Object) {
-        if let Some(modes) = json_ext::member(result, MODE.member) {
+        if let Some(modes) = result.get_object(MODE.member) {
             self.modes = Some(modes);
         }
-        if let Some(models) = json_ext::member(result, MODEL.member) {
+        if let Some(models) = result.get_object(MODEL.member) {
             self.models = Some(models);
         }
         if let Some(list) = result.get(OPTIONS).filter(|list| list.type_of() == Type::Array) {
@@ -371,8 +371,8 @@ impl Settings {
 
     /// The options, if known.
     fn list(&self) -> Vec<Object> {
-        let list = self.options.as_ref().and_then(|list| elements(list.raw())).unwrap_or_default();
-        list.into_iter().filter_map(|option| Object::parse(option).ok()).collect()
+        let list = self.options.as_ref().and_then(Json::elements).unwrap_or_default();
+        list.into_iter().filter_map(JsonRef::to_object).collect()
     }
 
     /// Whether an agent with these settings offers the value of a choice; `None` if it does not present what it
@@ -388,7 +388,7 @@ impl Settings {
         }
         self.options.as_ref()?;
         match self.list().into_iter().find(|option| choice.setting.is_option(option)) {
-            Some(option) if json_ext::text(&option, "type").as_deref() == Some("select") => {
+            Some(option) if option.get_str("type").as_deref() == Some("select") => {
                 Some(options::values_of(&option).contains(&choice.value))
             }
             Some(_) => Some(true),
@@ -519,10 +519,9 @@ fn option_choice(id: &Json, value: &Json, dialect: Dialect) -> Choice {
     params.set("value", value.clone());
     let is_boolean = value.type_of() == Type::Bool;
     if is_boolean || dialect != Dialect::V1 {
-        params.set("type", json_ext::string(if is_boolean { "boolean" } else { "id" }));
+        params.set("type", if is_boolean { "boolean" } else { "id" });
     }
-    let what =
-        JsonStr::from_raw(id.raw()).map_or_else(|| id.as_str().to_owned(), |id| id.to_text().into_owned());
+    let what = id.to_json_str().map_or_else(|| id.as_str().to_owned(), |id| id.to_text().into_owned());
     let (setting, value) = (Setting::Option(id.clone()), value.clone());
     Choice { setting, request: Some((SET_OPTION, params)), what, value }
 }

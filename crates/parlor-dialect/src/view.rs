@@ -1,36 +1,30 @@
 //! A transcript as JSON, for people and scripts: the output of `parlor fold`.
 
 use parlor_json::{Json, JsonStr, Object};
-use parlor_session::{Activity, Body, Content, Entry, EntryId, Role, Slot, State, Transcript};
+use parlor_session::{Activity, Body, Entry, EntryId, Role, Slot, State, Transcript};
 
 use crate::encode::output;
 
 /// The whole transcript as one object.
 pub fn transcript(transcript: &Transcript) -> Json {
     let shown = || transcript.entries().iter().filter(|entry| !entry.body().removed);
-    let list = |wanted: fn(&EntryId) -> bool| array(shown().filter(|entry| wanted(entry.id())).map(entry));
+    let list =
+        |wanted: fn(&EntryId) -> bool| Json::array(shown().filter(|entry| wanted(entry.id())).map(entry));
     let slot = |slot: Slot, field: &str| {
         transcript.slot(slot).and_then(|body| body.fields.get(field)).cloned().unwrap_or_else(empty_array)
     };
-    let whole_slot =
-        |slot: Slot| transcript.slot(slot).map_or_else(Json::null, |body| Shape::default().body(body).json());
-    object([
+    let whole_slot = |slot: Slot| transcript.slot(slot).map(|body| with_body(Object::new(), body).to_json());
+    let members = [
         ("messages", list(|id| matches!(id, EntryId::Message(..)))),
         ("toolCalls", list(|id| matches!(id, EntryId::ToolCall(_)))),
         ("plans", list(|id| matches!(id, EntryId::Plan(_)))),
         ("terminals", list(|id| matches!(id, EntryId::Terminal(_)))),
-        (
-            "info",
-            transcript
-                .slot(Slot::Info)
-                .map_or_else(Shape::default, |info| Shape::default().body(info))
-                .json(),
-        ),
+        ("info", whole_slot(Slot::Info).unwrap_or_else(|| Object::new().to_json())),
         ("state", transcript.state().map_or_else(Json::null, state)),
-        ("usage", whole_slot(Slot::Usage)),
+        ("usage", whole_slot(Slot::Usage).unwrap_or_else(Json::null)),
         ("commands", slot(Slot::Commands, "availableCommands")),
         ("configOptions", slot(Slot::Options, "configOptions")),
-        ("modes", whole_slot(Slot::Mode)),
+        ("modes", whole_slot(Slot::Mode).unwrap_or_else(Json::null)),
         (
             "other",
             list(|id| match id {
@@ -46,55 +40,47 @@ pub fn transcript(transcript: &Transcript) -> Json {
             }),
         ),
         ("events", list(|id| matches!(id, EntryId::Event(_)))),
-        ("order", array(shown().map(reference))),
-    ])
+        ("order", Json::array(shown().map(reference))),
+    ];
+    members.into_iter().map(|(name, value)| (name.into(), value)).collect::<Object>().to_json()
 }
 
 /// One entry as an object.
 pub fn entry(entry: &Entry) -> Json {
     let body = entry.body();
-    let json_ext = Shape::default();
-    match entry.id() {
-        EntryId::Message(role, id) => json_ext
-            .string("messageId", id.as_json())
-            .string("role", &role_name(*role).into())
-            .set("content", body.content.to_json())
-            .body(body),
-        EntryId::ToolCall(id) => {
-            json_ext.string("toolCallId", id.as_json()).body(body).content("content", &body.content)
+    let object = match entry.id() {
+        EntryId::Message(role, id) => {
+            let message = Object::new().with("messageId", id.as_json()).with("role", role_name(*role));
+            with_body(message.with("content", body.content.to_json()), body)
         }
+        EntryId::ToolCall(id) => with_body(Object::new().with("toolCallId", id.as_json()), body)
+            .with("content", body.content.to_json()),
         EntryId::Plan(_) => {
-            let plan = body.fields.get("plan").and_then(|plan| Object::parse(plan.raw()).ok());
-            let mut json_ext = Shape(plan.unwrap_or_default());
-            for (name, value) in body.fields.iter().filter(|(name, _)| name.inner() != "plan") {
-                json_ext = json_ext.missing(name, value);
-            }
-            body.meta
-                .iter()
-                .fold(json_ext, |json_ext, meta| json_ext.missing(&"_meta".into(), &meta.to_json()))
+            let mut fields = body.fields.clone();
+            let plan = fields.remove("plan").and_then(|plan| plan.to_object());
+            with_fields(plan.unwrap_or_default(), &fields, body.meta.as_ref())
         }
         EntryId::Terminal(id) => {
             let output = output(&body.output, body.fields.get("output"));
-            json_ext.string("terminalId", id.as_json()).body(body).set("output", output)
+            with_body(Object::new().with("terminalId", id.as_json()), body).with("output", output)
         }
-        EntryId::Compaction(id) => json_ext
-            .string("sessionUpdate", &"compaction_update".into())
-            .string("compactionId", id.as_json())
-            .body(body)
-            .content("summary", &body.content),
-        EntryId::Subagent(id) => json_ext
-            .string("sessionUpdate", &"subagent_update".into())
-            .string("sessionId", id.as_json())
-            .body(body),
-        EntryId::SessionMessage(id) => json_ext
-            .string("sessionUpdate", &"session_message".into())
-            .string("messageId", id.as_json())
-            .body(body)
-            .content("content", &body.content),
-        EntryId::Event(id) => json_ext.string("eventId", id.as_json()).body(body),
-        EntryId::Note(_) => json_ext.body(body),
-    }
-    .json()
+        EntryId::Compaction(id) => {
+            let compaction = Object::new().with("sessionUpdate", "compaction_update");
+            with_body(compaction.with("compactionId", id.as_json()), body)
+                .with("summary", body.content.to_json())
+        }
+        EntryId::Subagent(id) => {
+            let subagent = Object::new().with("sessionUpdate", "subagent_update");
+            with_body(subagent.with("sessionId", id.as_json()), body)
+        }
+        EntryId::SessionMessage(id) => {
+            let message = Object::new().with("sessionUpdate", "session_message");
+            with_body(message.with("messageId", id.as_json()), body).with("content", body.content.to_json())
+        }
+        EntryId::Event(id) => with_body(Object::new().with("eventId", id.as_json()), body),
+        EntryId::Note(_) => with_body(Object::new(), body),
+    };
+    object.to_json()
 }
 
 /// The name of a role.
@@ -131,7 +117,7 @@ pub fn kind_name(entry: &Entry) -> JsonStr {
         EntryId::Event(_) => "event".into(),
         EntryId::Note(_) => {
             let kind = entry.body().fields.get("sessionUpdate");
-            kind.and_then(|kind| JsonStr::from_raw(kind.raw())).unwrap_or_else(|| "note".into())
+            kind.and_then(parlor_json::Json::to_json_str).unwrap_or_else(|| "note".into())
         }
     }
 }
@@ -147,67 +133,30 @@ fn reference(entry: &Entry) -> Json {
         EntryId::Event(id) => id.as_json().clone(),
         EntryId::Note(seq) => seq.to_string().into(),
     };
-    Shape::default().string("kind", &kind_name(entry)).string("id", &id).json()
+    Object::new().with("kind", kind_name(entry)).with("id", id).to_json()
 }
 
 fn state(state: &State) -> Json {
-    let json_ext = Shape::default().string("state", &activity_name(&state.activity));
-    let json_ext =
-        state.stop_reason.iter().fold(json_ext, |json_ext, reason| json_ext.string("stopReason", reason));
-    json_ext.fields(&state.fields, state.meta.as_ref()).json()
+    let mut object = Object::new().with("state", activity_name(&state.activity));
+    if let Some(reason) = &state.stop_reason {
+        object.set("stopReason", reason);
+    }
+    with_fields(object, &state.fields, state.meta.as_ref()).to_json()
 }
 
-/// An object under construction.
-#[derive(Default)]
-struct Shape(Object);
-
-impl Shape {
-    fn set(mut self, name: &str, value: Json) -> Self {
-        self.0.set(name, value);
-        self
-    }
-
-    fn string(self, name: &str, value: &JsonStr) -> Self {
-        self.set(name, value.into())
-    }
-
-    fn content(self, name: &str, content: &Content) -> Self {
-        self.set(name, content.to_json())
-    }
-
-    /// Sets a member unless there is one of that name.
-    fn missing(mut self, name: &JsonStr, value: &Json) -> Self {
-        if self.0.get_key(name).is_none() {
-            self.0.set(name.clone(), value.clone());
-        }
-        self
-    }
-
-    fn body(self, body: &Body) -> Self {
-        self.fields(&body.fields, body.meta.as_ref())
-    }
-
-    fn fields(self, fields: &Object, meta: Option<&Object>) -> Self {
-        let mut json_ext = self;
-        json_ext.0.add_missing(fields);
-        meta.iter().fold(json_ext, |json_ext, meta| json_ext.missing(&"_meta".into(), &meta.to_json()))
-    }
-
-    fn json(self) -> Json {
-        self.0.to_json()
-    }
+fn with_body(object: Object, body: &Body) -> Object {
+    with_fields(object, &body.fields, body.meta.as_ref())
 }
 
-fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
-    members.into_iter().fold(Shape::default(), |json_ext, (name, value)| json_ext.set(name, value)).json()
-}
-
-fn array(items: impl Iterator<Item = Json>) -> Json {
-    let items: Vec<_> = items.collect();
-    let texts: Vec<_> = items.iter().map(Json::as_str).collect();
-    Json::parse(format!("[{}]", texts.join(","))).expect("items are valid JSON, so the array is")
+/// Adds fields and metadata, except those whose names the object has.
+fn with_fields(mut object: Object, fields: &Object, meta: Option<&Object>) -> Object {
+    object.add_missing(fields);
+    if let Some(meta) = meta.filter(|_| object.get("_meta").is_none()) {
+        object.set("_meta", meta.to_json());
+    }
+    object
 }
 
 fn empty_array() -> Json {
-    array(std::iter::empty())
+    Json::array::<Json>([])
 }

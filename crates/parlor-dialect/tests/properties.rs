@@ -5,9 +5,9 @@ mod common;
 use std::collections::BTreeMap;
 
 use parlor_dialect::{Decoder, Dialect, Fold, LineProblem};
+use parlor_json::Json;
 use parlor_session::{DirtyParts, Entry, MessageId, ReplayCursor, Row, Slot, Transcript, Update};
 use proptest::prelude::*;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use common::{dialect, updates};
@@ -136,8 +136,8 @@ proptest! {
                     ids += 1;
                     MessageId::from(format!("new{ids}").as_str())
                 };
-                let raw = RawValue::from_string(update.to_string()).unwrap();
-                let Ok(decoded) = decoder.decode(&raw, &mut new_id) else { continue };
+                let raw = Json::parse(update.to_string()).unwrap();
+                let Ok(decoded) = decoder.decode(raw.raw(), &mut new_id) else { continue };
                 if let Ok(change) = live.push(decoded.update) {
                     decoder.on_applied(&change, decoded.id_source);
                     dirty.on_applied(&change);

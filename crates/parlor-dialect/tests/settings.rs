@@ -34,8 +34,9 @@ fn step(session: &mut Session, input: Input) {
 fn views(session: &Session) -> [String; 4] {
     let field = |slot, name| session.transcript().slot(slot).unwrap().fields.get(name).unwrap().clone();
     let options = field(Slot::Options, "configOptions");
-    let options = parlor_json::elements(options.raw()).unwrap();
-    let value = |place: usize| object(options[place].get()).get("currentValue").unwrap().as_str().to_owned();
+    let options = options.elements().unwrap();
+    let value =
+        |place: usize| object(options[place].as_str()).get("currentValue").unwrap().as_str().to_owned();
     let own = |slot, name| field(slot, name).as_str().to_owned();
     [own(Slot::Mode, "currentModeId"), value(0), own(Slot::Model, "currentModelId"), value(1)]
 }

@@ -464,7 +464,7 @@ fn the_mark_of_the_draft_is_set_and_removed() {
         let translation = translator.line(Side::Client, &line).unwrap();
         let said: Value = serde_json::from_str(&translation.lines[0].text).unwrap();
         let params = serde_json::value::to_raw_value(&said["params"]).unwrap();
-        assert_eq!(Dialect::negotiate(&params), Ok(to), "{from} to {to}: {said}");
+        assert_eq!(Dialect::negotiate((&*params).into()), Ok(to), "{from} to {to}: {said}");
     }
 }
 

@@ -9,8 +9,6 @@ use parlor_session::SessionId;
 use parlor_session::session::{ClientId, PromptId};
 use parlor_wire::RequestId;
 
-use crate::json;
-
 /// Numbers the incarnations of agents: whenever a session gets an agent, by any process, it is another one. Later ones have
 /// greater numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,13 +65,13 @@ impl Capability {
     /// Whether an agent has it that said this of itself.
     pub fn is_in(self, dialect: Dialect, initialize: &Object) -> bool {
         let has = |holder: &Object, name: &str| holder.get(name).is_some_and(|value| !value.is_null());
-        let flag = |holder: &Object, name: &str| holder.get(name).is_some_and(|on| on.as_str() == "true");
+        let flag = |holder: &Object, name: &str| holder.get_bool(name) == Some(true);
         let forks_at_message =
-            |session: &Object| json::member(session, "fork").is_some_and(|fork| flag(&fork, "atMessageId"));
+            |session: &Object| session.get_object("fork").is_some_and(|fork| flag(&fork, "atMessageId"));
         match dialect {
             Dialect::V1 => {
-                let capabilities = json::member(initialize, "agentCapabilities").unwrap_or_default();
-                let session = json::member(&capabilities, "sessionCapabilities").unwrap_or_default();
+                let capabilities = initialize.get_object("agentCapabilities").unwrap_or_default();
+                let session = capabilities.get_object("sessionCapabilities").unwrap_or_default();
                 match self {
                     Self::Load => flag(&capabilities, "loadSession"),
                     Self::Resume => has(&session, "resume"),
@@ -86,8 +84,8 @@ impl Capability {
                 }
             }
             Dialect::V2 | Dialect::Draft => {
-                let capabilities = json::member(initialize, "capabilities").unwrap_or_default();
-                let session = json::member(&capabilities, "session").unwrap_or_default();
+                let capabilities = initialize.get_object("capabilities").unwrap_or_default();
+                let session = capabilities.get_object("session").unwrap_or_default();
                 match self {
                     Self::Load => false,
                     Self::Resume | Self::Close | Self::List => true,

@@ -6,8 +6,6 @@ use parlor_json::Object;
 use parlor_session::Decider;
 use parlor_session::session::ClientId;
 
-use crate::json;
-
 /// A connected client, as far as sessions have to know it.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each of them holds or not by itself")]
@@ -33,29 +31,29 @@ pub struct ClientInfo {
 impl ClientInfo {
     /// Reads what a client says of itself in `initialize`.
     pub fn new(id: ClientId, dialect: Dialect, initialize: Object, is_driver: bool, is_local: bool) -> Self {
-        let wants_seq = json::noted(&initialize, "parlor/seq").is_some_and(|wants| wants.as_str() == "true");
+        let wants_seq =
+            initialize.get_nested("_meta", "parlor/seq").and_then(|wants| wants.as_bool()) == Some(true);
         let wants_events = wants_events(&initialize);
         let capabilities = match dialect {
-            Dialect::V1 => json::member(&initialize, "clientCapabilities"),
-            Dialect::V2 | Dialect::Draft => json::member(&initialize, "capabilities"),
+            Dialect::V1 => initialize.get_object("clientCapabilities"),
+            Dialect::V2 | Dialect::Draft => initialize.get_object("capabilities"),
         };
-        let elicitation = capabilities.and_then(|capabilities| json::member(&capabilities, "elicitation"));
+        let elicitation = capabilities.and_then(|capabilities| capabilities.get_object("elicitation"));
         Self { id, dialect, initialize, is_driver, is_local, wants_seq, wants_events, elicitation }
     }
 
     /// Who it is, for the record.
     pub fn decider(&self) -> Decider {
         let name = if self.dialect == Dialect::V1 { "clientInfo" } else { "info" };
-        let info = json::member(&self.initialize, name);
-        let name =
-            info.and_then(|info| json::literal(&info, "title").or_else(|| json::literal(&info, "name")));
+        let info = self.initialize.get_object(name);
+        let name = info.and_then(|info| info.get_json_str("title").or_else(|| info.get_json_str("name")));
         Decider { client: self.id, name }
     }
 
     /// Whether it can show elicitations of a mode (a form, a link), or of any.
     pub fn elicits(&self, mode: Option<&str>) -> bool {
         let has =
-            |mode: &str| self.elicitation.as_ref().is_some_and(|modes| json::member(modes, mode).is_some());
+            |mode: &str| self.elicitation.as_ref().is_some_and(|modes| modes.get_object(mode).is_some());
         match mode {
             Some(mode) => has(mode),
             None => has("form") || has("url"),
@@ -68,8 +66,8 @@ impl ClientInfo {
             "fs/read_text_file" => "readTextFile",
             _ => "writeTextFile",
         };
-        let capabilities = json::member(&self.initialize, "clientCapabilities");
-        let files = capabilities.and_then(|capabilities| json::member(&capabilities, "fs"));
-        files.is_some_and(|files| files.get(capability).is_some_and(|offers| offers.as_str() == "true"))
+        let capabilities = self.initialize.get_object("clientCapabilities");
+        let files = capabilities.and_then(|capabilities| capabilities.get_object("fs"));
+        files.is_some_and(|files| files.get_bool(capability) == Some(true))
     }
 }

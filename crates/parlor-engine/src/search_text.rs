@@ -1,10 +1,8 @@
 //! The words that an entry is found by.
 
-use parlor_session::{Body, Content, Entry, EntryId, Role, plain_text, text_of};
-use serde_json::value::RawValue;
-
-use crate::json;
 use crate::rows::IndexDocument;
+use parlor_json::JsonRef;
+use parlor_session::{Body, Content, Entry, EntryId, Role, plain_text, text_of};
 
 /// How much of an entry can be found. Who writes more than a book in one message is found by its beginning.
 const MOST: usize = 1 << 20;
@@ -32,7 +30,7 @@ pub fn words_of(entry: &Entry, at: i64) -> Option<IndexDocument> {
         }
         EntryId::ToolCall(_) => ("tool", tool_text(body)),
         EntryId::Terminal(_) => {
-            let command = json::text(&body.fields, "command").unwrap_or_default();
+            let command = body.fields.get_string("command").unwrap_or_default();
             let output = &body.output[..body.output.len().min(MOST)];
             ("tool", format!("{command}\n{}", String::from_utf8_lossy(output)))
         }
@@ -52,12 +50,12 @@ pub fn words_of(entry: &Entry, at: i64) -> Option<IndexDocument> {
 pub const TOOL_FIELDS: [&str; 3] = ["title", "rawInput", "rawOutput"];
 
 fn tool_text(body: &Body) -> String {
-    let mut text = json::text(&body.fields, "title").unwrap_or_default();
+    let mut text = body.fields.get_string("title").unwrap_or_default();
     if let Some(input) = body.fields.get("rawInput") {
         strings(input.raw(), &mut text, 0);
     }
     for item in body.content.iter() {
-        if let Ok(item) = serde_json::from_str::<&RawValue>(item.json) {
+        if let Ok(item) = serde_json::from_str::<JsonRef<'_>>(item.json) {
             strings(item, &mut text, 0);
         }
     }
@@ -72,23 +70,23 @@ const DEPTH: usize = 16;
 
 /// Adds the strings of a value, each on a line, as far as they count. Pictures and sounds are no text, and neither are the
 /// names of types.
-fn strings(value: &RawValue, text: &mut String, depth: usize) {
+fn strings(value: JsonRef<'_>, text: &mut String, depth: usize) {
     if text.len() > MOST || depth > DEPTH {
         return;
     }
-    if let Some(string) = parlor_json::text(value) {
+    if let Some(string) = value.to_text() {
         text.push('\n');
         text.push_str(&string);
-    } else if let Some(items) = parlor_json::elements(value) {
+    } else if let Some(items) = value.elements() {
         items.into_iter().for_each(|item| strings(item, text, depth + 1));
     } else if let Ok(members) = parlor_json::Members::of(value) {
         for (name, member) in members
             .raw()
             .iter()
-            .filter(|(name, _)| !matches!(name.get(), "\"type\"" | "\"data\"" | "\"mimeType\""))
+            .filter(|(name, _)| !matches!(name.as_str(), "\"type\"" | "\"data\"" | "\"mimeType\""))
         {
             let _ = name;
-            strings(member, text, depth + 1);
+            strings(*member, text, depth + 1);
         }
     }
 }
@@ -101,5 +99,5 @@ fn beginning(content: &Content) -> Content {
         length += plain_text(item.json).map_or(0, str::len);
         is_wanted
     });
-    items.filter_map(|item| serde_json::from_str::<&RawValue>(item.json).ok()).collect()
+    items.filter_map(|item| JsonRef::parse(item.json).ok()).collect()
 }

@@ -1,9 +1,9 @@
 //! What the server stores of a session beside its transcript and the columns that lists filter by.
 
 use parlor_dialect::Dialect;
-use parlor_json::{Json, JsonStr, Object, elements};
+use parlor_json::{Json, JsonRef, JsonStr, Object};
+use std::borrow::Cow;
 
-use crate::json;
 use crate::opening::RefusedSettings;
 use crate::rows::SessionRow;
 use crate::summary::SessionSummary;
@@ -59,12 +59,12 @@ mod key {
 impl SessionData {
     /// Reads the data of a row. Members of the wrong type count as missing.
     pub fn of(row: &SessionRow) -> Self {
-        let mut data = json::object(Json::parse(row.data.clone()).ok().as_ref().map(Json::raw));
+        let mut data = JsonRef::parse(&row.data).ok().and_then(JsonRef::to_object).unwrap_or_default();
         let mut take = |name: &str| data.remove(name);
-        let string = |value: Json| JsonStr::from_raw(value.raw());
+        let string = |value: Json| value.to_json_str();
         let dialect = |value: Json| string(value)?.to_text().parse().ok();
         Self {
-            params: take(key::PARAMS).and_then(|params| Object::parse(params.raw()).ok()).unwrap_or_default(),
+            params: take(key::PARAMS).and_then(|params| params.to_object()).unwrap_or_default(),
             params_dialect: take(key::PARAMS_DIALECT).and_then(dialect),
             agent_dialect: take(key::AGENT_DIALECT).and_then(dialect),
             command: take(key::COMMAND).and_then(|words| strings(&words)),
@@ -72,11 +72,12 @@ impl SessionData {
             agent_updated_at: take(key::AGENT_UPDATED_AT).and_then(string),
             forked_at: take(key::FORKED_AT).and_then(string),
             needs_context: take(key::NEEDS_CONTEXT).is_some(),
-            context_entries: take(key::CONTEXT_ENTRIES).and_then(|count| count.as_str().parse().ok()),
+            context_entries: take(key::CONTEXT_ENTRIES)
+                .and_then(|count| usize::try_from(count.as_u64()?).ok()),
             is_cwd_unconfirmed: take(key::IS_CWD_UNCONFIRMED).is_some(),
             refused_settings: take(key::REFUSED_SETTINGS),
             summary: take(key::SUMMARY)
-                .and_then(|summary| Object::parse(summary.raw()).ok())
+                .and_then(|summary| summary.to_object())
                 .map(|summary| SessionSummary::of(&summary))
                 .unwrap_or_default(),
             other: data,
@@ -86,20 +87,20 @@ impl SessionData {
     /// The data as the text of a row.
     pub fn to_text(&self) -> String {
         let Self { params, generated_title, agent_updated_at, forked_at, refused_settings, .. } = self;
-        let dialect = |dialect: Dialect| json::string(dialect.name());
+        let dialect = |dialect: Dialect| Json::from(dialect.name());
         let literal = |text: &JsonStr| Json::from(text);
-        let flag = |is_set: bool| is_set.then(|| json::json("true"));
+        let flag = |is_set: bool| is_set.then(|| Json::from(true));
         let summary = self.summary.to_object();
         let members = [
             (key::PARAMS, (!params.is_empty()).then(|| params.to_json())),
             (key::PARAMS_DIALECT, self.params_dialect.map(dialect)),
             (key::AGENT_DIALECT, self.agent_dialect.map(dialect)),
-            (key::COMMAND, self.command.as_ref().map(|words| array(words))),
+            (key::COMMAND, self.command.as_ref().map(|words| Json::array(words.iter().map(Json::from)))),
             (key::GENERATED_TITLE, generated_title.as_ref().map(literal)),
             (key::AGENT_UPDATED_AT, agent_updated_at.as_ref().map(literal)),
             (key::FORKED_AT, forked_at.as_ref().map(literal)),
             (key::NEEDS_CONTEXT, flag(self.needs_context)),
-            (key::CONTEXT_ENTRIES, self.context_entries.map(|count| json::json(count.to_string()))),
+            (key::CONTEXT_ENTRIES, self.context_entries.map(Json::from)),
             (key::IS_CWD_UNCONFIRMED, flag(self.is_cwd_unconfirmed)),
             (key::REFUSED_SETTINGS, refused_settings.clone()),
             (key::SUMMARY, (!summary.is_empty()).then(|| summary.to_json())),
@@ -111,7 +112,7 @@ impl SessionData {
             }
         }
         data.add_missing(&self.other);
-        data.to_json().as_str().to_owned()
+        data.text()
     }
 
     /// The dialect in which [`params`](Self::params) are written.
@@ -146,15 +147,7 @@ pub fn title(row: &SessionRow) -> Option<JsonStr> {
 }
 
 fn strings(array: &Json) -> Option<Vec<String>> {
-    elements(array.raw())?
-        .into_iter()
-        .map(|word| Some(JsonStr::from_raw(word)?.to_text().into_owned()))
-        .collect()
-}
-
-fn array(words: &[String]) -> Json {
-    let words: Vec<_> = words.iter().map(|word| JsonStr::new(word).as_literal().to_owned()).collect();
-    json::json(format!("[{}]", words.join(",")))
+    array.elements()?.into_iter().map(|word| word.to_text().map(Cow::into_owned)).collect()
 }
 
 #[cfg(test)]

@@ -1,10 +1,8 @@
 //! A session as the store has it.
 
+use crate::rows::SessionRow;
 use parlor_json::{Json, Object};
 use parlor_session::{InvalidRow, Transcript};
-
-use crate::json;
-use crate::rows::SessionRow;
 
 /// The slot of the state beside the transcript.
 pub const SIDE_STATE: &str = "session";
@@ -50,7 +48,7 @@ impl StoredSession {
 
     /// Adds a slot of the session.
     pub fn add_slot(&mut self, name: &str, seq: u64, body: String) -> Result<(), InvalidRow> {
-        let object = |body: String| Json::parse(body).ok().map(|body| json::object(Some(body.raw())));
+        let object = |body: String| Json::parse(body).ok().map(|body| body.to_object().unwrap_or_default());
         match name {
             SIDE_STATE => self.side_state = object(body),
             ALIASES => self.aliases = Some(body),

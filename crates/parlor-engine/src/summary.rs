@@ -5,8 +5,6 @@ use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::PeerRequestId;
 use parlor_session::{Slot, Transcript};
 
-use crate::json;
-
 /// Whether a session works, waits for a person, or is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionState {
@@ -68,29 +66,26 @@ impl SessionSummary {
     /// Reads a summary. Members of the wrong type count as missing.
     pub fn of(object: &Object) -> Self {
         let time = |name: &str| object.get(name).and_then(|time| time.as_str().parse().ok());
-        let seq = |name: &str| object.get(name).and_then(|seq| seq.as_str().parse().ok());
         Self {
             last_prompt_at: time(key::LAST_PROMPT_AT),
             last_turn_ended_at: time(key::LAST_TURN_ENDED_AT),
-            last_turn_seq: seq(key::LAST_TURN_SEQ),
-            seen_seq: seq(key::SEEN_SEQ),
+            last_turn_seq: object.get_u64(key::LAST_TURN_SEQ),
+            seen_seq: object.get_u64(key::SEEN_SEQ),
             has_failed: object.get(key::HAS_FAILED).is_some(),
-            mode: json::literal(object, key::MODE),
-            model: json::literal(object, key::MODEL),
-            usage: json::member(object, key::USAGE),
+            mode: object.get_json_str(key::MODE),
+            model: object.get_json_str(key::MODEL),
+            usage: object.get_object(key::USAGE),
         }
     }
 
     /// The summary as JSON; empty if nothing is known.
     pub fn to_object(&self) -> Object {
-        let time = |at: i64| json::json(at.to_string());
-        let seq = |seq: u64| json::json(seq.to_string());
         let members = [
-            (key::LAST_PROMPT_AT, self.last_prompt_at.map(time)),
-            (key::LAST_TURN_ENDED_AT, self.last_turn_ended_at.map(time)),
-            (key::LAST_TURN_SEQ, self.last_turn_seq.map(seq)),
-            (key::SEEN_SEQ, self.seen_seq.map(seq)),
-            (key::HAS_FAILED, self.has_failed.then(|| json::json("true"))),
+            (key::LAST_PROMPT_AT, self.last_prompt_at.map(Json::from)),
+            (key::LAST_TURN_ENDED_AT, self.last_turn_ended_at.map(Json::from)),
+            (key::LAST_TURN_SEQ, self.last_turn_seq.map(Json::from)),
+            (key::SEEN_SEQ, self.seen_seq.map(Json::from)),
+            (key::HAS_FAILED, self.has_failed.then(|| Json::from(true))),
             (key::MODE, self.mode.as_ref().map(Json::from)),
             (key::MODEL, self.model.as_ref().map(Json::from)),
             (key::USAGE, self.usage.as_ref().map(Object::to_json)),
@@ -117,7 +112,7 @@ impl SessionSummary {
     /// Takes over the mode and the model in force. Returns whether one of them changed.
     pub(crate) fn set_settings(&mut self, transcript: &Transcript) -> bool {
         let settings = Settings::of(transcript);
-        let value = |setting| settings.get(&setting).and_then(|value| JsonStr::from_raw(value.raw()));
+        let value = |setting| settings.get(&setting).and_then(|value| value.to_json_str());
         let (mode, model) = (value(Setting::Mode), value(Setting::Model));
         let has_changed = mode != self.mode || model != self.model;
         (self.mode, self.model) = (mode, model);

@@ -96,7 +96,7 @@ impl InfoThrottle {
 
 #[cfg(test)]
 mod tests {
-    use parlor_json::Object;
+    use parlor_json::{Json, Object};
     use parlor_session::MetaPatch;
 
     use super::*;
@@ -148,9 +148,8 @@ mod tests {
         let mut throttle = InfoThrottle::new(begun);
         throttle.hold(said(1), &ParamsExtra::default(), &transcript).unwrap();
         let mut big = said(2);
-        big.meta = MetaPatch::MergeKeys(
-            [("big".into(), crate::json::string(&"x".repeat(70_000)))].into_iter().collect(),
-        );
+        big.meta =
+            MetaPatch::MergeKeys([("big".into(), Json::from(&"x".repeat(70_000)))].into_iter().collect());
         assert!(throttle.hold(big, &ParamsExtra::default(), &transcript).is_err());
         assert_eq!(throttle.take(), Some((said(1), ParamsExtra::default())));
     }

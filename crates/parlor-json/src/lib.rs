@@ -1,33 +1,40 @@
-//! JSON kept as the text it came in.
+//! JSON values kept as the text in which they were received.
 //!
-//! A relay must not change what it relays: integers beyond 64 bits, the order of keys, fields that
-//! nobody here knows and strings that hold half a surrogate pair all have to come out as they went in.
-//! Parsing into a tree of numbers, maps and `String`s loses each of these, so parlor looks at JSON only as
-//! deep as it must and keeps the rest as text.
+//! A relay must not change what it relays: integers beyond 64 bits, the order of members, unknown members and
+//! strings with unpaired surrogates must be sent exactly as they were received. Parsing into a tree of numbers,
+//! maps and `String`s loses each of these, so this crate parses only the levels that the caller asks for and keeps
+//! the rest as text.
 //!
-//! - [`Json`]: one value, as text.
-//! - [`JsonStr`]: one string, as its canonical literal, so that equal strings are equal bytes.
-//! - [`Members`]: the members of an object, borrowed from the text they were read from.
-//! - [`Object`]: an object by itself, with the merge rules for metadata.
+//! - [`Json`]: an owned value; clones share the text.
+//! - [`JsonRef`]: a value borrowed from a longer text.
+//! - [`JsonStr`]: a string, stored as its canonical literal, so that equal strings have equal bytes.
+//! - [`Members`]: the members of an object, borrowed from its text.
+//! - [`Object`]: an owned object with typed getters and the merge rules for metadata.
+//! - [`ObjectWriter`] and [`ArrayWriter`]: write text member by member, element by element.
 //!
-//! **Invariant:** this crate does no I/O, knows no clock and never recurses deeper than [`MAX_DEPTH`].
+//! **Invariant:** this crate does no I/O, reads no clock and never recurses deeper than [`MAX_DEPTH`].
 
+mod borrowed;
 mod members;
 mod object;
 mod string;
 mod value;
+mod writer;
 
+pub use borrowed::{InvalidJson, JsonRef, Type};
 pub use members::{Members, NotAnObject};
 pub use object::Object;
-pub use string::{JsonStr, Unit, Units};
-pub use value::{InvalidJson, Json, Type, elements, string_literal, text, type_of};
+pub use string::{CodePoint, CodePoints, JsonStr, string_literal};
+pub use value::Json;
+pub use writer::{ArrayWriter, ObjectWriter};
 
-/// How deep a recursive merge looks into nested objects. What lies deeper is replaced as a whole.
+/// The depth to which a recursive merge descends; deeper values are replaced as a whole.
 pub const MAX_DEPTH: usize = 64;
 
-/// How many members an object may have that is looked into. Reading more would let a line of a few bytes a
-/// member take many times its size in memory.
+/// The most members that are read from one object.
+///
+/// Without a limit, a line with a few bytes per member would take many times its size in memory.
 pub const MAX_MEMBERS: usize = 1 << 16;
 
-/// How many elements an array may have that is looked into.
+/// The most elements that are read from one array.
 pub const MAX_ELEMENTS: usize = 1 << 20;

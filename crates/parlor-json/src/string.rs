@@ -6,12 +6,14 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A JSON string, held as its canonical literal.
+use crate::JsonRef;
+
+/// A JSON string, stored as its canonical literal.
 ///
-/// JSON can write strings that Rust's `String` cannot hold: half a surrogate pair (`"\ud83d"`), which
-/// JavaScript agents really emit when they cut a stream between two code units. The literal holds them all.
-/// Each string has exactly one canonical literal (an escape only where JSON demands one), so comparing
-/// literals compares strings: `"\u0061"` is `"a"`.
+/// JSON can express strings that Rust's `String` cannot: unpaired surrogates (`"\ud83d"`), which JavaScript
+/// agents emit when they cut a stream between two code units. A literal can express all of them. Each string has
+/// exactly one canonical literal (escapes only where JSON requires them), so that comparing literals compares
+/// strings: `"\u0061"` equals `"a"`.
 ///
 /// ```
 /// use parlor_json::JsonStr;
@@ -27,90 +29,89 @@ use serde_json::value::RawValue;
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JsonStr(Arc<str>);
 
-/// One character of a JSON string.
+/// A Unicode code point of a JSON string, which may be an unpaired surrogate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum CodePoint {
     /// A Unicode scalar value.
     Char(char),
-    /// Half a surrogate pair, which is no character.
+    /// An unpaired surrogate.
     Surrogate(u16),
 }
 
-/// The characters of a JSON string literal.
+/// Iterates over the code points of a JSON string literal.
 #[derive(Debug, Clone)]
-pub struct Units<'a>(std::str::Chars<'a>);
+pub struct CodePoints<'a>(std::str::Chars<'a>);
 
 impl JsonStr {
-    /// A string that Rust can hold.
+    /// Encodes a Rust string.
     pub fn new(text: &str) -> Self {
-        Self(crate::string_literal(text).into())
+        Self(string_literal(text).into())
     }
 
-    /// Reads a JSON string literal (with its quotes); `None` if the text is not one.
+    /// Parses a JSON string literal with its quotes; returns `None` for any other text.
     pub fn from_literal(literal: &str) -> Option<Self> {
-        let raw: &RawValue = serde_json::from_str(literal).ok()?;
-        Self::from_raw(raw)
+        Self::from_raw(JsonRef::parse(literal).ok()?)
     }
 
-    /// Reads a raw value; `None` if it is not a string.
-    pub fn from_raw(raw: &RawValue) -> Option<Self> {
-        let literal = raw.get();
+    /// Reads a JSON value; returns `None` if it is not a string.
+    pub fn from_raw(raw: JsonRef<'_>) -> Option<Self> {
+        let literal = raw.as_str();
         if !literal.starts_with('"') {
             return None;
         }
         if memchr::memchr(b'\\', literal.as_bytes()).is_none() {
             return Some(Self(literal.into()));
         }
-        Some(Units::of_literal(literal).collect())
+        Some(CodePoints::of_literal(literal).collect())
     }
 
-    /// The canonical literal, with its quotes: JSON that can be written as it is.
+    /// Returns the canonical literal with its quotes, which is valid JSON.
     pub fn as_literal(&self) -> &str {
         &self.0
     }
 
-    /// The literal without its quotes, escapes still in it.
+    /// Returns the literal without its quotes and with its escapes.
     pub fn inner(&self) -> &str {
         &self.0[1..self.0.len() - 1]
     }
 
-    /// The string itself; half surrogate pairs show as U+FFFD.
+    /// Decodes the string, with U+FFFD for each unpaired surrogate.
     pub fn to_text(&self) -> Cow<'_, str> {
         if self.inner().contains('\\') {
-            Cow::Owned(self.units().map(Unit::or_replacement).collect())
+            Cow::Owned(self.code_points().map(CodePoint::or_replacement).collect())
         } else {
             Cow::Borrowed(self.inner())
         }
     }
 
-    /// The string itself if Rust can hold it.
+    /// Decodes the string; returns `None` if it has an unpaired surrogate.
     pub fn to_exact(&self) -> Option<Cow<'_, str>> {
         if !self.inner().contains('\\') {
             return Some(Cow::Borrowed(self.inner()));
         }
-        self.units()
+        self.code_points()
             .map(|unit| match unit {
-                Unit::Char(c) => Some(c),
-                Unit::Surrogate(_) => None,
+                CodePoint::Char(c) => Some(c),
+                CodePoint::Surrogate(_) => None,
             })
             .collect::<Option<String>>()
             .map(Cow::Owned)
     }
 
-    /// The characters of the string.
-    pub fn units(&self) -> Units<'_> {
-        Units::of_literal(&self.0)
+    /// Iterates over the code points of the string.
+    pub fn code_points(&self) -> CodePoints<'_> {
+        CodePoints::of_literal(&self.0)
     }
 
-    /// The string cut to at most `max` characters, or `None` if it is no longer than that.
+    /// Returns the first `max` code points, or `None` if the string has no more than that.
     pub fn truncated(&self, max: usize) -> Option<Self> {
-        self.units().nth(max)?;
-        Some(self.units().take(max).collect())
+        self.code_points().nth(max)?;
+        Some(self.code_points().take(max).collect())
     }
 }
 
-impl<'a> Units<'a> {
-    /// The characters of a valid literal. Text that is not a literal gives some characters, never a panic.
+impl<'a> CodePoints<'a> {
+    /// Iterates over the code points of a valid literal; other text gives unspecified ones and does not panic.
     pub fn of_literal(literal: &'a str) -> Self {
         Self(literal.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(literal).chars())
     }
@@ -121,15 +122,15 @@ impl<'a> Units<'a> {
     }
 }
 
-impl Iterator for Units<'_> {
-    type Item = Unit;
+impl Iterator for CodePoints<'_> {
+    type Item = CodePoint;
 
-    fn next(&mut self) -> Option<Unit> {
+    fn next(&mut self) -> Option<CodePoint> {
         let c = self.0.next()?;
         if c != '\\' {
-            return Some(Unit::Char(c));
+            return Some(CodePoint::Char(c));
         }
-        Some(Unit::Char(match self.0.next()? {
+        Some(CodePoint::Char(match self.0.next()? {
             'b' => '\u{8}',
             'f' => '\u{c}',
             'n' => '\n',
@@ -144,26 +145,30 @@ impl Iterator for Units<'_> {
                     }
                     _ => None,
                 };
-                if let Some(c) = second.and_then(|second| joined(first, Unit::Surrogate(second))) {
+                if let Some(c) =
+                    second.and_then(|second| from_surrogates(first, CodePoint::Surrogate(second)))
+                {
                     *self = ahead;
-                    return Some(Unit::Char(c));
+                    return Some(CodePoint::Char(c));
                 }
-                return Some(char::from_u32(u32::from(first)).map_or(Unit::Surrogate(first), Unit::Char));
+                return Some(
+                    char::from_u32(u32::from(first)).map_or(CodePoint::Surrogate(first), CodePoint::Char),
+                );
             }
             other => other,
         }))
     }
 }
 
-/// The character that two halves make, if they do.
-fn joined(high: u16, low: Unit) -> Option<char> {
+/// Returns the character that two surrogates encode, if they are a pair.
+fn from_surrogates(high: u16, low: CodePoint) -> Option<char> {
     match low {
-        Unit::Surrogate(low) => char::decode_utf16([high, low]).next().and_then(Result::ok),
-        Unit::Char(_) => None,
+        CodePoint::Surrogate(low) => char::decode_utf16([high, low]).next().and_then(Result::ok),
+        CodePoint::Char(_) => None,
     }
 }
 
-impl Unit {
+impl CodePoint {
     fn or_replacement(self) -> char {
         match self {
             Self::Char(c) => c,
@@ -172,33 +177,35 @@ impl Unit {
     }
 }
 
-impl FromIterator<Unit> for JsonStr {
-    fn from_iter<I: IntoIterator<Item = Unit>>(units: I) -> Self {
+impl FromIterator<CodePoint> for JsonStr {
+    fn from_iter<I: IntoIterator<Item = CodePoint>>(units: I) -> Self {
         let mut literal = String::from('"');
         let mut units = units.into_iter().peekable();
         while let Some(unit) = units.next() {
-            // Two halves that meet are one character, and have one spelling.
+            // A pair of surrogates is one character and has one canonical literal.
             let unit = match unit {
-                Unit::Surrogate(high) => match units.peek().and_then(|next| joined(high, *next)) {
-                    Some(c) => {
-                        units.next();
-                        Unit::Char(c)
+                CodePoint::Surrogate(high) => {
+                    match units.peek().and_then(|next| from_surrogates(high, *next)) {
+                        Some(c) => {
+                            units.next();
+                            CodePoint::Char(c)
+                        }
+                        None => unit,
                     }
-                    None => unit,
-                },
-                Unit::Char(_) => unit,
+                }
+                CodePoint::Char(_) => unit,
             };
             let written = match unit {
-                Unit::Char('"') => literal.write_str("\\\""),
-                Unit::Char('\\') => literal.write_str("\\\\"),
-                Unit::Char('\u{8}') => literal.write_str("\\b"),
-                Unit::Char('\u{c}') => literal.write_str("\\f"),
-                Unit::Char('\n') => literal.write_str("\\n"),
-                Unit::Char('\r') => literal.write_str("\\r"),
-                Unit::Char('\t') => literal.write_str("\\t"),
-                Unit::Char(c @ '\0'..='\u{1f}') => write!(literal, "\\u{:04x}", u32::from(c)),
-                Unit::Char(c) => literal.write_char(c),
-                Unit::Surrogate(half) => write!(literal, "\\u{half:04x}"),
+                CodePoint::Char('"') => literal.write_str("\\\""),
+                CodePoint::Char('\\') => literal.write_str("\\\\"),
+                CodePoint::Char('\u{8}') => literal.write_str("\\b"),
+                CodePoint::Char('\u{c}') => literal.write_str("\\f"),
+                CodePoint::Char('\n') => literal.write_str("\\n"),
+                CodePoint::Char('\r') => literal.write_str("\\r"),
+                CodePoint::Char('\t') => literal.write_str("\\t"),
+                CodePoint::Char(c @ '\0'..='\u{1f}') => write!(literal, "\\u{:04x}", u32::from(c)),
+                CodePoint::Char(c) => literal.write_char(c),
+                CodePoint::Surrogate(surrogate) => write!(literal, "\\u{surrogate:04x}"),
             };
             written.expect("writing to a string cannot fail");
         }
@@ -207,11 +214,11 @@ impl FromIterator<Unit> for JsonStr {
     }
 }
 
-/// Compares with the string itself, not with its literal.
+/// Compares the decoded string, not the literal.
 impl PartialEq<str> for JsonStr {
     fn eq(&self, text: &str) -> bool {
         if self.inner().contains('\\') {
-            self.units().eq(text.chars().map(Unit::Char))
+            self.code_points().eq(text.chars().map(CodePoint::Char))
         } else {
             self.inner() == text
         }
@@ -246,9 +253,7 @@ impl Serialize for JsonStr {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.to_exact() {
             Some(text) => serializer.serialize_str(&text),
-            None => serde_json::from_str::<&RawValue>(&self.0)
-                .map_err(serde::ser::Error::custom)?
-                .serialize(serializer),
+            None => JsonRef(&self.0).serialize(serializer),
         }
     }
 }
@@ -256,10 +261,15 @@ impl Serialize for JsonStr {
 impl<'de> Deserialize<'de> for JsonStr {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Self::from_raw(&raw).ok_or_else(|| {
-            D::Error::custom(format_args!("expected a string, found {}", crate::type_of(&raw)))
-        })
+        let raw = JsonRef::from(&*raw);
+        Self::from_raw(raw)
+            .ok_or_else(|| D::Error::custom(format_args!("expected a string, found {}", raw.type_of())))
     }
+}
+
+/// Encodes `text` as a JSON string literal with its quotes.
+pub fn string_literal(text: &str) -> String {
+    serde_json::to_string(text).expect("every string can be encoded")
 }
 
 #[cfg(test)]
@@ -269,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn canonical_literals_match_what_serde_json_writes() {
+    fn canonical_literals_are_those_of_serde_json() {
         for text in ["", "a", "\"\\/", "\u{0}\u{1f}\u{7f}", "\u{8}\u{c}\n\r\t", "é😀\u{2028}"] {
             let literal = serde_json::to_string(text).unwrap();
             assert_eq!(JsonStr::from_literal(&literal).unwrap().as_literal(), literal);
@@ -279,27 +289,28 @@ mod tests {
     }
 
     #[test]
-    fn an_escaped_pair_is_one_character_and_a_half_pair_is_kept() {
+    fn escaped_surrogate_pairs_are_decoded_and_unpaired_surrogates_are_kept() {
         assert_eq!(JsonStr::from_literal(r#""\ud83d\ude00""#).unwrap(), JsonStr::new("😀"));
-        for half in [r#""\ud83d""#, r#""\ude00\ud83d""#, r#""\ud83d\ud83d""#, r#""\ud83dx""#, r#""\ud83d\n""#]
+        for unpaired in
+            [r#""\ud83d""#, r#""\ude00\ud83d""#, r#""\ud83d\ud83d""#, r#""\ud83dx""#, r#""\ud83d\n""#]
         {
-            let kept = JsonStr::from_literal(half).unwrap();
-            assert_eq!(kept.as_literal(), half);
+            let kept = JsonStr::from_literal(unpaired).unwrap();
+            assert_eq!(kept.as_literal(), unpaired);
             assert_eq!(kept.to_exact(), None);
-            assert_eq!(serde_json::to_string(&kept).unwrap(), half);
-            assert_eq!(serde_json::from_str::<JsonStr>(half).unwrap(), kept);
+            assert_eq!(serde_json::to_string(&kept).unwrap(), unpaired);
+            assert_eq!(serde_json::from_str::<JsonStr>(unpaired).unwrap(), kept);
         }
         assert_ne!(JsonStr::from_literal(r#""\ud83d""#).unwrap(), JsonStr::new("\\ud83d"));
-        // The first and the last pair there are, as characters of a literal that is not canonical.
+        // The first and the last surrogate pair, in literals that are not canonical.
         for (literal, c) in [(r#""\ud800\udc00""#, '\u{10000}'), (r#""\udbff\udfff""#, '\u{10ffff}')] {
-            assert_eq!(Units::of_literal(literal).collect::<Vec<_>>(), [Unit::Char(c)]);
+            assert_eq!(CodePoints::of_literal(literal).collect::<Vec<_>>(), [CodePoint::Char(c)]);
         }
-        let halves = [Unit::Surrogate(0xd83d), Unit::Surrogate(0xde00)];
-        assert_eq!(halves.into_iter().collect::<JsonStr>(), JsonStr::new("😀"));
+        let pair = [CodePoint::Surrogate(0xd83d), CodePoint::Surrogate(0xde00)];
+        assert_eq!(pair.into_iter().collect::<JsonStr>(), JsonStr::new("😀"));
     }
 
     #[test]
-    fn truncation_counts_characters_and_never_splits_one() {
+    fn truncation_counts_code_points() {
         assert_eq!(JsonStr::new("añ😀z").truncated(4), None);
         assert_eq!(JsonStr::new("añ😀z").truncated(3), Some(JsonStr::new("añ😀")));
         assert_eq!(JsonStr::new("\n\n\n").truncated(2), Some(JsonStr::new("\n\n")));
@@ -308,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_string_is_refused() {
+    fn text_that_is_not_a_string_literal_is_rejected() {
         for text in ["null", "1", "{}", "[]", "\"open", "", "\"a\" \"b\""] {
             assert_eq!(JsonStr::from_literal(text), None, "{text}");
         }
@@ -317,10 +328,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_spelling_of_a_string_is_the_same_string(units in prop::collection::vec(any::<u16>(), 0..20), plain in any::<u32>()) {
+        fn all_literals_of_a_string_have_the_same_canonical_literal(units in prop::collection::vec(any::<u16>(), 0..20), plain in any::<u32>()) {
             let escaped: String = units.iter().map(|unit| format!("\\u{unit:04X}")).collect();
             let one = JsonStr::from_literal(&format!("\"{escaped}\"")).unwrap();
-            // The same code units, each written bare where the canonical form allows it.
             let again = JsonStr::from_literal(one.as_literal()).unwrap();
             prop_assert_eq!(&one, &again);
             if let Ok(text) = String::from_utf16(&units) {
@@ -331,7 +341,7 @@ mod tests {
             }
             let max = plain as usize % 25;
             if let Some(cut) = one.truncated(max) {
-                prop_assert_eq!(cut.units().count(), max);
+                prop_assert_eq!(cut.code_points().count(), max);
             }
         }
     }

@@ -2,104 +2,177 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::{JsonStr, MAX_ELEMENTS};
+use crate::{ArrayWriter, InvalidJson, JsonRef, JsonStr, Object, Type, string_literal};
 
-/// One JSON value, kept as the text it came in.
+/// An owned JSON value, kept as the text in which it was received.
 ///
-/// A clone shares the text. Two values are equal when their texts are: `1.0` and `1` differ, as do two objects whose keys stand in
-/// another order. That is the equality a relay needs.
+/// Clones share the text. Two values are equal if their texts are: `1.0` and `1` differ, and so do two objects
+/// whose members are in a different order. A relay needs exactly this equality.
 ///
 /// ```
 /// use parlor_json::Json;
 ///
 /// let json = Json::parse(r#"{"b":18446744073709551616,"a":1.50}"#).unwrap();
 /// assert_eq!(json.as_str(), r#"{"b":18446744073709551616,"a":1.50}"#);
+///
+/// let array = Json::array(["a\n", "b"]);
+/// assert_eq!(array.as_str(), r#"["a\n","b"]"#);
 /// ```
-#[derive(Clone)]
-pub struct Json(Arc<RawValue>);
-
-/// The text is not one JSON value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InvalidJson(String);
-
-/// What kind of value a JSON text is, told from its first byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Type {
-    /// `null`
-    Null,
-    /// `true` or `false`
-    Bool,
-    /// Any number.
-    Number,
-    /// A string.
-    String,
-    /// An array.
-    Array,
-    /// An object.
-    Object,
-}
+#[derive(Clone, PartialEq, Eq)]
+pub struct Json(Arc<str>);
 
 impl Json {
-    /// Checks that `text` is one JSON value and keeps it.
-    pub fn parse(text: impl Into<String>) -> Result<Self, InvalidJson> {
-        RawValue::from_string(text.into()).map(Self::from).map_err(|error| InvalidJson(error.to_string()))
+    /// Checks that `text` is one JSON value and copies it without the white space around it.
+    pub fn parse(text: impl AsRef<str>) -> Result<Self, InvalidJson> {
+        JsonRef::parse(text.as_ref()).map(Self::from)
     }
 
-    /// The value `null`.
+    /// Copies text that is JSON by construction.
+    pub(crate) fn from_valid(text: &str) -> Self {
+        Self::from(JsonRef::from_valid(text))
+    }
+
+    /// Returns the value `null`.
     pub fn null() -> Self {
-        Self::from(RawValue::NULL)
+        Self::from(JsonRef::NULL)
     }
 
-    /// The text of the value, as it came.
+    /// Returns an array of values.
+    pub fn array<T: Into<Json>>(values: impl IntoIterator<Item = T>) -> Self {
+        let mut array = ArrayWriter::new();
+        values.into_iter().for_each(|value| array.push(value.into().as_str()));
+        array.into_json()
+    }
+
+    /// Returns the text of the value, as it was received.
     pub fn as_str(&self) -> &str {
-        self.0.get()
-    }
-
-    /// The value as `serde_json` knows raw values.
-    pub fn raw(&self) -> &RawValue {
         &self.0
     }
 
-    /// What kind of value this is.
-    pub fn type_of(&self) -> Type {
-        type_of(&self.0)
+    /// Borrows the value.
+    pub fn raw(&self) -> JsonRef<'_> {
+        JsonRef(&self.0)
     }
 
-    /// Whether this is `null`.
+    /// Returns the type of the value.
+    pub fn type_of(&self) -> Type {
+        self.raw().type_of()
+    }
+
+    /// Returns whether the value is `null`.
     pub fn is_null(&self) -> bool {
-        self.type_of() == Type::Null
+        self.raw().is_null()
+    }
+
+    /// See [`JsonRef::as_bool`].
+    pub fn as_bool(&self) -> Option<bool> {
+        self.raw().as_bool()
+    }
+
+    /// See [`JsonRef::as_u64`].
+    pub fn as_u64(&self) -> Option<u64> {
+        self.raw().as_u64()
+    }
+
+    /// See [`JsonRef::to_text`].
+    pub fn to_text(&self) -> Option<Cow<'_, str>> {
+        self.raw().to_text()
+    }
+
+    /// See [`JsonRef::to_json_str`].
+    pub fn to_json_str(&self) -> Option<JsonStr> {
+        self.raw().to_json_str()
+    }
+
+    /// See [`JsonRef::to_object`].
+    pub fn to_object(&self) -> Option<Object> {
+        self.raw().to_object()
+    }
+
+    /// See [`JsonRef::elements`].
+    pub fn elements(&self) -> Option<Vec<JsonRef<'_>>> {
+        self.raw().elements()
     }
 }
 
-impl From<&RawValue> for Json {
-    fn from(raw: &RawValue) -> Self {
-        Self::from(raw.to_owned())
+/// The value `null`.
+impl Default for Json {
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
+impl From<JsonRef<'_>> for Json {
+    fn from(value: JsonRef<'_>) -> Self {
+        Self(value.as_str().into())
+    }
+}
+
+impl From<&Json> for Json {
+    fn from(json: &Json) -> Self {
+        json.clone()
     }
 }
 
 impl From<&JsonStr> for Json {
     fn from(string: &JsonStr) -> Self {
-        Self::parse(string.as_literal()).expect("a string literal is JSON")
+        Self::from_valid(string.as_literal())
     }
 }
 
-impl From<Box<RawValue>> for Json {
-    fn from(raw: Box<RawValue>) -> Self {
-        Self(raw.into())
+impl From<JsonStr> for Json {
+    fn from(string: JsonStr) -> Self {
+        Self::from(&string)
     }
 }
 
-impl PartialEq for Json {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str()
+/// Makes a JSON string; [`Json::parse`] reads JSON text.
+impl From<&str> for Json {
+    fn from(text: &str) -> Self {
+        Self::from_valid(&string_literal(text))
     }
 }
 
-impl Eq for Json {}
+/// Makes a JSON string; [`Json::parse`] reads JSON text.
+impl From<&String> for Json {
+    fn from(text: &String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+/// Makes a JSON string; [`Json::parse`] reads JSON text.
+impl From<String> for Json {
+    fn from(text: String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<bool> for Json {
+    fn from(value: bool) -> Self {
+        Self::from_valid(if value { "true" } else { "false" })
+    }
+}
+
+impl From<Object> for Json {
+    fn from(object: Object) -> Self {
+        object.to_json()
+    }
+}
+
+macro_rules! from_integer {
+    ($($integer:ty),*) => {$(
+        impl From<$integer> for Json {
+            fn from(value: $integer) -> Self {
+                Self::from_valid(&value.to_string())
+            }
+        }
+    )*};
+}
+
+from_integer!(u16, u32, u64, usize, i32, i64);
 
 impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,97 +182,53 @@ impl fmt::Debug for Json {
 
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+        self.raw().serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Box::<RawValue>::deserialize(deserializer).map(Self::from)
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Self::from(JsonRef::from(&*raw)))
     }
 }
 
-impl fmt::Display for InvalidJson {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not JSON: {}", self.0)
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl std::error::Error for InvalidJson {}
-
-impl fmt::Display for Type {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Null => "null",
-            Self::Bool => "a boolean",
-            Self::Number => "a number",
-            Self::String => "a string",
-            Self::Array => "an array",
-            Self::Object => "an object",
-        })
-    }
-}
-
-/// What kind of value a raw value is. Raw values are valid and start with no white space, so one byte tells.
-pub fn type_of(raw: &RawValue) -> Type {
-    match raw.get().as_bytes().first() {
-        Some(b'{') => Type::Object,
-        Some(b'[') => Type::Array,
-        Some(b'"') => Type::String,
-        Some(b't' | b'f') => Type::Bool,
-        Some(b'n') | None => Type::Null,
-        Some(_) => Type::Number,
-    }
-}
-
-/// The elements of an array, each as it came, or `None` if the value is no array or has more than
-/// [`MAX_ELEMENTS`] of them.
-pub fn elements(raw: &RawValue) -> Option<Vec<&RawValue>> {
-    if type_of(raw) != Type::Array {
-        return None;
-    }
-    serde_json::from_str(raw.get()).ok().map(|Elements(elements)| elements)
-}
-
-struct Elements<'a>(Vec<&'a RawValue>);
-
-impl<'de> Deserialize<'de> for Elements<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
-
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Elements<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Elements<'de>, A::Error> {
-                let mut elements = Vec::new();
-                while let Some(element) = seq.next_element()? {
-                    if elements.len() == MAX_ELEMENTS {
-                        return Err(A::Error::custom("too many elements"));
-                    }
-                    elements.push(element);
-                }
-                Ok(Elements(elements))
-            }
+    #[test]
+    fn values_are_built_as_valid_json() {
+        for (json, text) in [
+            (Json::null(), "null"),
+            (Json::default(), "null"),
+            (Json::from("a\"\n\u{1}é"), r#""a\"\n\u0001é""#),
+            (Json::from(String::new()), r#""""#),
+            (Json::from(&JsonStr::from_literal(r#""\ud800""#).unwrap()), r#""\ud800""#),
+            (Json::from(false), "false"),
+            (Json::from(u64::MAX), "18446744073709551615"),
+            (Json::from(i64::MIN), "-9223372036854775808"),
+            (Json::from(Object::default()), "{}"),
+            (Json::array::<Json>([]), "[]"),
+            (Json::array([&Json::null(), &Json::from(1_u64)]), "[null,1]"),
+            (Json::array([Object::new().with("a", true)]), r#"[{"a":true}]"#),
+        ] {
+            assert_eq!(json.as_str(), text);
+            assert_eq!(Json::parse(text), Ok(json), "{text}");
         }
-
-        deserializer.deserialize_seq(InOrder)
     }
-}
 
-/// The text of a string, or `None` if the value is none. Half surrogate pairs show as U+FFFD.
-pub fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
-    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
-    if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
-        return Some(Cow::Borrowed(inner));
+    #[test]
+    fn text_that_is_not_one_value_is_rejected() {
+        let error = Json::parse("{\"a\"}").unwrap_err();
+        assert!(error.to_string().starts_with("not JSON: expected `:`"), "{error}");
+        assert!(Json::parse("1 2").is_err());
+        assert_eq!(Json::parse(" [1] ").unwrap().as_str(), "[1]");
     }
-    Some(Cow::Owned(JsonStr::from_raw(raw)?.to_text().into_owned()))
-}
 
-/// `text` as a JSON string literal, with its quotes.
-pub fn string_literal(text: &str) -> String {
-    serde_json::to_string(text).expect("a string is always JSON")
+    #[test]
+    fn serde_reads_and_writes_the_text_as_it_is() {
+        let text = r#"[{"b":1.50,"a":1e400}]"#;
+        let values: Vec<Json> = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&values).unwrap(), text);
+    }
 }

@@ -3,16 +3,17 @@
 //! They are stored as one value per agent, and not as sessions, so that no operation on stored sessions applies to them. A
 //! client that loads one has the server adopt it; from then on it is an ordinary session.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonRef, Object, ObjectWriter};
 use parlor_store::{Cursor, Filter, SessionRow, Store, StoreError, Write};
 
 pub use parlor_engine::deleted_agent_session;
 use parlor_engine::deleted_key;
 
-use crate::json;
+use crate::fields;
 
 /// The key of the list of agents that have such sessions.
 const INDEX: &str = "agents with sessions";
@@ -33,38 +34,35 @@ pub fn is_agent_only(row: &SessionRow) -> bool {
 
 /// The other members with which the agent lists such a session.
 pub(crate) fn other_members(row: &SessionRow) -> Object {
-    let data = json::object(Json::parse(row.data.clone()).ok().as_ref().map(Json::raw));
-    json::member(&data, "info").unwrap_or_default()
+    let data = Json::parse(&row.data).ok().as_ref().and_then(Json::to_object).unwrap_or_default();
+    data.get_object("info").unwrap_or_default()
 }
 
 /// Encodes the data of a row from the members that the agent lists.
 fn data(mut info: Object) -> String {
     COLUMNS.iter().for_each(|name| drop(info.remove(name)));
-    let meta = json::foreign_meta(&info);
+    let meta = fields::foreign_meta(&info);
     if meta.is_empty() {
         info.remove("_meta");
     } else {
         info.set("_meta", meta.to_json());
     }
-    if info.is_empty() {
-        format!("{DATA_PREFIX}}}")
-    } else {
-        format!(r#"{DATA_PREFIX},"info":{}}}"#, info.to_json().as_str())
-    }
+    let info = (!info.is_empty()).then(|| info.to_json());
+    ObjectWriter::new().raw("adopted", "false").optional_json("info", info.as_ref()).finish()
 }
 
 /// Creates the row of such a session from the members that the agent lists.
 pub(crate) fn row(agent: &str, info: &Object) -> Option<SessionRow> {
-    let id = json::literal(info, "sessionId")?.as_literal().to_owned();
-    let title = json::literal(info, "title").filter(|title| !title.to_text().trim().is_empty());
+    let id = info.get_json_str("sessionId")?.as_literal().to_owned();
+    let title = info.get_json_str("title").filter(|title| !title.to_text().trim().is_empty());
     let title = title.map(|title| title.truncated(500).unwrap_or(title).as_literal().to_owned());
-    let updated = json::text(info, "updatedAt").and_then(|time| time.parse::<jiff::Timestamp>().ok());
+    let updated = info.get_string("updatedAt").and_then(|time| time.parse::<jiff::Timestamp>().ok());
     let at = updated.map_or(0, jiff::Timestamp::as_millisecond);
     Some(SessionRow {
         agent: agent.to_owned(),
         agent_session: Some(id.clone()),
         id,
-        cwd: json::text(info, "cwd")?,
+        cwd: info.get_string("cwd")?,
         title,
         parent: None,
         created_at: at,
@@ -107,8 +105,7 @@ pub(crate) fn writes(store: &dyn Store, key: &str, rows: &[SessionRow]) -> Resul
         .drain(MAX_AGENTS.min(keys.len())..)
         .map(|key| Write::Value { key: value_key(&key), value: None })
         .collect();
-    let keys: Vec<_> = keys.iter().map(|key| json::string(key).as_str().to_owned()).collect();
-    writes.push(Write::Value { key: INDEX.to_owned(), value: Some(format!("[{}]", keys.join(","))) });
+    writes.push(Write::Value { key: INDEX.to_owned(), value: Some(Json::array(keys).as_str().to_owned()) });
     writes.push(Write::Value { key: value_key(key), value: Some(encode(rows)) });
     Ok(writes)
 }
@@ -172,18 +169,18 @@ fn value_key(key: &str) -> String {
 
 fn index(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     let stored = store.value(INDEX)?.and_then(|stored| Json::parse(stored).ok());
-    let keys = stored.as_ref().and_then(|stored| parlor_json::elements(stored.raw())).unwrap_or_default();
-    Ok(keys.into_iter().filter_map(|key| Some(JsonStr::from_raw(key)?.to_text().into_owned())).collect())
+    let keys = stored.as_ref().and_then(Json::elements).unwrap_or_default();
+    Ok(keys.into_iter().filter_map(|key| key.to_text().map(Cow::into_owned)).collect())
 }
 
 fn encode(rows: &[SessionRow]) -> String {
     let rows = rows.iter().map(|row| {
         let mut stored = Object::default();
-        stored.set("agent", json::string(&row.agent));
-        stored.set("sessionId", json::json(row.id.clone()));
-        stored.set("cwd", json::string(&row.cwd));
+        stored.set("agent", &row.agent);
+        stored.set("sessionId", Json::parse(&row.id).unwrap_or_default());
+        stored.set("cwd", &row.cwd);
         if let Some(title) = &row.title {
-            stored.set("title", json::json(title.clone()));
+            stored.set("title", Json::parse(title).unwrap_or_default());
         }
         if let Some(time) = crate::stored::time(row.active_at).filter(|_| row.active_at != 0) {
             stored.set("updatedAt", time);
@@ -192,18 +189,18 @@ fn encode(rows: &[SessionRow]) -> String {
         if !info.is_empty() {
             stored.set("info", info.to_json());
         }
-        stored.to_json().as_str().to_owned()
+        stored
     });
-    format!("[{}]", rows.collect::<Vec<_>>().join(","))
+    Json::array(rows).as_str().to_owned()
 }
 
 fn decode(stored: &str) -> Vec<SessionRow> {
     let stored = Json::parse(stored).ok();
-    let rows = stored.as_ref().and_then(|stored| parlor_json::elements(stored.raw())).unwrap_or_default();
-    let decode_row = |stored| {
-        let stored = json::object(Some(stored));
-        let row = row(&json::text(&stored, "agent")?, &stored)?;
-        Some(SessionRow { data: data(json::member(&stored, "info").unwrap_or_default()), ..row })
+    let rows = stored.as_ref().and_then(Json::elements).unwrap_or_default();
+    let decode_row = |stored: JsonRef<'_>| {
+        let stored = stored.to_object().unwrap_or_default();
+        let row = row(&stored.get_string("agent")?, &stored)?;
+        Some(SessionRow { data: data(stored.get_object("info").unwrap_or_default()), ..row })
     };
     let mut rows: Vec<_> = rows.into_iter().filter_map(decode_row).collect();
     sort(&mut rows);

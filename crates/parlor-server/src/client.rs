@@ -9,7 +9,7 @@ use parlor_engine::{ClientInfo, ClientRequestId};
 use parlor_json::{JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_session::session::ClientId;
-use parlor_wire::{Asked, RequestId, RpcError};
+use parlor_wire::{OutgoingRequests, RequestId, RpcError};
 
 use crate::agent::AgentRequest;
 use crate::hub::{Peer, Role, TransportKind};
@@ -28,7 +28,7 @@ pub(crate) struct Client {
     pub(crate) queue: SendQueue,
     /// Set by `initialize`.
     info: OnceLock<Arc<ClientInfo>>,
-    requests: Mutex<Asked<Requester>>,
+    requests: Mutex<OutgoingRequests<Requester>>,
     /// The time and error of a failed start of its agent during `initialize`, for its first session, which need not try again.
     start_error: Mutex<Option<(Instant, RpcError)>>,
     /// The client's ids of the MCP servers that it serves over its connection, by the agents' ids.
@@ -58,7 +58,7 @@ const MAX_MCP_SERVERS: usize = 1000;
 
 impl Client {
     pub(crate) fn new(id: ClientId, peer: Arc<Peer>, queue: SendQueue) -> Self {
-        let requests = Mutex::new(Asked::new(MAX_REQUESTS));
+        let requests = Mutex::new(OutgoingRequests::new(MAX_REQUESTS));
         Self {
             id,
             peer,
@@ -121,12 +121,12 @@ impl Client {
 
     /// Registers a request of a session and returns its id; `None` if too many are in flight.
     pub(crate) fn add_session_request(&self, request: SessionRequest) -> Option<RequestId> {
-        lock(&self.requests).ask(Requester::Session(request)).ok()
+        lock(&self.requests).register(Requester::Session(request)).ok()
     }
 
     /// Registers a request of an agent and returns its id, or the request if too many are in flight.
     pub(crate) fn add_agent_request(&self, request: AgentRequest) -> Result<RequestId, AgentRequest> {
-        lock(&self.requests).ask(Requester::Agent(request)).map_err(|full| match full.refused {
+        lock(&self.requests).register(Requester::Agent(request)).map_err(|full| match full.rejected {
             Requester::Agent(request) => request,
             Requester::Session(_) => unreachable!("the request was passed as one of an agent"),
         })
@@ -134,7 +134,7 @@ impl Client {
 
     /// Takes the request that a response is for.
     pub(crate) fn take_request(&self, id: &RequestId) -> Option<Requester> {
-        lock(&self.requests).answered(id)
+        lock(&self.requests).complete(id)
     }
 
     /// Takes all requests in flight.

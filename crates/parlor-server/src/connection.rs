@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use parlor_dialect::Dialect;
 use parlor_engine::{ClientCall, Event, ForkKind, ForkRequest, Frame, ReplayFrom};
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonRef, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_session::session::{Answer, PromptId, Scope};
 use parlor_wire::{
@@ -29,8 +29,8 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use self::agent_call::AgentCall;
 use crate::agent::{CancelToken, register_mcp_servers};
 use crate::client::{Client, Requester, SessionRequest};
+use crate::fields;
 use crate::hub::Shared;
-use crate::json;
 use crate::lock;
 use crate::send_queue::SendQueue;
 use crate::session::{Message, RejectableRequest};
@@ -180,7 +180,7 @@ impl Connection {
     async fn on_message(&mut self, message: &Rpc<'_>) {
         match &message.body {
             Body::Request { id, method, params } => {
-                let params = json::object(*params);
+                let params = params.and_then(JsonRef::to_object).unwrap_or_default();
                 if let Err(error) = self.on_request(id, method, params).await {
                     self.reject(id, method, &error);
                 }
@@ -209,7 +209,7 @@ impl Connection {
         RejectableRequest { client: Arc::clone(&self.client), id: id.clone(), ends }.reject(error);
     }
 
-    async fn on_notification(&mut self, method: &str, params: Option<&serde_json::value::RawValue>) {
+    async fn on_notification(&mut self, method: &str, params: Option<JsonRef<'_>>) {
         if method == CANCEL_REQUEST {
             let Some(id) = cancel_target(params) else { return };
             if let Some(sender) = lock(&self.cancel_senders).get(&id) {
@@ -223,11 +223,11 @@ impl Connection {
             }
             return;
         }
-        let params = json::object(params);
+        let params = params.and_then(JsonRef::to_object).unwrap_or_default();
         if !self.client.is_driver() || self.client.negotiated().is_none() {
             return;
         }
-        let Some(session) = json::session_of(&params) else {
+        let Some(session) = fields::session_of(&params) else {
             if let Err(error) = self.call_agent(None, method.to_owned(), params).await {
                 tracing::debug!(method, "dropping a notification: {}", error.message());
             }
@@ -235,8 +235,9 @@ impl Connection {
         };
         let message = match method {
             "session/cancel" => {
-                let is_turn =
-                    json::noted(&params, "parlor/scope").is_some_and(|scope| scope.as_str() == "\"turn\"");
+                let is_turn = params
+                    .get_nested("_meta", "parlor/scope")
+                    .is_some_and(|scope| scope.as_str() == "\"turn\"");
                 let scope = if is_turn { Scope::Turn } else { Scope::Session };
                 Message::Event(Event::CancelTurn { by: self.client.id, scope })
             }
@@ -288,7 +289,7 @@ impl Connection {
                 let from = replay_from(method, &params, dialect)?;
                 let session = session(&params)?;
                 let client = client();
-                let cwd = json::absolute(&params, "cwd");
+                let cwd = fields::absolute(&params, "cwd");
                 let attach = ClientCall::Attach { id: id.clone(), from, cwd };
                 let join = Message::Call(Arc::clone(&client), attach);
                 register_mcp_servers(&self.client, &params);
@@ -322,7 +323,7 @@ impl Connection {
                     create::new_session(&hub, &client, &request, params, sid, cancel).await;
                 })
             }
-            _ => match (json::session_of(&params), to_call(method, params.clone(), id)?) {
+            _ => match (fields::session_of(&params), to_call(method, params.clone(), id)?) {
                 (
                     Some(session),
                     call @ (ClientCall::Close { .. }
@@ -342,7 +343,7 @@ impl Connection {
             return Ok(());
         }
         let mut data = Object::default();
-        data.set("reason", json::string("observer"));
+        data.set("reason", "observer");
         let error = RpcError::new(
             code::INVALID_REQUEST,
             "this connection is an observer: it may only watch (connect with the driver's token to act)",
@@ -464,7 +465,7 @@ impl Connection {
         }
         let mut result = initialize::initialized(&self.hub, &self.client, dialect).await?;
         // Identifies the client that sent or withdrew a prompt.
-        json::note(&mut result, "parlor/client", json::json(self.client.id.0.to_string()));
+        result.set_nested("_meta", "parlor/client", self.client.id.0);
         self.client.queue.push(Frame::response(id, &result));
         Ok(())
     }
@@ -505,7 +506,7 @@ impl Drop for Connection {
 }
 
 fn session(params: &Object) -> Result<SessionId, RpcError> {
-    json::session_of(params)
+    fields::session_of(params)
         .ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`sessionId` must be a string"))
 }
 
@@ -515,7 +516,7 @@ fn check_directories(params: &Object) -> Result<(), RpcError> {
         return Ok(());
     };
     let is_absolute = |path| JsonStr::from_raw(path).is_some_and(|path| path.to_text().starts_with('/'));
-    let directories = parlor_json::elements(list.raw());
+    let directories = list.elements();
     if directories.is_some_and(|directories| directories.into_iter().all(is_absolute)) {
         return Ok(());
     }
@@ -571,16 +572,16 @@ fn replay_from(method: &str, params: &Object, dialect: Dialect) -> Result<Replay
     if dialect == Dialect::V1 {
         return Ok(ReplayFrom::Now);
     }
-    let cursor = json::object(Some(cursor.raw()));
-    match json::text(&cursor, "type").as_deref() {
+    let cursor = cursor.to_object().unwrap_or_default();
+    match cursor.get_string("type").as_deref() {
         Some("start") => Ok(ReplayFrom::Start),
         Some("_parlor_after") => {
             let seq = cursor.get("seq").and_then(|seq| seq.as_str().parse().ok());
             seq.map(ReplayFrom::After).ok_or_else(unsupported)
         }
-        Some("_parlor_message") => json::literal(&cursor, "messageId")
-            .map(|id| ReplayFrom::Message(id.into()))
-            .ok_or_else(unsupported),
+        Some("_parlor_message") => {
+            cursor.get_json_str("messageId").map(|id| ReplayFrom::Message(id.into())).ok_or_else(unsupported)
+        }
         Some(_) | None => Err(unsupported()),
     }
 }

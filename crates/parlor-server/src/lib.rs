@@ -19,7 +19,7 @@ mod store;
 pub mod stored;
 pub mod transport;
 
-pub(crate) use parlor_engine::json;
+pub(crate) use parlor_engine::fields;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -7,7 +7,6 @@ use parlor_dialect::{LossKind, Losses};
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
 
-use crate::json;
 use crate::lock;
 
 /// How many sessions have counts; the one whose last loss is the oldest is dropped for one more.
@@ -59,7 +58,7 @@ impl LossCounts {
 
     /// The counts of one session, as a JSON array.
     pub(crate) fn of(&self, session: &SessionId) -> Json {
-        lock(&self.0).sessions.get(session).map_or_else(|| json::json("[]"), SessionLosses::to_json)
+        lock(&self.0).sessions.get(session).map_or_else(|| Json::array::<Json>([]), SessionLosses::to_json)
     }
 
     /// The counts of all sessions, the latest loss first, as a JSON array.
@@ -67,7 +66,7 @@ impl LossCounts {
         let counts = lock(&self.0);
         let mut sessions: Vec<_> = counts.sessions.iter().collect();
         sessions.sort_by_key(|(_, session)| std::cmp::Reverse(session.last_report));
-        list(sessions.into_iter().map(|(id, session)| {
+        Json::array(sessions.into_iter().map(|(id, session)| {
             let mut entry = Object::default();
             entry.set("sessionId", id.as_json());
             entry.set("losses", session.to_json());
@@ -90,19 +89,14 @@ impl Counts {
 
 impl SessionLosses {
     fn to_json(&self) -> Json {
-        list(self.kinds.iter().map(|(kind, count)| {
+        Json::array(self.kinds.iter().map(|(kind, count)| {
             let mut entry = Object::default();
-            entry.set("loss", json::string(kind.name()));
-            entry.set("count", json::json(count.to_string()));
-            entry.set("meaning", json::string(kind.meaning().trim()));
+            entry.set("loss", kind.name());
+            entry.set("count", *count);
+            entry.set("meaning", kind.meaning().trim());
             entry
         }))
     }
-}
-
-fn list(entries: impl Iterator<Item = Object>) -> Json {
-    let entries: Vec<_> = entries.map(|entry| entry.to_json().as_str().to_owned()).collect();
-    json::json(format!("[{}]", entries.join(",")))
 }
 
 #[cfg(test)]

@@ -344,7 +344,7 @@ mod tests {
             queue.batch(vec![id_of("1"), id_of("2")], Vec::new()).unwrap();
         }
         assert_eq!(queue.batch(vec![id_of("1")], Vec::new()), Err(TooManyBatches));
-        let long = crate::json::string(&"x".repeat(MOST / 8));
+        let long = Json::from(&"x".repeat(MOST / 8));
         for _ in 0..9 {
             queue.push(Frame::result(&id_of("1"), &long));
         }

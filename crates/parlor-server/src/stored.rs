@@ -8,7 +8,6 @@ use parlor_session::{Slot, Transcript};
 use parlor_store::{ErrorKind, Store, StoreError};
 
 use crate::config::AgentConfig;
-use crate::json;
 
 /// The slot with a session's title and metadata.
 const INFO: &str = "info";
@@ -62,7 +61,7 @@ pub fn meta(store: &dyn Store, id: &str) -> Result<Option<Object>, StoreError> {
 
 /// Encodes a time, in milliseconds since 1970, as JSON.
 pub(crate) fn time(millis: i64) -> Option<Json> {
-    Some(json::string(&jiff::Timestamp::from_millisecond(millis).ok()?.to_string()))
+    Some(Json::from(&jiff::Timestamp::from_millisecond(millis).ok()?.to_string()))
 }
 
 /// Reads an agent's last response to `initialize`.
@@ -82,9 +81,9 @@ pub(crate) fn cached_agent_info_by_key(
 }
 
 fn decode_agent_info(stored: String) -> Option<CachedAgentInfo> {
-    let stored = json::object(Some(Json::parse(stored).ok()?.raw()));
-    let dialect = json::text(&stored, "dialect")?.parse().ok()?;
-    Some(CachedAgentInfo { dialect, info: json::member(&stored, "info")? })
+    let stored = Json::parse(stored).ok()?.to_object().unwrap_or_default();
+    let dialect = stored.get_string("dialect")?.parse().ok()?;
+    Some(CachedAgentInfo { dialect, info: stored.get_object("info")? })
 }
 
 /// The key of an agent in the store. The configured dialect and version are part of it, because they change the response to
@@ -102,7 +101,7 @@ pub(crate) fn agent_key(config: &AgentConfig) -> String {
 #[cfg(test)]
 pub(crate) fn session_for_tests(id: &str) -> StoredSession {
     StoredSession::new(parlor_store::SessionRow {
-        id: json::string(id).as_str().to_owned(),
+        id: Json::from(id).as_str().to_owned(),
         agent: "a".to_owned(),
         agent_session: None,
         cwd: "/".to_owned(),

@@ -1,7 +1,6 @@
 use std::borrow::Cow;
 
-use parlor_json::{Json, JsonStr, Members, Type, Unit, Units};
-use serde_json::value::RawValue;
+use parlor_json::{ArrayWriter, CodePoint, CodePoints, Json, JsonRef, JsonStr, Members, Type};
 
 /// A list of content items: the blocks of a message or the content of a tool call.
 ///
@@ -33,25 +32,30 @@ impl Content {
     pub(crate) const MAX_BYTES: usize = u32::MAX as usize;
 
     /// Reads the elements of an array; if the value is no array, the error is its type.
-    pub fn parse(array: &RawValue) -> Result<Self, Type> {
-        let items = parlor_json::elements(array).ok_or_else(|| parlor_json::type_of(array))?;
+    pub fn parse(array: JsonRef<'_>) -> Result<Self, Type> {
+        let items = array.elements().ok_or_else(|| array.type_of())?;
         Ok(items.into_iter().collect())
     }
 
     /// Appends one item. The caller has checked that it fits into [`Limits`](crate::Limits).
-    pub(crate) fn push(&mut self, item: &RawValue, extra: Option<Json>) {
+    pub(crate) fn push(&mut self, item: JsonRef<'_>, extra: Option<Json>) {
+        self.push_valid(item.as_str(), extra);
+    }
+
+    /// Appends one item that is valid JSON.
+    fn push_valid(&mut self, item: &str, extra: Option<Json>) {
         if let Some(extra) = extra {
             self.extras_len += extra.as_str().len();
             self.extras.push((Self::offset(self.ends.len()), extra));
         }
-        self.text.push_str(item.get());
+        self.text.push_str(item);
         self.ends.push(Self::offset(self.text.len()));
     }
 
     /// Appends a plain text block, given the JSON literal of its text.
-    pub(crate) fn push_text_literal(&mut self, literal: &RawValue) {
+    pub(crate) fn push_text_literal(&mut self, literal: JsonRef<'_>) {
         self.text.push_str(PLAIN.0);
-        self.text.push_str(literal.get());
+        self.text.push_str(literal.as_str());
         self.text.push_str(PLAIN.1);
         self.ends.push(Self::offset(self.text.len()));
     }
@@ -100,16 +104,9 @@ impl Content {
 
     /// The items as a JSON array.
     pub fn to_json(&self) -> Json {
-        let mut text = String::with_capacity(self.text.len() + self.len() + 1);
-        text.push('[');
-        for (index, item) in self.iter().enumerate() {
-            if index > 0 {
-                text.push(',');
-            }
-            text.push_str(item.json);
-        }
-        text.push(']');
-        Json::parse(text).expect("items are valid JSON, so the array is")
+        let mut array = ArrayWriter::with_capacity(self.text.len() + self.len() + 1);
+        self.iter().for_each(|item| array.push(item.json));
+        array.into_json()
     }
 
     /// Merges neighbouring plain text blocks into one; see [`plain_text`].
@@ -129,7 +126,7 @@ impl Content {
                 continue;
             }
             joined.push_run(&std::mem::take(&mut run));
-            joined.push(serde_json::from_str(item.json).expect("an item is JSON"), item.extra.cloned());
+            joined.push_valid(item.json, item.extra.cloned());
         }
         joined.push_run(&run);
         joined
@@ -156,12 +153,12 @@ impl Content {
     }
 
     fn push_run(&mut self, run: &Run<'_>) {
-        let block = match run.blocks {
-            0 => return,
-            1 => run.first.to_owned(),
-            2.. => format!(r#"{{"type":"text","text":"{}"}}"#, run.escaped),
-        };
-        self.push(Json::parse(block).expect("escaped text stays valid when joined").raw(), None);
+        match run.blocks {
+            0 => {}
+            1 => self.push_valid(run.first, None),
+            // Escaped text stays valid when it is joined.
+            2.. => self.push_valid(&format!(r#"{}"{}"{}"#, PLAIN.0, run.escaped, PLAIN.1), None),
+        }
     }
 
     fn offset(index: usize) -> u32 {
@@ -188,8 +185,8 @@ impl<'a> Run<'a> {
     }
 }
 
-impl<'a> FromIterator<&'a RawValue> for Content {
-    fn from_iter<I: IntoIterator<Item = &'a RawValue>>(items: I) -> Self {
+impl<'a> FromIterator<JsonRef<'a>> for Content {
+    fn from_iter<I: IntoIterator<Item = JsonRef<'a>>>(items: I) -> Self {
         let mut content = Self::default();
         for item in items {
             content.push(item, None);
@@ -251,24 +248,24 @@ pub fn text_prefix(block: &str, max: usize) -> Option<String> {
             break;
         }
         text.push(match unit {
-            Unit::Char(c) => c,
-            Unit::Surrogate(_) => char::REPLACEMENT_CHARACTER,
+            CodePoint::Char(c) => c,
+            CodePoint::Surrogate(_) => char::REPLACEMENT_CHARACTER,
         });
     }
     Some(text)
 }
 
 /// The characters of a text block, including unpaired surrogates; `None` for blocks of other types.
-pub(crate) fn text_units(block: &str) -> Option<Units<'_>> {
+pub(crate) fn text_units(block: &str) -> Option<CodePoints<'_>> {
     let members = Members::parse(block)?;
     escaped_text(&members)?;
-    Some(Units::of_literal(members.get("text")?.get()))
+    Some(CodePoints::of_literal(members.get("text")?.as_str()))
 }
 
 /// The escaped text of a text block's members, without its quotes.
 fn escaped_text<'a>(members: &Members<'a>) -> Option<&'a str> {
-    let is_text = parlor_json::text(members.get("type")?)? == "text";
-    let text = members.get("text").filter(|_| is_text)?.get();
+    let is_text = members.get_str("type")? == "text";
+    let text = members.get("text").filter(|_| is_text)?.as_str();
     text.strip_prefix('"')?.strip_suffix('"')
 }
 
@@ -357,7 +354,7 @@ mod tests {
     #[test]
     fn joining_leaves_blocks_with_extras() {
         let mut three = content(r#"[{"type":"text","text":"a"}]"#);
-        let block: &RawValue = serde_json::from_str(r#"{"type":"text","text":"b"}"#).unwrap();
+        let block: JsonRef<'_> = serde_json::from_str(r#"{"type":"text","text":"b"}"#).unwrap();
         three.push(block, Some(Json::parse("{}").unwrap()));
         three.push(block, None);
         assert_eq!(three.joined(), three);

@@ -1,23 +1,23 @@
 use crate::malformed::excerpt_of_bytes;
 use crate::{Batches, Incoming, Malformed, Reason, RequestId, parse};
 
-/// The longest line that is read unless another limit is given: 64 MiB.
+/// The default limit of a line: 64 MiB.
 pub const DEFAULT_LINE_LIMIT: usize = 64 * 1024 * 1024;
 
-/// How much memory is kept for the next line when a longer one has been read.
-const KEPT_CAPACITY: usize = 64 * 1024;
+/// The buffer capacity that is kept after a longer line was decoded.
+const RETAINED_CAPACITY: usize = 64 * 1024;
 
-/// Cuts a stream of bytes into lines, without doing any reading itself.
+/// Splits a stream of bytes into lines; the caller does the reading.
 ///
-/// Bytes go in with [`extend`](Lines::extend) as they come, frames come out of
-/// [`next_line`](Lines::next_line) until it has none. Each byte is searched for a line end once.
-/// Whoever takes all frames before adding bytes never holds more than the limit (and the `\r` of a line
-/// end) and what was added last: a longer line is dropped as it comes in, and only its length is kept.
+/// The caller adds bytes with [`extend`](LineDecoder::extend) and calls [`next_line`](LineDecoder::next_line) until it
+/// returns `None`. Each byte is searched for a line end once. If the caller takes all lines before it adds bytes,
+/// the buffer never holds more than the limit, the `\r` of a line end and the bytes that were added last: a longer
+/// line is discarded as it is received, and only its length is counted.
 ///
 /// ```
-/// use parlor_wire::{InputLine, Lines};
+/// use parlor_wire::{InputLine, LineDecoder};
 ///
-/// let mut lines = Lines::new(8);
+/// let mut lines = LineDecoder::new(8);
 /// lines.extend(b"first\r\nmuch too long\n la");
 /// assert_eq!(lines.next_line(), Some(InputLine::Line("first")));
 /// assert_eq!(lines.next_line(), Some(InputLine::TooLong { bytes: 13, limit: 8 }));
@@ -27,38 +27,38 @@ const KEPT_CAPACITY: usize = 64 * 1024;
 /// assert_eq!(lines.next_line(), Some(InputLine::Line(" last")));
 /// ```
 #[derive(Debug)]
-pub struct Lines {
+pub struct LineDecoder {
     limit: usize,
     buffer: Vec<u8>,
-    /// Where the next line begins. What lies before it is used up.
+    /// The offset of the next line; the bytes before it were returned.
     start: usize,
-    /// Up to where there is no line end after `start`.
+    /// The offset up to which there is no line end after `start`.
     searched: usize,
     skip: Skip,
 }
 
-/// What a line turned out to be.
+/// A line of input, or the reason why it cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InputLine<'a> {
     /// A line, without its end (`\n` or `\r\n`).
     Line(&'a str),
-    /// A line over the limit. Its content is gone.
+    /// A line over the limit, whose content was discarded.
     TooLong {
         /// Its length, without its end.
         bytes: u64,
-        /// The limit that it broke.
+        /// The limit.
         limit: usize,
     },
-    /// A line that is not text.
+    /// A line that is not UTF-8.
     NotUtf8 {
-        /// The beginning of it, with U+FFFD for what is not text.
+        /// The start of the line, with U+FFFD for invalid bytes.
         excerpt: String,
     },
-    /// A line with nothing but white space.
+    /// A line of white space.
     Blank,
 }
 
-/// A line that is too long and so is not kept. While one goes on, the buffer is empty.
+/// The state of discarding a line that is too long; the buffer is empty in state `Going`.
 #[derive(Debug, Clone, Copy)]
 enum Skip {
     No,
@@ -66,16 +66,16 @@ enum Skip {
     Done { bytes: u64 },
 }
 
-impl Lines {
-    /// Lines of at most `limit` bytes, not counting the line end.
+impl LineDecoder {
+    /// Creates a decoder for lines of at most `limit` bytes without the line end.
     pub fn new(limit: usize) -> Self {
         Self { limit, buffer: Vec::new(), start: 0, searched: 0, skip: Skip::No }
     }
 
-    /// Adds what was read.
+    /// Adds received bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
-        let bytes = self.skip_on(bytes);
-        // Worth it only if no more is moved than was used up, else taking few and adding many would be slow.
+        let bytes = self.skip_part(bytes);
+        // Moves at most as many bytes as were returned since the last move, so that the cost per byte is constant.
         if self.start >= self.buffer.len() - self.start {
             self.compact();
         }
@@ -83,7 +83,7 @@ impl Lines {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Says that nothing more will come, so that a last line without a line end is a line as well.
+    /// Ends the input: a last line without a line end is returned too.
     pub fn finish(&mut self) {
         let is_open = match self.skip {
             Skip::Going { .. } => true,
@@ -96,29 +96,29 @@ impl Lines {
         }
     }
 
-    /// The next line, or `None` until more bytes are added.
+    /// Returns the next line, or `None` if more bytes are needed.
     pub fn next_line(&mut self) -> Option<InputLine<'_>> {
         if let Skip::Done { bytes } = self.skip {
             self.skip = Skip::No;
             return Some(InputLine::TooLong { bytes, limit: self.limit });
         }
         let Some(found) = memchr::memchr(b'\n', &self.buffer[self.searched..]) else {
-            self.wait();
+            self.on_incomplete();
             return None;
         };
         let (start, end) = (self.start, self.searched + found);
         self.start = end + 1;
         self.searched = end + 1;
-        Some(frame(&self.buffer[start..end], self.limit))
+        Some(classify(&self.buffer[start..end], self.limit))
     }
 
-    /// How many bytes of memory are held at the moment.
+    /// Returns the capacity of the buffer in bytes.
     pub fn memory(&self) -> usize {
         self.buffer.capacity()
     }
 
-    /// Gives up on a line that is too long already, and the memory that a long one needed.
-    fn wait(&mut self) {
+    /// Discards an incomplete line that is already too long, and frees memory that an earlier line needed.
+    fn on_incomplete(&mut self) {
         self.compact();
         self.searched = self.buffer.len();
         // A `\r` just over the limit may belong to the line end.
@@ -128,13 +128,13 @@ impl Lines {
             self.buffer.clear();
             self.searched = 0;
         }
-        if self.buffer.capacity() > KEPT_CAPACITY && self.buffer.capacity() / 4 > self.buffer.len() {
-            self.buffer.shrink_to(KEPT_CAPACITY.max(self.buffer.len() * 2));
+        if self.buffer.capacity() > RETAINED_CAPACITY && self.buffer.capacity() / 4 > self.buffer.len() {
+            self.buffer.shrink_to(RETAINED_CAPACITY.max(self.buffer.len() * 2));
         }
     }
 
-    /// Takes from `bytes` what belongs to a line that is being skipped, and gives the rest.
-    fn skip_on<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+    /// Discards the part of `bytes` that belongs to a line that is too long, and returns the rest.
+    fn skip_part<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let Skip::Going { bytes: before, ends_in_cr } = self.skip else { return bytes };
         let (part, rest) = match memchr::memchr(b'\n', bytes) {
             Some(end) => (&bytes[..end], Some(&bytes[end + 1..])),
@@ -155,7 +155,7 @@ impl Lines {
         self.start = 0;
     }
 
-    /// Makes room by doubling, but not beyond what a line within the limit needs.
+    /// Reserves space by doubling, up to what a line within the limit needs.
     fn grow(&mut self, more: usize) {
         let needed = self.buffer.len() + more;
         if needed > self.buffer.capacity() {
@@ -165,14 +165,14 @@ impl Lines {
     }
 }
 
-impl Default for Lines {
+impl Default for LineDecoder {
     fn default() -> Self {
         Self::new(DEFAULT_LINE_LIMIT)
     }
 }
 
 impl<'a> InputLine<'a> {
-    /// The line, or what is wrong with it.
+    /// Returns the text of the line, or why it cannot be used.
     pub fn line(self) -> Result<&'a str, Malformed> {
         let (reason, excerpt) = match self {
             Self::Line(line) => return Ok(line),
@@ -180,16 +180,16 @@ impl<'a> InputLine<'a> {
             Self::TooLong { bytes, limit } => (Reason::TooLong { bytes, limit }, String::new()),
             Self::NotUtf8 { excerpt } => (Reason::NotUtf8, excerpt),
         };
-        Err(Malformed { reason, excerpt, id: None, answer_to: Some(RequestId::null()) })
+        Err(Malformed { reason, excerpt, id: None, respond_to: Some(RequestId::null()) })
     }
 
-    /// The messages of the line, or what is wrong with it.
+    /// Parses the line.
     pub fn parse(self, batches: Batches) -> Result<Incoming<'a>, Malformed> {
         parse(self.line()?, batches)
     }
 }
 
-fn frame(line: &[u8], limit: usize) -> InputLine<'_> {
+fn classify(line: &[u8], limit: usize) -> InputLine<'_> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.len() > limit {
         return InputLine::TooLong { bytes: line.len() as u64, limit };

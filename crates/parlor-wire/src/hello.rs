@@ -1,90 +1,91 @@
-//! What the two ends of a server's Unix socket say before the protocol begins.
+//! The handshake on a server's Unix socket, before the first message of the protocol.
 
 use std::path::PathBuf;
 
+use parlor_json::JsonRef;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
-/// The version of the greeting.
+/// The version of the handshake.
 pub const VERSION: u32 = 1;
 
-/// The first line of a client that brings its surroundings along.
+/// The first line of a client that sends its environment and working directory.
 ///
-/// It is no message of the protocol, so no client says it by chance; one that begins with a message is welcome as well.
+/// It is not a JSON-RPC message. A client may also start with a JSON-RPC message and send no `Hello`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The version of the greeting; see [`VERSION`].
+    /// The version of the handshake; see [`VERSION`].
     pub parlor: u32,
-    /// Which agent the client wants; the default one if none.
+    /// The requested agent; the default one if missing.
     #[serde(default)]
     pub agent: Option<Agent>,
-    /// The name of the dialect that version 2 of the protocol means.
+    /// The name of the dialect to use for version 2 of the protocol.
     #[serde(default)]
     pub dialect: Option<String>,
-    /// The variables of its environment.
+    /// The client's environment variables.
     #[serde(default)]
     pub env: Vec<(String, String)>,
-    /// Where it works.
+    /// The client's working directory.
     #[serde(default)]
     pub cwd: Option<PathBuf>,
 }
 
-/// An agent, as a client asks for it.
+/// An agent that a client requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Agent {
-    /// One that the server knows.
+    /// An agent by its name in the server's configuration.
     Name(String),
-    /// The program and its arguments.
+    /// A program and its arguments.
     Command(Vec<String>),
 }
 
-/// The server's answer to a [`Hello`].
+/// The server's response to a [`Hello`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// The version of the greeting.
+    /// The version of the handshake.
     pub parlor: u32,
     /// The server's version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The server's process.
+    /// The server's process id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Why the client is not welcome.
+    /// The reason why the server rejects the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl Hello {
-    /// A greeting of today's version that wishes for nothing.
+    /// Creates a `Hello` of the current version without optional fields.
     pub fn new() -> Self {
         Self { parlor: VERSION, agent: None, dialect: None, env: Vec::new(), cwd: None }
     }
 
-    /// Reads the first line of a connection. `None` if it is no greeting; what is wrong if it is a bad one.
+    /// Parses the first line of a connection; returns `None` if it is not a `Hello`, and an error message if it is an
+    /// invalid one.
     pub fn read(line: &str) -> Option<Result<Self, String>> {
         #[derive(Deserialize)]
         struct Probe<'a> {
             #[serde(borrow)]
-            parlor: &'a RawValue,
+            parlor: JsonRef<'a>,
             #[serde(borrow)]
-            jsonrpc: Option<&'a RawValue>,
+            jsonrpc: Option<JsonRef<'a>>,
         }
         let probe: Probe<'_> = serde_json::from_str(line).ok()?;
         if probe.jsonrpc.is_some() {
             return None;
         }
-        if probe.parlor.get() != VERSION.to_string() {
-            let theirs = probe.parlor.get();
+        if probe.parlor.as_str() != VERSION.to_string() {
+            let theirs = probe.parlor.as_str();
             return Some(Err(format!(
-                "this server speaks version {VERSION} of the greeting, not {theirs}: \
-                 both ends must be of the same release of parlor"
+                "this server supports handshake version {VERSION}, not {theirs}: \
+                 use the same release of parlor for client and server"
             )));
         }
-        Some(serde_json::from_str(line).map_err(|error| format!("the greeting cannot be read: {error}")))
+        Some(serde_json::from_str(line).map_err(|error| format!("invalid handshake: {error}")))
     }
 
-    /// The greeting as a line, with its end.
+    /// Encodes the `Hello` as a line with its line end.
     pub fn to_line(&self) -> String {
         to_line(self)
     }
@@ -97,24 +98,24 @@ impl Default for Hello {
 }
 
 impl Welcome {
-    /// The client may go on, with a server of this version and process.
-    pub fn come_in(version: &str, pid: u32) -> Self {
+    /// Accepts the client, with the server's version and process id.
+    pub fn accept(version: &str, pid: u32) -> Self {
         Self { parlor: VERSION, version: Some(version.to_owned()), pid: Some(pid), error: None }
     }
 
-    /// The client may not.
-    pub fn refused(why: impl Into<String>) -> Self {
-        Self { parlor: VERSION, version: None, pid: None, error: Some(why.into()) }
+    /// Rejects the client.
+    pub fn reject(reason: impl Into<String>) -> Self {
+        Self { parlor: VERSION, version: None, pid: None, error: Some(reason.into()) }
     }
 
-    /// The answer as a line, with its end.
+    /// Encodes the `Welcome` as a line with its line end.
     pub fn to_line(&self) -> String {
         to_line(self)
     }
 }
 
-fn to_line(greeting: &impl Serialize) -> String {
-    let mut line = serde_json::to_string(greeting).expect("strings and numbers can be written");
+fn to_line(handshake: &impl Serialize) -> String {
+    let mut line = serde_json::to_string(handshake).expect("strings and numbers can be encoded");
     line.push('\n');
     line
 }
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn an_encoded_hello_is_parsed_again() {
         let hello = Hello {
             agent: Some(Agent::Command(vec!["a".into(), "b c".into()])),
             dialect: Some("draft".into()),
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn only_greetings_are_greetings() {
+    fn messages_are_not_a_hello_and_an_invalid_hello_is_an_error() {
         for line in [
             r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#,
             r#"{"jsonrpc":"2.0","method":"x","parlor":1}"#,
@@ -155,10 +156,10 @@ mod tests {
         for (line, part) in [
             (r#"{"parlor":2,"agent":7}"#, "not 2"),
             (r#"{"parlor":"x"}"#, "not \"x\""),
-            (r#"{"parlor":1,"agent":7}"#, "cannot be read"),
+            (r#"{"parlor":1,"agent":7}"#, "invalid handshake"),
         ] {
-            let refused = Hello::read(line).unwrap().unwrap_err();
-            assert!(refused.contains(part), "{line}: {refused}");
+            let error = Hello::read(line).unwrap().unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
         }
     }
 }

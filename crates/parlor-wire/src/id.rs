@@ -2,18 +2,15 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
-use parlor_json::{JsonStr, Type, string_literal, type_of};
+use parlor_json::{Json, JsonRef, Type};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::value::RawValue;
 
-/// The id of a JSON-RPC request, kept as the literal it came in.
+/// The id of a JSON-RPC request, kept as the literal in which it was received.
 ///
-/// An answer must carry the id exactly as the request did, so the text is what is stored and written.
-/// Two ids are equal when they mean the same value: a peer may spell `"a"` in its request and `"\u0061"`
-/// in the cancellation of it. A string never equals a number.
+/// A response carries the id exactly as the request did. Two ids are equal if their values are: a peer may write
+/// `"a"` in a request and `"\u0061"` in its cancellation. A string never equals a number.
 ///
 /// ```
 /// use parlor_wire::RequestId;
@@ -24,79 +21,87 @@ use serde_json::value::RawValue;
 /// assert_ne!(RequestId::from(1), RequestId::from("1"));
 /// ```
 #[derive(Clone)]
-pub struct RequestId(Arc<str>);
+pub struct RequestId(Json);
 
-/// Why a value cannot be the id of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The error for a value that cannot be the id of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
-    /// It is a boolean, an array or an object.
+    /// The value is a boolean, an array or an object.
+    #[error("an id is a string, an integer or null, not {0}")]
     Type(Type),
-    /// It is a number with a fraction or an exponent. Such ids come back changed from many peers.
+    /// The value is a number with a fraction or an exponent, which many peers do not return unchanged.
+    #[error("a number as an id has no fraction and no exponent")]
     NotAnInteger,
-    /// It is an integer below `i64::MIN` or above `u64::MAX`.
+    /// The value is an integer below `i64::MIN` or above `u64::MAX`.
+    #[error("an integer as an id fits into 64 bits")]
     OutOfRange,
 }
 
 impl RequestId {
-    /// The id `null`, with which an error answers a message whose id could not be read.
+    /// Returns the id `null`, for the response to a message whose id could not be read.
     pub fn null() -> Self {
-        Self(Arc::from("null"))
+        Self(Json::null())
     }
 
-    /// Reads an id, keeping its literal.
-    pub fn from_raw(raw: &RawValue) -> Result<Self, InvalidId> {
-        let literal = raw.get();
-        match type_of(raw) {
-            Type::Null | Type::String => Ok(Self(literal.into())),
+    /// Reads an id and keeps its literal.
+    pub fn from_raw(raw: JsonRef<'_>) -> Result<Self, InvalidId> {
+        let literal = raw.as_str();
+        match raw.type_of() {
+            Type::Null | Type::String => Ok(Self(raw.into())),
             Type::Number if literal.contains(['.', 'e', 'E']) => Err(InvalidId::NotAnInteger),
             Type::Number if literal.parse::<u64>().is_ok() || literal.parse::<i64>().is_ok() => {
-                Ok(Self(literal.into()))
+                Ok(Self(raw.into()))
             }
             Type::Number => Err(InvalidId::OutOfRange),
             other @ (Type::Bool | Type::Array | Type::Object) => Err(InvalidId::Type(other)),
         }
     }
 
-    /// The id as it came: JSON that can be written as it is.
+    /// Returns the id as it was received, which is valid JSON.
     pub fn as_literal(&self) -> &str {
-        &self.0
+        self.0.as_str()
     }
 
-    /// The id as a number, if it is one that is not negative.
+    /// Returns the id as a JSON value.
+    pub fn to_json(&self) -> Json {
+        self.0.clone()
+    }
+
+    /// Returns the id if it is an integer that is not negative.
     pub fn as_u64(&self) -> Option<u64> {
         self.canonical().parse().ok()
     }
 
-    /// Whether this is the id `null`.
+    /// Returns whether the id is `null`.
     pub fn is_null(&self) -> bool {
-        &*self.0 == "null"
+        self.0.is_null()
     }
 
-    /// The one literal that all spellings of this id share.
+    /// Returns the literal that all equal ids have in common.
     fn canonical(&self) -> Cow<'_, str> {
-        // Integers in JSON have one spelling, but for zero. A string has several only with an escape.
-        if &*self.0 == "-0" {
+        // Only zero has two integer literals in JSON, and only strings with escapes have several literals.
+        if self.as_literal() == "-0" {
             return Cow::Borrowed("0");
         }
-        if !self.0.contains('\\') {
-            return Cow::Borrowed(&self.0);
+        if !self.as_literal().contains('\\') {
+            return Cow::Borrowed(self.as_literal());
         }
-        match JsonStr::from_literal(&self.0) {
+        match self.0.to_json_str() {
             Some(string) => Cow::Owned(string.as_literal().to_owned()),
-            None => Cow::Borrowed(&self.0),
+            None => Cow::Borrowed(self.as_literal()),
         }
     }
 }
 
 impl From<u64> for RequestId {
     fn from(number: u64) -> Self {
-        Self(number.to_string().into())
+        Self(number.into())
     }
 }
 
 impl From<&str> for RequestId {
     fn from(text: &str) -> Self {
-        Self(string_literal(text).into())
+        Self(text.into())
     }
 }
 
@@ -114,7 +119,7 @@ impl Hash for RequestId {
     }
 }
 
-/// Some total order that agrees with equality, so that ids can be the keys of an ordered map.
+/// An unspecified total order that agrees with equality, for ordered maps.
 impl Ord for RequestId {
     fn cmp(&self, other: &Self) -> Ordering {
         self.canonical().cmp(&other.canonical())
@@ -129,39 +134,27 @@ impl PartialOrd for RequestId {
 
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_literal())
     }
 }
 
 impl fmt::Debug for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_literal())
     }
 }
 
 impl Serialize for RequestId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serde_json::from_str::<&RawValue>(&self.0).map_err(serde::ser::Error::custom)?.serialize(serializer)
+        self.0.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for RequestId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::from_raw(&Box::<RawValue>::deserialize(deserializer)?).map_err(D::Error::custom)
+        Self::from_raw(Json::deserialize(deserializer)?.raw()).map_err(D::Error::custom)
     }
 }
-
-impl fmt::Display for InvalidId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Type(found) => write!(f, "an id is a string, an integer or null, not {found}"),
-            Self::NotAnInteger => f.write_str("a number as an id has no fraction and no exponent"),
-            Self::OutOfRange => f.write_str("an integer as an id fits into 64 bits"),
-        }
-    }
-}
-
-impl std::error::Error for InvalidId {}
 
 #[cfg(test)]
 mod tests {
@@ -174,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_come_back_byte_for_byte() {
+    fn literals_are_kept_unchanged() {
         for literal in [
             "null",
             "0",
@@ -196,8 +189,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_id_says_why() {
-        for (literal, why) in [
+    fn values_that_cannot_be_ids_are_rejected() {
+        for (literal, error) in [
             ("1.0", InvalidId::NotAnInteger),
             ("1e3", InvalidId::NotAnInteger),
             ("1E3", InvalidId::NotAnInteger),
@@ -207,7 +200,7 @@ mod tests {
             ("[1]", InvalidId::Type(Type::Array)),
             ("{}", InvalidId::Type(Type::Object)),
         ] {
-            assert_eq!(read(literal), Err(why), "{literal}");
+            assert_eq!(read(literal), Err(error), "{literal}");
             assert!(serde_json::from_str::<RequestId>(literal).is_err());
         }
     }
@@ -232,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn only_numbers_are_numbers() {
+    fn as_u64_returns_integers_that_are_not_negative() {
         for (literal, number) in [
             ("7", Some(7)),
             ("18446744073709551615", Some(u64::MAX)),

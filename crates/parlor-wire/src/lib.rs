@@ -1,44 +1,44 @@
-//! JSON-RPC 2.0 as the Agent Client Protocol uses it: one message per line, both sides ask and answer.
+//! JSON-RPC 2.0 as the Agent Client Protocol uses it: one message per line, requests in both directions.
 //!
-//! This crate is for relays. It understands the envelope of a message and keeps the rest as the text it came
-//! in, so that what goes out is what came in. Whatever a peer sends is data: a line that is too long, not
-//! text, not JSON or not a message is a [`Malformed`] with the answer that is due, and the next line is read.
+//! This crate is made for relays. It parses the envelope of a message and keeps the payload as the text in which
+//! it was received, so that it can be forwarded unchanged. A line that is too long, not UTF-8, not JSON or not a
+//! message is a [`Malformed`] value with the error response to send, and decoding continues with the next line.
 //!
-//! - [`Lines`] cuts bytes into lines.
-//! - [`parse`] reads a line into [`Message`]s.
-//! - [`Message::with_id`], [`splice`] and [`write`](mod@write) make lines.
-//! - [`Asked`] and [`Open`] know which requests have no answer yet, one for each direction.
+//! - [`LineDecoder`] splits bytes into lines.
+//! - [`parse`] parses a line into [`Message`]s.
+//! - [`Message::with_id`], [`splice`] and [`write`](mod@write) write lines.
+//! - [`OutgoingRequests`] and [`IncomingRequests`] hold the requests in flight, one for each direction.
 //!
 //! A relay between two peers, in short:
 //!
 //! ```
-//! use parlor_wire::{Asked, Batches, Body, Incoming, Lines};
+//! use parlor_wire::{Batches, Body, Incoming, LineDecoder, OutgoingRequests};
 //!
-//! let mut from_client = Lines::default();
-//! let mut asked = Asked::new(1000);
+//! let mut from_client = LineDecoder::default();
+//! let mut requests = OutgoingRequests::new(1000);
 //! let (mut to_agent, mut to_client) = (Vec::new(), Vec::new());
 //!
 //! from_client.extend(b"{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"method\":\"session/new\",\"params\":{\"n\": 1.0}}\noops\n");
-//! while let Some(frame) = from_client.next_line() {
-//!     match frame.parse(Batches::Refuse) {
+//! while let Some(line) = from_client.next_line() {
+//!     match line.parse(Batches::Refuse) {
 //!         Ok(Incoming::One(message)) => match &message.body {
 //!             Body::Request { id, .. } => {
-//!                 let ours = asked.ask(id.clone()).unwrap();
-//!                 to_agent.push(message.with_id(&ours));
+//!                 let agent_id = requests.register(id.clone()).unwrap();
+//!                 to_agent.push(message.with_id(&agent_id));
 //!             }
 //!             Body::Notification { .. } => to_agent.push(message.text().to_owned()),
 //!             Body::Response { .. } => {}
 //!         },
 //!         Ok(Incoming::Batch(_)) => unreachable!("batches are refused"),
-//!         Err(malformed) => to_client.extend(malformed.answer()),
+//!         Err(malformed) => to_client.extend(malformed.response()),
 //!     }
 //! }
 //! assert_eq!(to_agent, [r#"{"jsonrpc":"2.0","id":0,"method":"session/new","params":{"n": 1.0}}"#]);
 //! assert!(to_client[0].starts_with(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"#));
 //! ```
 //!
-//! **Invariant:** this crate does no I/O, knows no clock, no randomness and no async runtime, and no input
-//! makes it panic.
+//! **Invariant:** this crate does no I/O, uses no clock, no randomness and no async runtime, and does not panic
+//! on any input.
 
 mod error;
 mod framing;
@@ -46,14 +46,17 @@ pub mod hello;
 mod id;
 mod malformed;
 mod message;
-mod pending;
+mod requests;
 mod splice;
 pub mod write;
 
 pub use error::{RpcError, code};
-pub use framing::{DEFAULT_LINE_LIMIT, InputLine, Lines};
+pub use framing::{DEFAULT_LINE_LIMIT, InputLine, LineDecoder};
 pub use id::{InvalidId, RequestId};
 pub use malformed::{EXCERPT_CHARS, Malformed, Reason};
 pub use message::{Batches, Body, Incoming, MAX_BATCH, Message, Outcome, parse};
-pub use pending::{Asked, CANCEL_REQUEST, Full, NotBegun, Open, cancel_line, cancel_target};
+pub use requests::{
+    CANCEL_REQUEST, IncomingRequests, OutgoingRequests, RegisterError, TooManyRequests, cancel_line,
+    cancel_target,
+};
 pub use splice::{span_of, splice};

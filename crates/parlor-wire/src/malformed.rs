@@ -1,80 +1,96 @@
 use std::fmt;
 
-use parlor_json::{Json, MAX_MEMBERS, NotAnObject, Type, string_literal};
+use parlor_json::{MAX_MEMBERS, NotAnObject, Object, Type};
 
 use crate::{InvalidId, RequestId, RpcError, code, write};
 
-/// How many characters of a broken line are kept to recognise it by.
+/// The most characters of a malformed line that an excerpt has.
 pub const EXCERPT_CHARS: usize = 80;
 
 /// A line, or an item of a batch, that is not a message.
 ///
-/// It is data and not a failure: the connection goes on. [`answer`](Malformed::answer) is what the peer is
-/// told. A broken response is never answered, and no id is put into an answer unless the line was surely
-/// a request: both sides count their requests from 0, so the peer would take it for the answer to another.
+/// The connection continues after it. [`response`](Malformed::response) is the error response to send. A malformed
+/// response is never answered, and the error response has an id only if the line was certainly a request: both sides
+/// number their requests from 0, so the peer would take it for the response to another request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {
-    /// What is wrong.
+    /// The reason why the line is not a message.
     pub reason: Reason,
-    /// The beginning of the text, at most [`EXCERPT_CHARS`] characters, fit for a log.
+    /// The start of the text, at most [`EXCERPT_CHARS`] characters and without control characters.
     pub excerpt: String,
-    /// The id, if it could be read. For a broken response it names the request of ours that will get no
-    /// better answer.
+    /// The id, if it could be read; for a malformed response it is the id of the request that gets no other response.
     pub id: Option<RequestId>,
-    pub(crate) answer_to: Option<RequestId>,
+    pub(crate) respond_to: Option<RequestId>,
 }
 
-/// What is wrong with a line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The reason why a line is not a message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    /// It has nothing but white space.
+    /// The line is white space.
+    #[error("blank line")]
     Blank,
-    /// It is longer than the limit and was not read.
+    /// The line is longer than the limit and was discarded.
+    #[error("line of {bytes} bytes is longer than the limit of {limit}")]
     TooLong {
-        /// The length of the line, without its end.
+        /// The length of the line without the line end.
         bytes: u64,
-        /// The limit that it broke.
+        /// The limit.
         limit: usize,
     },
-    /// It is not UTF-8.
+    /// The line is not UTF-8.
+    #[error("not UTF-8")]
     NotUtf8,
-    /// It is not JSON; the parser's words say where.
+    /// The line is not JSON, with the message of the parser.
+    #[error("not JSON: {0}")]
     NotJson(String),
-    /// It is JSON, but not an object.
+    /// The line is JSON, but not an object.
+    #[error("a message is an object, not {0}")]
     NotAMessage(Type),
-    /// It is an object with more members than are read.
+    /// The line is an object with more members than are read.
+    #[error("the message has more than {MAX_MEMBERS} members")]
     TooManyMembers,
     /// `jsonrpc` is missing or not `"2.0"`.
+    #[error("\"jsonrpc\" must be \"2.0\"")]
     Version,
-    /// A member that has a meaning stands twice, so that readers would disagree about the value.
-    Repeated(&'static str),
-    /// The id cannot be one.
+    /// A member of the envelope is there twice, so that parsers could disagree about its value.
+    #[error("duplicate member \"{0}\"")]
+    DuplicateMember(&'static str),
+    /// The id is invalid.
+    #[error(transparent)]
     Id(InvalidId),
     /// A response has no id.
+    #[error("a response has an id")]
     NoId,
     /// `method` is not a string.
+    #[error("\"method\" is a string, not {0}")]
     Method(Type),
     /// There is no method, no result and no error.
-    Shapeless,
-    /// There is a method and a result or an error: neither a request nor a response.
+    #[error("a message has a method, a result or an error")]
+    NoMethodOrOutcome,
+    /// There is a method and a result or an error.
+    #[error("a message with a method has no result and no error")]
     MethodAndOutcome,
-    /// There is a result and an error.
+    /// There are a result and an error.
+    #[error("a response has a result or an error, not both")]
     ResultAndError,
-    /// A batch came on a connection that takes none.
+    /// The connection does not accept batches.
+    #[error("batches are not accepted on this connection")]
     BatchRefused,
-    /// A batch has no items.
+    /// The batch has no items.
+    #[error("empty batch")]
     BatchEmpty,
-    /// A batch has too many items.
+    /// The batch has too many items.
+    #[error("batch of {items} items is longer than the limit of {limit}")]
     BatchTooLong {
-        /// How many it has.
+        /// The number of items.
         items: usize,
-        /// How many are allowed.
+        /// The limit.
         limit: usize,
     },
 }
 
 impl Malformed {
-    /// The JSON-RPC error code for what is wrong.
+    /// Returns the JSON-RPC error code of the reason.
     pub fn code(&self) -> i64 {
         match self.reason {
             Reason::Blank | Reason::NotUtf8 | Reason::NotJson(_) => code::PARSE_ERROR,
@@ -82,11 +98,11 @@ impl Malformed {
             | Reason::NotAMessage(_)
             | Reason::TooManyMembers
             | Reason::Version
-            | Reason::Repeated(_)
+            | Reason::DuplicateMember(_)
             | Reason::Id(_)
             | Reason::NoId
             | Reason::Method(_)
-            | Reason::Shapeless
+            | Reason::NoMethodOrOutcome
             | Reason::MethodAndOutcome
             | Reason::ResultAndError
             | Reason::BatchRefused
@@ -95,52 +111,49 @@ impl Malformed {
         }
     }
 
-    /// Whether the peer is to be told.
-    pub fn is_answer_due(&self) -> bool {
-        self.answer_to.is_some()
+    /// Returns whether the line gets an error response.
+    pub fn needs_response(&self) -> bool {
+        self.respond_to.is_some()
     }
 
-    /// The request to which the answer is due, if one is; `null` if nobody can tell which it was.
-    pub fn answer_to(&self) -> Option<&RequestId> {
-        self.answer_to.as_ref()
+    /// Returns the id of the error response, `null` if the request is unknown, or `None` if no response is sent.
+    pub fn respond_to(&self) -> Option<&RequestId> {
+        self.respond_to.as_ref()
     }
 
-    /// The line that tells the peer, or `None` if no answer is due.
-    pub fn answer(&self) -> Option<String> {
-        Some(write::error_response(self.answer_to.as_ref()?, &self.to_error()))
+    /// Returns the line of the error response, if one is sent.
+    pub fn response(&self) -> Option<String> {
+        Some(write::error_response(self.respond_to.as_ref()?, &self.to_error()))
     }
 
-    /// What is wrong as an error object, with the excerpt as its data.
+    /// Returns an error object with the excerpt as its data.
     pub fn to_error(&self) -> RpcError {
         let error = RpcError::new(self.code(), self.reason.to_string());
         if self.excerpt.is_empty() {
             return error;
         }
-        match Json::parse(format!("{{\"excerpt\":{}}}", string_literal(&self.excerpt))) {
-            Ok(data) => error.with_data(data),
-            Err(_) => error,
-        }
+        error.with_data(Object::new().with("excerpt", &self.excerpt).to_json())
     }
 
-    /// Something that may have been a request; the answer has no id.
-    pub(crate) fn unclear(reason: Reason, text: &str) -> Self {
-        Self { reason, excerpt: excerpt(text), id: None, answer_to: Some(RequestId::null()) }
+    /// Creates a value for text that may have been a request; its error response has the id `null`.
+    pub(crate) fn without_id(reason: Reason, text: &str) -> Self {
+        Self { reason, excerpt: excerpt(text), id: None, respond_to: Some(RequestId::null()) }
     }
 
     pub(crate) fn blank() -> Self {
-        Self { reason: Reason::Blank, excerpt: String::new(), id: None, answer_to: None }
+        Self { reason: Reason::Blank, excerpt: String::new(), id: None, respond_to: None }
     }
 }
 
-/// The beginning of a text, without characters that could harm a terminal.
+/// Returns the start of a text, with U+FFFD for control characters.
 pub(crate) fn excerpt(text: &str) -> String {
-    let fit = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-    text.chars().take(EXCERPT_CHARS).map(fit).collect()
+    let printable = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    text.chars().take(EXCERPT_CHARS).map(printable).collect()
 }
 
-/// The beginning of bytes that are not text.
+/// Returns the start of bytes that are not UTF-8.
 pub(crate) fn excerpt_of_bytes(bytes: &[u8]) -> String {
-    // The bytes that so many characters can take at most; a character that is cut here is beyond them.
+    // A character takes at most 4 bytes, so one that is cut here is beyond the limit of characters.
     let enough = bytes.len().min(EXCERPT_CHARS * 4);
     excerpt(&String::from_utf8_lossy(&bytes[..enough]))
 }
@@ -157,36 +170,8 @@ impl std::error::Error for Malformed {}
 impl From<NotAnObject> for Reason {
     fn from(reason: NotAnObject) -> Self {
         match reason {
-            NotAnObject::Other(found) => Self::NotAMessage(found),
+            NotAnObject::WrongType(found) => Self::NotAMessage(found),
             NotAnObject::TooManyMembers => Self::TooManyMembers,
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Blank => f.write_str("blank line"),
-            Self::TooLong { bytes, limit } => {
-                write!(f, "line of {bytes} bytes is longer than the limit of {limit}")
-            }
-            Self::NotUtf8 => f.write_str("not UTF-8"),
-            Self::NotJson(error) => write!(f, "not JSON: {error}"),
-            Self::NotAMessage(found) => write!(f, "a message is an object, not {found}"),
-            Self::TooManyMembers => write!(f, "a message of more than {MAX_MEMBERS} members"),
-            Self::Version => f.write_str("\"jsonrpc\" must be \"2.0\""),
-            Self::Repeated(name) => write!(f, "\"{name}\" stands twice"),
-            Self::Id(error) => error.fmt(f),
-            Self::NoId => f.write_str("a response has an id"),
-            Self::Method(found) => write!(f, "\"method\" is a string, not {found}"),
-            Self::Shapeless => f.write_str("a message has a method, a result or an error"),
-            Self::MethodAndOutcome => f.write_str("a message with a method has no result and no error"),
-            Self::ResultAndError => f.write_str("a response has a result or an error, not both"),
-            Self::BatchRefused => f.write_str("batches are not accepted on this connection"),
-            Self::BatchEmpty => f.write_str("empty batch"),
-            Self::BatchTooLong { items, limit } => {
-                write!(f, "batch of {items} items is longer than the limit of {limit}")
-            }
         }
     }
 }
@@ -196,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_excerpt_is_short_and_harmless() {
+    fn an_excerpt_is_short_and_has_no_control_characters() {
         for (text, expected) in [
             (String::new(), String::new()),
             ("a".repeat(80), "a".repeat(80)),

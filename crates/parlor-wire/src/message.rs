@@ -2,43 +2,39 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use parlor_json::{JsonStr, Members, Type, type_of};
+use parlor_json::{JsonRef, Members, Type};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 
 use crate::{Malformed, Reason, RequestId, span_of, splice};
 
-/// How many messages one batch may hold.
+/// The most messages of a batch.
 pub const MAX_BATCH: usize = 1000;
 
-/// Whether a connection takes batches: protocol version 2 does, version 1 does not.
+/// Whether a connection accepts batches: protocol version 2 does, version 1 does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Batches {
-    /// A batch is taken apart.
+    /// A batch is parsed into its messages.
     Accept,
     /// A batch is malformed.
     Refuse,
 }
 
-/// What one line holds.
+/// The messages of one line.
 #[derive(Debug, Clone)]
 pub enum Incoming<'a> {
-    /// One message, as nearly always.
+    /// One message.
     One(Message<'a>),
-    /// Several messages, in order; a broken one does not spoil the others.
+    /// The messages of a batch in order, each parsed on its own.
     Batch(Vec<Result<Message<'a>, Malformed>>),
 }
 
-/// One message, borrowed from its text.
-///
-/// The envelope is understood; what it carries is not looked into.
+/// A message borrowed from its text; only the envelope is parsed.
 #[derive(Debug, Clone)]
 pub struct Message<'a> {
-    /// What the message says.
+    /// The request, notification or response.
     pub body: Body<'a>,
-    /// The names and values of the envelope's other members, in order. Nobody here knows them, so whoever
-    /// builds the message anew has to carry them over.
-    pub extra: Vec<(&'a RawValue, &'a RawValue)>,
+    /// The names and values of the envelope's unknown members in order, which a rewritten message should keep.
+    pub extra: Vec<(JsonRef<'a>, JsonRef<'a>)>,
     text: &'a str,
     id_span: Option<Range<usize>>,
 }
@@ -46,50 +42,50 @@ pub struct Message<'a> {
 /// The three kinds of messages.
 #[derive(Debug, Clone)]
 pub enum Body<'a> {
-    /// Wants an answer.
+    /// A call that gets a response.
     Request {
-        /// What the answer must carry.
+        /// The id that the response must have.
         id: RequestId,
-        /// What is asked for. Half a surrogate pair shows as U+FFFD here and is kept in the text.
+        /// The name of the method, with U+FFFD for unpaired surrogates.
         method: Cow<'a, str>,
-        /// With what; any JSON.
-        params: Option<&'a RawValue>,
+        /// The params, of any type.
+        params: Option<JsonRef<'a>>,
     },
-    /// Wants no answer.
+    /// A call that gets no response.
     Notification {
-        /// What is told, spelled as in a request.
+        /// The name of the method, with U+FFFD for unpaired surrogates.
         method: Cow<'a, str>,
-        /// With what; any JSON.
-        params: Option<&'a RawValue>,
+        /// The params, of any type.
+        params: Option<JsonRef<'a>>,
     },
-    /// Is an answer.
+    /// The response to a request.
     Response {
-        /// The id of the request; null where the peer could not read it.
+        /// The id of the request; null if the peer could not read it.
         id: RequestId,
-        /// How the request went.
+        /// The result or the error.
         outcome: Outcome<'a>,
     },
 }
 
-/// How a request went.
+/// The result or the error of a request.
 #[derive(Debug, Clone, Copy)]
 pub enum Outcome<'a> {
-    /// It went well.
-    Result(&'a RawValue),
-    /// It failed; see [`RpcError::from_raw`](crate::RpcError::from_raw).
-    Error(&'a RawValue),
+    /// The request succeeded with this result.
+    Result(JsonRef<'a>),
+    /// The request failed with this error; see [`RpcError::from_raw`](crate::RpcError::from_raw).
+    Error(JsonRef<'a>),
 }
 
-/// Reads one line in one pass.
+/// Parses a line in one pass.
 pub fn parse(line: &str, batches: Batches) -> Result<Incoming<'_>, Malformed> {
-    let not_json = |error: serde_json::Error| Malformed::unclear(Reason::NotJson(error.to_string()), line);
+    let not_json = |error: serde_json::Error| Malformed::without_id(Reason::NotJson(error.to_string()), line);
     match line.trim_start_matches([' ', '\t', '\n', '\r']).bytes().next() {
         None => Err(Malformed::blank()),
         Some(b'{') => {
             let members = serde_json::from_str(line).map_err(|error| {
-                // An object that is valid as a whole can only have had too many members.
-                match serde_json::from_str::<&RawValue>(line) {
-                    Ok(_) => Malformed::unclear(Reason::TooManyMembers, line),
+                // If the line is valid JSON, only the number of its members can be wrong.
+                match serde_json::from_str::<JsonRef<'_>>(line) {
+                    Ok(_) => Malformed::without_id(Reason::TooManyMembers, line),
                     Err(_) => not_json(error),
                 }
             })?;
@@ -103,22 +99,22 @@ pub fn parse(line: &str, batches: Batches) -> Result<Incoming<'_>, Malformed> {
                 (Batches::Accept, 1..=MAX_BATCH) => return Ok(Incoming::Batch(items.messages())),
                 (Batches::Accept, items) => Reason::BatchTooLong { items, limit: MAX_BATCH },
             };
-            Err(Malformed::unclear(reason, line))
+            Err(Malformed::without_id(reason, line))
         }
         Some(_) => {
-            let raw = serde_json::from_str(line).map_err(not_json)?;
-            Err(Malformed::unclear(Reason::NotAMessage(type_of(raw)), line))
+            let raw: JsonRef<'_> = serde_json::from_str(line).map_err(not_json)?;
+            Err(Malformed::without_id(Reason::NotAMessage(raw.type_of()), line))
         }
     }
 }
 
 impl<'a> Message<'a> {
-    /// The text of the message, as it came. For an item of a batch it is the text of that item.
+    /// Returns the text of the message as it was received; for an item of a batch, the text of the item.
     pub fn text(&self) -> &'a str {
         self.text
     }
 
-    /// The id of a request or a response.
+    /// Returns the id of a request or a response.
     pub fn id(&self) -> Option<&RequestId> {
         match &self.body {
             Body::Request { id, .. } | Body::Response { id, .. } => Some(id),
@@ -126,7 +122,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The method of a request or a notification.
+    /// Returns the method of a request or a notification.
     pub fn method(&self) -> Option<&str> {
         match &self.body {
             Body::Request { method, .. } | Body::Notification { method, .. } => Some(method),
@@ -134,15 +130,15 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The params of a request or a notification, if it has any.
-    pub fn params(&self) -> Option<&'a RawValue> {
+    /// Returns the params of a request or a notification.
+    pub fn params(&self) -> Option<JsonRef<'a>> {
         match &self.body {
             Body::Request { params, .. } | Body::Notification { params, .. } => *params,
             Body::Response { .. } => None,
         }
     }
 
-    /// The text with another id and every other byte as it was. A notification has none and stays the same.
+    /// Returns the text with another id and every other byte unchanged; a notification has no id and is unchanged.
     ///
     /// ```
     /// use parlor_wire::{Batches, Incoming, RequestId, parse};
@@ -154,14 +150,14 @@ impl<'a> Message<'a> {
     /// ```
     pub fn with_id(&self, id: &RequestId) -> String {
         let replacement = self.id_span.clone().map(|span| (span, id.as_literal()));
-        // The span is of this text, so there is always a spliced one.
+        // The span is within this text, so that splicing cannot fail.
         splice(self.text, replacement.as_slice()).unwrap_or_else(|| self.text.to_owned())
     }
 
-    fn from_item(item: &'a RawValue) -> Result<Self, Malformed> {
+    fn from_item(item: JsonRef<'a>) -> Result<Self, Malformed> {
         let members =
-            Members::of(item).map_err(|reason| Malformed::unclear(Reason::from(reason), item.get()))?;
-        Self::from_members(item.get(), &members)
+            Members::of(item).map_err(|reason| Malformed::without_id(Reason::from(reason), item.as_str()))?;
+        Self::from_members(item.as_str(), &members)
     }
 
     fn from_members(text: &'a str, members: &Members<'a>) -> Result<Self, Malformed> {
@@ -178,33 +174,33 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The members of a message, sorted into those with a meaning and the others.
+/// The members of a message: those that JSON-RPC defines, and the others.
 #[derive(Default)]
 struct Envelope<'a> {
-    version: Option<&'a RawValue>,
-    id: Option<&'a RawValue>,
-    method: Option<&'a RawValue>,
-    params: Option<&'a RawValue>,
-    result: Option<&'a RawValue>,
-    error: Option<&'a RawValue>,
-    extra: Vec<(&'a RawValue, &'a RawValue)>,
-    repeated: Option<&'static str>,
+    version: Option<JsonRef<'a>>,
+    id: Option<JsonRef<'a>>,
+    method: Option<JsonRef<'a>>,
+    params: Option<JsonRef<'a>>,
+    result: Option<JsonRef<'a>>,
+    error: Option<JsonRef<'a>>,
+    extra: Vec<(JsonRef<'a>, JsonRef<'a>)>,
+    duplicate: Option<&'static str>,
 }
 
 impl<'a> Envelope<'a> {
     fn of(members: &Members<'a>) -> Self {
         let mut envelope = Self::default();
         for &(key, value) in members.raw() {
-            match envelope.slot(&plain(key)) {
+            match envelope.slot(&text_or_empty(key)) {
                 Some((_, slot @ None)) => *slot = Some(value),
-                Some((name, Some(_))) => envelope.repeated = envelope.repeated.or(Some(name)),
+                Some((name, Some(_))) => envelope.duplicate = envelope.duplicate.or(Some(name)),
                 None => envelope.extra.push((key, value)),
             }
         }
         envelope
     }
 
-    fn slot(&mut self, name: &str) -> Option<(&'static str, &mut Option<&'a RawValue>)> {
+    fn slot(&mut self, name: &str) -> Option<(&'static str, &mut Option<JsonRef<'a>>)> {
         match name {
             "jsonrpc" => Some(("jsonrpc", &mut self.version)),
             "id" => Some(("id", &mut self.id)),
@@ -217,10 +213,10 @@ impl<'a> Envelope<'a> {
     }
 
     fn read(&self) -> Result<Body<'a>, Reason> {
-        if let Some(name) = self.repeated {
-            return Err(Reason::Repeated(name));
+        if let Some(name) = self.duplicate {
+            return Err(Reason::DuplicateMember(name));
         }
-        if self.version.is_none_or(|version| plain(version) != "2.0") {
+        if self.version.is_none_or(|version| text_or_empty(version) != "2.0") {
             return Err(Reason::Version);
         }
         let id = self.id.map(RequestId::from_raw).transpose().map_err(Reason::Id)?;
@@ -228,69 +224,66 @@ impl<'a> Envelope<'a> {
             let outcome = self.outcome()?;
             return Ok(Body::Response { id: id.ok_or(Reason::NoId)?, outcome });
         };
-        if type_of(method) != Type::String {
-            return Err(Reason::Method(type_of(method)));
+        if method.type_of() != Type::String {
+            return Err(Reason::Method(method.type_of()));
         }
-        if is_there(self.result) || is_there(self.error) {
+        if is_set(self.result) || is_set(self.error) {
             return Err(Reason::MethodAndOutcome);
         }
-        let (method, params) = (plain(method), self.params);
+        let (method, params) = (text_or_empty(method), self.params);
         Ok(match id {
             Some(id) => Body::Request { id, method, params },
             None => Body::Notification { method, params },
         })
     }
 
-    /// Some peers write both members and null into the one that does not apply; a null alone is a result.
+    /// Returns the outcome of a response.
+    ///
+    /// Some peers write both members and set the one that does not apply to null; a null alone is a result.
     fn outcome(&self) -> Result<Outcome<'a>, Reason> {
         match (self.result, self.error) {
-            (result, Some(error)) if is_there(Some(error)) => {
-                if is_there(result) {
+            (result, Some(error)) if is_set(Some(error)) => {
+                if is_set(result) {
                     Err(Reason::ResultAndError)
                 } else {
                     Ok(Outcome::Error(error))
                 }
             }
             (Some(result), _) => Ok(Outcome::Result(result)),
-            (None, _) => Err(Reason::Shapeless),
+            (None, _) => Err(Reason::NoMethodOrOutcome),
         }
     }
 
     fn malformed(&self, reason: Reason, text: &str) -> Malformed {
-        let id = match self.repeated {
+        let id = match self.duplicate {
             Some("id") => None,
             Some(_) | None => self.id.and_then(|id| RequestId::from_raw(id).ok()),
         };
-        let answers = self.result.is_some() || self.error.is_some();
-        let answer_to = match (self.method, answers) {
+        let has_outcome = self.result.is_some() || self.error.is_some();
+        let respond_to = match (self.method, has_outcome) {
             (None, true) => None,
-            // Without params it may as well be the response of a peer that leaves out an undefined result.
+            // Without params it may also be a response of a peer that leaves out an undefined result.
             (None, false) if self.params.is_none() => Some(RequestId::null()),
             (Some(_), true) => Some(RequestId::null()),
             (Some(_) | None, false) => Some(id.clone().unwrap_or_else(RequestId::null)),
         };
-        Malformed { id, answer_to, ..Malformed::unclear(reason, text) }
+        Malformed { id, respond_to, ..Malformed::without_id(reason, text) }
     }
 }
 
-fn is_there(member: Option<&RawValue>) -> bool {
-    member.is_some_and(|raw| type_of(raw) != Type::Null)
+/// Returns whether a member is there and not null.
+fn is_set(member: Option<JsonRef<'_>>) -> bool {
+    member.is_some_and(|raw| raw.type_of() != Type::Null)
 }
 
-/// The text of a string literal, borrowed where it has no escapes; empty for any other value.
-fn plain(literal: &RawValue) -> Cow<'_, str> {
-    let inner = literal.get().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    match inner {
-        Some(inner) if !inner.contains('\\') => Cow::Borrowed(inner),
-        Some(_) | None => {
-            Cow::Owned(JsonStr::from_raw(literal).map_or_else(String::new, |s| s.to_text().into()))
-        }
-    }
+/// Returns the text of a string, or an empty one for any other value.
+fn text_or_empty(literal: JsonRef<'_>) -> Cow<'_, str> {
+    literal.to_text().unwrap_or_default()
 }
 
-/// The items of a batch. Those beyond the limit are counted and not kept: they can be many and tiny.
+/// The items of a batch; those beyond the limit are only counted, because many tiny ones would take much memory.
 struct Items<'a> {
-    kept: Vec<&'a RawValue>,
+    kept: Vec<JsonRef<'a>>,
     count: usize,
 }
 
@@ -302,9 +295,9 @@ impl<'a> Items<'a> {
 
 impl<'de> Deserialize<'de> for Items<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Limited;
+        struct ItemsVisitor;
 
-        impl<'de> Visitor<'de> for Limited {
+        impl<'de> Visitor<'de> for ItemsVisitor {
             type Value = Items<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -327,6 +320,6 @@ impl<'de> Deserialize<'de> for Items<'de> {
             }
         }
 
-        deserializer.deserialize_seq(Limited)
+        deserializer.deserialize_seq(ItemsVisitor)
     }
 }

@@ -1,25 +1,25 @@
 use std::ops::Range;
 
-use serde_json::value::RawValue;
+use parlor_json::JsonRef;
 
-/// Where `part` stands in `line`, if it was read from that very text.
+/// Returns the byte range of `part` in `line`, if it is borrowed from that very text.
 ///
-/// A value that was read without copying is a piece of the line, so its address tells its place and nothing
-/// needs to be searched. A value that came from elsewhere gives `None`, also if its text is the same.
-pub fn span_of(line: &str, part: &RawValue) -> Option<Range<usize>> {
-    let part = part.get();
+/// The range is computed from the addresses without a search. A value that is borrowed from another text gives
+/// `None`, even if its text is the same.
+pub fn span_of(line: &str, part: JsonRef<'_>) -> Option<Range<usize>> {
+    let part = part.as_str();
     let start = part.as_ptr().addr().checked_sub(line.as_ptr().addr())?;
     let end = start.checked_add(part.len())?;
     (end <= line.len()).then_some(start..end)
 }
 
-/// `line` with each span replaced and every other byte as it was.
+/// Returns `line` with each span replaced and every other byte unchanged.
 ///
-/// The spans may stand in any order. `None` if two of them overlap, or one does not lie in the line on
-/// character boundaries: then there is no one right text.
+/// The spans may be in any order. The result is `None` if two of them overlap, or if one is not within the line or
+/// not on character boundaries.
 ///
 /// ```
-/// use parlor_json::Members;
+/// use parlor_json::{JsonRef, Members};
 /// use parlor_wire::{span_of, splice};
 ///
 /// let line = r#"{"sessionId": "a",  "n": 1.50}"#;
@@ -52,9 +52,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_is_the_place_and_not_the_text() {
+    fn a_span_is_found_by_address_and_not_by_text() {
         let line = r#" { "a" : 1 , "b":{"c": 1} } "#;
-        let raw: &RawValue = serde_json::from_str(line).unwrap();
+        let raw: JsonRef<'_> = serde_json::from_str(line).unwrap();
         let members = Members::of(raw).unwrap();
         let nested = Members::of(members.get("b").unwrap()).unwrap();
         for (part, span) in [
@@ -65,7 +65,7 @@ mod tests {
             (nested.get("c").unwrap(), 23..24),
         ] {
             assert_eq!(span_of(line, part), Some(span.clone()));
-            assert_eq!(&line[span], part.get());
+            assert_eq!(&line[span], part.as_str());
         }
         let copy = line.to_owned();
         assert_eq!(span_of(&copy, members.get("a").unwrap()), None);

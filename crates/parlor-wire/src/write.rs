@@ -1,16 +1,15 @@
-//! Lines that we say ourselves, without the newline at the end.
+//! Writes messages as lines, without the line end.
 //!
-//! Params, results and data go in as they are. Only a line break between the tokens of a pretty-printed
-//! value becomes a space, because it would end the line.
+//! Params, results and data are written unchanged, except that line breaks between the tokens of a value become
+//! spaces.
 
 use std::borrow::Cow;
 
-use parlor_json::string_literal;
-use serde_json::value::RawValue;
+use parlor_json::{JsonRef, string_literal};
 
 use crate::{RequestId, RpcError};
 
-/// A request.
+/// Writes a request.
 ///
 /// ```
 /// use parlor_wire::{RequestId, write};
@@ -18,40 +17,40 @@ use crate::{RequestId, RpcError};
 /// let line = write::request(&RequestId::from(1), "session/list", None);
 /// assert_eq!(line, r#"{"jsonrpc":"2.0","id":1,"method":"session/list"}"#);
 /// ```
-pub fn request(id: &RequestId, method: &str, params: Option<&RawValue>) -> String {
+pub fn request(id: &RequestId, method: &str, params: Option<JsonRef<'_>>) -> String {
     let mut line = start(params);
     push_id(&mut line, id);
     push_call(line, method, params)
 }
 
-/// A notification: a request that wants no answer.
-pub fn notification(method: &str, params: Option<&RawValue>) -> String {
+/// Writes a notification.
+pub fn notification(method: &str, params: Option<JsonRef<'_>>) -> String {
     push_call(start(params), method, params)
 }
 
-/// The answer to a request that went well.
-pub fn response(id: &RequestId, result: &RawValue) -> String {
+/// Writes the response to a request that succeeded.
+pub fn response(id: &RequestId, result: JsonRef<'_>) -> String {
     let mut line = start(Some(result));
     push_id(&mut line, id);
     line.push_str(",\"result\":");
-    push_one_line(&mut line, result.get());
+    push_one_line(&mut line, result.as_str());
     line.push('}');
     line
 }
 
-/// The answer to a request that failed.
+/// Writes the response to a request that failed.
 pub fn error_response(id: &RequestId, error: &RpcError) -> String {
     let mut line = start(None);
     push_id(&mut line, id);
     line.push_str(",\"error\":");
-    error.write_to(&mut line);
+    line.push_str(error.to_json().as_str());
     line.push('}');
     line
 }
 
-/// A JSON text on one line, for messages that came over something other than lines.
+/// Returns a JSON text on one line.
 ///
-/// JSON has line breaks only between tokens, so a space means the same.
+/// Line breaks in JSON are always between tokens, so a space has the same meaning.
 pub fn one_line(json: &str) -> Cow<'_, str> {
     if memchr::memchr2(b'\n', b'\r', json.as_bytes()).is_none() {
         return Cow::Borrowed(json);
@@ -63,9 +62,9 @@ pub(crate) fn push_one_line(line: &mut String, json: &str) {
     line.push_str(&one_line(json));
 }
 
-fn start(payload: Option<&RawValue>) -> String {
+fn start(payload: Option<JsonRef<'_>>) -> String {
     const ENVELOPE: usize = 96;
-    let mut line = String::with_capacity(ENVELOPE + payload.map_or(0, |raw| raw.get().len()));
+    let mut line = String::with_capacity(ENVELOPE + payload.map_or(0, |raw| raw.as_str().len()));
     line.push_str("{\"jsonrpc\":\"2.0\"");
     line
 }
@@ -75,12 +74,12 @@ fn push_id(line: &mut String, id: &RequestId) {
     line.push_str(id.as_literal());
 }
 
-fn push_call(mut line: String, method: &str, params: Option<&RawValue>) -> String {
+fn push_call(mut line: String, method: &str, params: Option<JsonRef<'_>>) -> String {
     line.push_str(",\"method\":");
     line.push_str(&string_literal(method));
     if let Some(params) = params {
         line.push_str(",\"params\":");
-        push_one_line(&mut line, params.get());
+        push_one_line(&mut line, params.as_str());
     }
     line.push('}');
     line
@@ -94,7 +93,7 @@ mod tests {
     use crate::code;
 
     #[test]
-    fn lines_are_what_json_rpc_says() {
+    fn messages_are_written_as_json_rpc() {
         let json = |text: &str| Json::parse(text).unwrap();
         let id: RequestId = serde_json::from_str(r#""\u0061""#).unwrap();
         let error = RpcError::new(code::AUTH_REQUIRED, "log in");
@@ -121,9 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_one_line_is_not_copied() {
+    fn text_on_one_line_is_not_copied() {
         assert!(matches!(one_line(r#"{"a": "\n"}"#), Cow::Borrowed(r#"{"a": "\n"}"#)));
         assert_eq!(one_line("{\r\n\"a\":\n1}"), "{  \"a\": 1}");
-        assert_eq!(one_line("[\r1]"), "[ 1]", "some readers end a line here too");
+        assert_eq!(one_line("[\r1]"), "[ 1]", "some readers end a line at \\r");
     }
 }

@@ -1,28 +1,28 @@
-//! How bytes become lines.
+//! Splitting bytes into lines.
 
 use std::collections::BTreeSet;
 
-use parlor_wire::{DEFAULT_LINE_LIMIT, InputLine, Lines, Reason, RequestId, code};
+use parlor_wire::{DEFAULT_LINE_LIMIT, InputLine, LineDecoder, Reason, RequestId, code};
 
-/// The frames of some bytes, said as text.
-fn frames(limit: usize, input: &[u8]) -> Vec<String> {
-    let mut lines = Lines::new(limit);
+/// Decodes bytes and describes each line.
+fn decode(limit: usize, input: &[u8]) -> Vec<String> {
+    let mut lines = LineDecoder::new(limit);
     lines.extend(input);
     lines.finish();
-    let mut said = Vec::new();
-    while let Some(frame) = lines.next_line() {
-        said.push(match frame {
+    let mut decoded = Vec::new();
+    while let Some(line) = lines.next_line() {
+        decoded.push(match line {
             InputLine::Line(line) => format!("line {line:?}"),
             InputLine::TooLong { bytes, limit } => format!("{bytes} over {limit}"),
             InputLine::NotUtf8 { excerpt } => format!("not text {excerpt:?}"),
             InputLine::Blank => "blank".to_owned(),
         });
     }
-    said
+    decoded
 }
 
 #[test]
-fn bytes_become_lines() {
+fn bytes_are_split_into_lines() {
     let rows: &[(&[u8], &[&str])] = &[
         (b"", &[]),
         (b"a\nb\n", &[r#"line "a""#, r#"line "b""#]),
@@ -42,15 +42,15 @@ fn bytes_become_lines() {
         (b"         \n", &["9 over 8"]),
     ];
     for (input, expected) in rows {
-        assert_eq!(frames(8, input), *expected, "{}", input.escape_ascii());
+        assert_eq!(decode(8, input), *expected, "{}", input.escape_ascii());
     }
 }
 
 #[test]
-fn a_line_over_the_limit_is_not_kept_and_reported_once() {
+fn a_line_over_the_limit_is_discarded_and_reported_once() {
     const LIMIT: usize = 100_000;
     const READ: usize = 8192;
-    let mut lines = Lines::new(LIMIT);
+    let mut lines = LineDecoder::new(LIMIT);
     let mut most = 0;
     for _ in 0..1000 {
         lines.extend(&[b'x'; READ]);
@@ -65,8 +65,8 @@ fn a_line_over_the_limit_is_not_kept_and_reported_once() {
 }
 
 #[test]
-fn memory_is_given_back_after_a_long_line() {
-    let mut lines = Lines::default();
+fn memory_is_freed_after_a_long_line() {
+    let mut lines = LineDecoder::default();
     for _ in 0..1000 {
         lines.extend(&[b'x'; 10_000]);
         assert_eq!(lines.next_line(), None);
@@ -82,8 +82,8 @@ fn memory_is_given_back_after_a_long_line() {
 
 /// Searching each byte again with each read, or moving all that waits with each line, would take minutes.
 #[test]
-fn the_work_is_linear() {
-    let mut lines = Lines::new(DEFAULT_LINE_LIMIT);
+fn decoding_takes_linear_time() {
+    let mut lines = LineDecoder::new(DEFAULT_LINE_LIMIT);
     let mut sizes = BTreeSet::new();
     for _ in 0..1_000_000 {
         lines.extend(b"0123456789abcdef");
@@ -103,8 +103,8 @@ fn the_work_is_linear() {
 }
 
 #[test]
-fn finishing_is_harmless_when_nothing_is_open() {
-    let mut lines = Lines::new(8);
+fn finish_adds_no_line_if_none_is_incomplete() {
+    let mut lines = LineDecoder::new(8);
     lines.finish();
     assert_eq!(lines.next_line(), None);
     lines.extend(b"a\nb");
@@ -118,11 +118,11 @@ fn finishing_is_harmless_when_nothing_is_open() {
 }
 
 #[test]
-fn a_broken_frame_is_reported_like_any_malformed_line() {
+fn an_unusable_line_is_a_malformed_message() {
     let answer = |frame: InputLine<'_>| {
         let malformed = frame.line().unwrap_err();
         assert_eq!(malformed.id, None::<RequestId>);
-        (malformed.code(), malformed.answer())
+        (malformed.code(), malformed.response())
     };
     assert_eq!(InputLine::Line("a").line().unwrap(), "a");
     assert_eq!(answer(InputLine::Blank), (code::PARSE_ERROR, None));

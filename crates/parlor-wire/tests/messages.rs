@@ -1,13 +1,12 @@
-//! What each line means, as tables of lines and meanings.
+//! Parsing lines, as tables of lines and messages.
 
 use std::fmt::Write;
 
-use parlor_json::Type;
+use parlor_json::{JsonRef, Type};
 use parlor_wire::{
     Batches, Body, Incoming, InvalidId, MAX_BATCH, Malformed, Message, Outcome, Reason, RequestId, code,
     parse,
 };
-use serde_json::value::RawValue;
 
 fn one(line: &str) -> Result<Message<'_>, Malformed> {
     match parse(line, Batches::Refuse)? {
@@ -25,21 +24,21 @@ fn batch(line: &str) -> Vec<Result<Message<'_>, Malformed>> {
 
 /// A message in one line of text: its kind, id, method and payload.
 fn describe(message: &Message<'_>) -> String {
-    let text = |params: Option<&RawValue>| params.map_or("-", RawValue::get).to_owned();
+    let text = |params: Option<JsonRef<'_>>| params.map_or("-", JsonRef::as_str).to_owned();
     let mut said = match &message.body {
         Body::Request { id, method, params } => format!("request {id} {method} {}", text(*params)),
         Body::Notification { method, params } => format!("notification {method} {}", text(*params)),
-        Body::Response { id, outcome: Outcome::Result(result) } => format!("result {id} {}", result.get()),
-        Body::Response { id, outcome: Outcome::Error(error) } => format!("error {id} {}", error.get()),
+        Body::Response { id, outcome: Outcome::Result(result) } => format!("result {id} {}", result.as_str()),
+        Body::Response { id, outcome: Outcome::Error(error) } => format!("error {id} {}", error.as_str()),
     };
     for (name, value) in &message.extra {
-        write!(said, " +{}={}", name.get(), value.get()).unwrap();
+        write!(said, " +{}={}", name.as_str(), value.as_str()).unwrap();
     }
     said
 }
 
 #[test]
-fn messages_are_read_with_their_payload_as_it_came() {
+fn messages_keep_their_payload_unchanged() {
     for (line, meaning) in [
         (r#"{"jsonrpc":"2.0","id":0,"method":"a"}"#, "request 0 a -"),
         (r#"{"jsonrpc":"2.0","id":"0","method":"a","params":{"n": 1.50}}"#, r#"request "0" a {"n": 1.50}"#),
@@ -73,7 +72,7 @@ fn messages_are_read_with_their_payload_as_it_came() {
 
 /// Each line, what is wrong, the id that was read, and the id of the answer, if one is due.
 #[test]
-fn what_is_not_a_message_says_why_and_whether_an_answer_is_due() {
+fn a_malformed_line_has_a_reason_and_may_need_a_response() {
     let rows: &[(&str, Reason, Option<&str>, Option<&str>)] = &[
         ("", Reason::Blank, None, None),
         (" \t\r\n ", Reason::Blank, None, None),
@@ -97,10 +96,10 @@ fn what_is_not_a_message_says_why_and_whether_an_answer_is_due() {
         (r#"{"jsonrpc":"2.0","result":1}"#, Reason::NoId, None, None),
         (r#"{"jsonrpc":"2.0","error":{"code":1}}"#, Reason::NoId, None, None),
         (r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#, Reason::ResultAndError, Some("1"), None),
-        (r#"{"jsonrpc":"2.0","id":1,"error":null}"#, Reason::Shapeless, Some("1"), None),
-        (r#"{"jsonrpc":"2.0","id":1,"params":{}}"#, Reason::Shapeless, Some("1"), Some("1")),
+        (r#"{"jsonrpc":"2.0","id":1,"error":null}"#, Reason::NoMethodOrOutcome, Some("1"), None),
+        (r#"{"jsonrpc":"2.0","id":1,"params":{}}"#, Reason::NoMethodOrOutcome, Some("1"), Some("1")),
         // It may be a response whose result was undefined, so its id must not come back.
-        (r#"{"jsonrpc":"2.0","id":1}"#, Reason::Shapeless, Some("1"), Some("null")),
+        (r#"{"jsonrpc":"2.0","id":1}"#, Reason::NoMethodOrOutcome, Some("1"), Some("null")),
         ("{}", Reason::Version, None, Some("null")),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"a","result":1}"#,
@@ -116,35 +115,50 @@ fn what_is_not_a_message_says_why_and_whether_an_answer_is_due() {
         ),
         (
             r#"{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"a"}"#,
-            Reason::Repeated("jsonrpc"),
+            Reason::DuplicateMember("jsonrpc"),
             Some("1"),
             Some("1"),
         ),
-        (r#"{"jsonrpc":"2.0","id":1,"\u0069d":1,"method":"a"}"#, Reason::Repeated("id"), None, Some("null")),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"\u0069d":1,"method":"a"}"#,
+            Reason::DuplicateMember("id"),
+            None,
+            Some("null"),
+        ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#,
-            Reason::Repeated("method"),
+            Reason::DuplicateMember("method"),
             Some("1"),
             Some("1"),
         ),
         (
             r#"{"jsonrpc":"2.0","method":"a","params":1,"params":2}"#,
-            Reason::Repeated("params"),
+            Reason::DuplicateMember("params"),
             None,
             Some("null"),
         ),
-        (r#"{"jsonrpc":"2.0","id":1,"result":1,"result":null}"#, Reason::Repeated("result"), Some("1"), None),
-        (r#"{"jsonrpc":"2.0","id":1,"error":null,"error":{}}"#, Reason::Repeated("error"), Some("1"), None),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"result":1,"result":null}"#,
+            Reason::DuplicateMember("result"),
+            Some("1"),
+            None,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"error":null,"error":{}}"#,
+            Reason::DuplicateMember("error"),
+            Some("1"),
+            None,
+        ),
     ];
     for (line, reason, id, answer_to) in rows {
         let malformed = one(line).expect_err(line);
         assert_eq!(malformed.reason, *reason, "{line}");
         assert_eq!(malformed.id.as_ref().map(RequestId::as_literal), *id, "{line}");
         assert_eq!(malformed.excerpt, line.trim(), "{line}");
-        assert_eq!(malformed.is_answer_due(), answer_to.is_some(), "{line}");
+        assert_eq!(malformed.needs_response(), answer_to.is_some(), "{line}");
         let expected = if *reason == Reason::Blank { code::PARSE_ERROR } else { code::INVALID_REQUEST };
         assert_eq!(malformed.code(), expected, "{line}");
-        let answer = malformed.answer().map(|answer| describe(&one(&answer).unwrap()));
+        let answer = malformed.response().map(|answer| describe(&one(&answer).unwrap()));
         let start = answer_to.map(|id| format!("error {id} {{\"code\":-32600,"));
         assert_eq!(answer.is_some(), start.is_some(), "{line}");
         assert!(answer.unwrap_or_default().starts_with(&start.unwrap_or_default()), "{line}");
@@ -152,7 +166,7 @@ fn what_is_not_a_message_says_why_and_whether_an_answer_is_due() {
 }
 
 #[test]
-fn what_is_not_json_is_answered_without_an_id() {
+fn text_that_is_not_json_gets_a_response_without_an_id() {
     for line in [
         "oops",
         "{",
@@ -172,20 +186,20 @@ fn what_is_not_json_is_answered_without_an_id() {
             let malformed = parse(line, batches).expect_err(line);
             assert!(matches!(malformed.reason, Reason::NotJson(_)), "{line}: {malformed:?}");
             assert_eq!((malformed.code(), &malformed.id), (code::PARSE_ERROR, &None));
-            let answer = malformed.answer().unwrap();
+            let answer = malformed.response().unwrap();
             assert!(answer.starts_with(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"#), "{answer}");
         }
     }
 }
 
 #[test]
-fn an_answer_names_the_fault_and_shows_only_the_beginning() {
+fn an_error_response_has_the_reason_and_a_short_excerpt() {
     let line = format!(r#"{{"id":"q","method":"{}"}}"#, "é\\u0000".repeat(1_000_000));
     let malformed = one(&line).unwrap_err();
     assert_eq!(malformed.excerpt.chars().count(), 80);
     let excerpt = serde_json::to_string(&malformed.excerpt).unwrap();
     assert_eq!(
-        malformed.answer().unwrap(),
+        malformed.response().unwrap(),
         format!(
             r#"{{"jsonrpc":"2.0","id":"q","error":{{"code":-32600,"message":"\"jsonrpc\" must be \"2.0\"","data":{{"excerpt":{excerpt}}}}}}}"#
         )
@@ -193,7 +207,7 @@ fn an_answer_names_the_fault_and_shows_only_the_beginning() {
 }
 
 #[test]
-fn a_batch_is_taken_apart_where_batches_are_accepted() {
+fn a_batch_is_parsed_if_batches_are_accepted() {
     let line =
         r#"[ {"jsonrpc":"2.0","id":1,"method":"a"} , 7, {"jsonrpc":"2.0","method":"b"},{"id":2}, [] ]"#;
     let items = batch(line);
@@ -220,7 +234,7 @@ fn a_batch_is_taken_apart_where_batches_are_accepted() {
 }
 
 #[test]
-fn batches_have_limits() {
+fn a_batch_is_limited() {
     let of = |items: usize| format!("[{}]", vec!["1"; items].join(","));
     for (line, reason) in [
         (of(0), Some(Reason::BatchEmpty)),
@@ -233,14 +247,14 @@ fn batches_have_limits() {
         assert_eq!(accepted.as_ref().map(|malformed| malformed.reason.clone()), reason);
         for malformed in accepted.into_iter().chain(parse(&line, Batches::Refuse).err()) {
             assert_eq!(malformed.code(), code::INVALID_REQUEST);
-            assert_eq!(malformed.answer().map(|line| line.contains(r#""id":null"#)), Some(true));
+            assert_eq!(malformed.response().map(|line| line.contains(r#""id":null"#)), Some(true));
         }
         assert_eq!(parse(&line, Batches::Refuse).unwrap_err().reason, Reason::BatchRefused);
     }
 }
 
 #[test]
-fn another_id_changes_no_other_byte() {
+fn with_id_changes_only_the_id() {
     for (line, expected) in [
         (r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#, r#"{"jsonrpc":"2.0","id":"new","method":"a"}"#),
         (r#"{"id":1,"jsonrpc":"2.0","method":"a"}"#, r#"{"id":"new","jsonrpc":"2.0","method":"a"}"#),
@@ -269,10 +283,10 @@ fn another_id_changes_no_other_byte() {
 }
 
 #[test]
-fn depth_is_no_danger() {
+fn deeply_nested_payloads_do_not_overflow_the_stack() {
     let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     assert_eq!(batch(&deep)[0].as_ref().unwrap_err().reason, Reason::NotAMessage(Type::Array));
     let line = format!(r#"{{"jsonrpc":"2.0","method":"a","params":{deep}}}"#);
-    assert_eq!(one(&line).unwrap().params().unwrap().get(), deep);
+    assert_eq!(one(&line).unwrap().params().unwrap().as_str(), deep);
     assert!(parse(&deep[..300_000], Batches::Accept).is_err());
 }

@@ -1,6 +1,8 @@
 //! What holds for every input.
 
-use parlor_wire::{Batches, Body, Incoming, InputLine, Lines, Malformed, Message, Outcome, RequestId, parse};
+use parlor_wire::{
+    Batches, Body, Incoming, InputLine, LineDecoder, Malformed, Message, Outcome, RequestId, parse,
+};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
@@ -15,7 +17,7 @@ enum Seen {
     Blank,
 }
 
-fn drain(lines: &mut Lines, at_most: usize, seen: &mut Vec<Seen>) {
+fn drain(lines: &mut LineDecoder, at_most: usize, seen: &mut Vec<Seen>) {
     for _ in 0..at_most {
         match lines.next_line() {
             Some(InputLine::Line(line)) => seen.push(Seen::Line(line.to_owned())),
@@ -95,7 +97,7 @@ fn check_message(message: &Message<'_>) {
         assert_eq!(again.method(), message.method());
         assert_eq!(payload(&again), payload(message));
         let texts = |of: &Message<'_>| -> Vec<String> {
-            of.extra.iter().map(|(name, value)| format!("{}:{}", name.get(), value.get())).collect()
+            of.extra.iter().map(|(name, value)| format!("{}:{}", name.as_str(), value.as_str())).collect()
         };
         assert_eq!(texts(&again), texts(message));
         let own = message.id().cloned().unwrap_or_else(RequestId::null);
@@ -105,10 +107,10 @@ fn check_message(message: &Message<'_>) {
 
 fn payload(message: &Message<'_>) -> (u8, Option<String>) {
     match &message.body {
-        Body::Request { params, .. } => (0, params.map(|raw| raw.get().to_owned())),
-        Body::Notification { params, .. } => (1, params.map(|raw| raw.get().to_owned())),
-        Body::Response { outcome: Outcome::Result(result), .. } => (2, Some(result.get().to_owned())),
-        Body::Response { outcome: Outcome::Error(error), .. } => (3, Some(error.get().to_owned())),
+        Body::Request { params, .. } => (0, params.map(|raw| raw.as_str().to_owned())),
+        Body::Notification { params, .. } => (1, params.map(|raw| raw.as_str().to_owned())),
+        Body::Response { outcome: Outcome::Result(result), .. } => (2, Some(result.as_str().to_owned())),
+        Body::Response { outcome: Outcome::Error(error), .. } => (3, Some(error.as_str().to_owned())),
     }
 }
 
@@ -116,7 +118,7 @@ fn check_malformed(malformed: &Malformed) {
     assert!(malformed.excerpt.chars().count() <= 80);
     assert!([-32700, -32600].contains(&malformed.code()));
     assert!(!malformed.reason.to_string().is_empty(), "{malformed:?}");
-    let Some(answer) = malformed.answer() else { return };
+    let Some(answer) = malformed.response() else { return };
     assert!(!answer.contains(['\n', '\r']));
     let Ok(Incoming::One(answer)) = parse(&answer, Batches::Refuse) else { panic!("{answer}") };
     assert!(matches!(answer.body, Body::Response { outcome: Outcome::Error(_), .. }));
@@ -153,11 +155,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_chunking_gives_the_same_frames(
+    fn lines_do_not_depend_on_how_the_input_is_split(
         input in bytes(),
         steps in prop::collection::vec((0..20_usize, 0..4_usize), 0..40),
     ) {
-        let mut lines = Lines::new(LIMIT);
+        let mut lines = LineDecoder::new(LIMIT);
         let mut seen = Vec::new();
         let mut rest = input.as_slice();
         for (length, taken) in steps {
@@ -177,7 +179,7 @@ proptest! {
         reads in prop::collection::vec((bytes(), any::<bool>()), 1..40),
         limit in 0..400_usize,
     ) {
-        let mut lines = Lines::new(limit);
+        let mut lines = LineDecoder::new(limit);
         for (mut read, without_end) in reads {
             if without_end {
                 read.retain(|byte| *byte != b'\n');
@@ -195,19 +197,19 @@ proptest! {
     }
 
     #[test]
-    fn json_like_text_keeps_the_promises(line in mutated_line()) {
+    fn mutated_lines_keep_the_guarantees(line in mutated_line()) {
         check_line(&line);
     }
 
     #[test]
-    fn a_line_of_known_members_is_read_or_refused(line in valid_line()) {
+    fn a_line_of_known_members_is_a_message_or_malformed(line in valid_line()) {
         check_line(&line);
     }
 }
 
 /// The properties above say nothing if their lines are hardly ever messages.
 #[test]
-fn the_lines_tried_are_often_messages() {
+fn generated_lines_are_often_messages() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
 

@@ -309,7 +309,7 @@ fn is_attended() -> bool {
 
 fn declined() -> Object {
     let mut answer = Object::default();
-    answer.set("action", &parlor_json::JsonStr::new("decline"));
+    answer.set("action", parlor_json::JsonStr::new("decline"));
     answer
 }
 

@@ -3,7 +3,7 @@ use std::io;
 use std::process::ExitCode;
 
 use parlor_client::Error;
-use parlor_json::{Members, text};
+use parlor_json::Members;
 use parlor_wire::code;
 
 use crate::render::safe;
@@ -65,11 +65,11 @@ impl Failure {
         };
         let Error::Rpc(rpc) = error else { return failure };
         let data = rpc.data().and_then(|data| Members::of(data.raw()).ok()).unwrap_or_default();
-        let failure = match data.get("stderr").and_then(text) {
+        let failure = match data.get_str("stderr") {
             Some(stderr) => Self { stderr: last_lines(&stderr), ..failure },
             None => failure,
         };
-        match data.get("hint").and_then(text) {
+        match data.get_str("hint") {
             Some(hint) => failure.hint(hint),
             None => failure,
         }

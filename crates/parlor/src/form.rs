@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use parlor_json::{Json, JsonStr, Object, elements, string_literal, text};
+use parlor_json::{Json, JsonStr, Object, string_literal};
 
 use crate::output::{BOLD, DIM, RED};
 use crate::render::safe;
@@ -63,22 +63,22 @@ pub(crate) enum Filled {
 impl Form {
     /// Reads the params of an elicitation; `None` if it has something that cannot be filled in here.
     pub(crate) fn read(params: &Object) -> Option<Self> {
-        let message = string(params, "message").unwrap_or_default();
+        let message = params.get_string("message").unwrap_or_default();
         let mut form = Self {
             message,
-            url: string(params, "url"),
+            url: params.get_string("url"),
             fields: Vec::new(),
             is_begun: false,
             values: Object::default(),
             place: 0,
             problem: None,
         };
-        if string(params, "mode").as_deref() == Some("url") {
+        if params.get_string("mode").as_deref() == Some("url") {
             return form.url.is_some().then_some(form);
         }
         form.url = None;
         let schema = Object::parse(params.get("requestedSchema")?.raw()).ok()?;
-        let required = schema.get("required").and_then(|list| elements(list.raw())).unwrap_or_default();
+        let required = schema.get_array("required").unwrap_or_default();
         let required: Vec<_> = required.into_iter().filter_map(JsonStr::from_raw).collect();
         let properties = Object::parse(schema.get("properties")?.raw()).ok()?;
         for (name, schema) in properties.iter() {
@@ -178,7 +178,7 @@ impl Field {
         let schema = Object::parse(schema.raw()).ok()?;
         let number = |name: &str| schema.get(name)?.as_str().parse::<f64>().ok();
         let length = |name: &str| schema.get(name)?.as_str().parse::<usize>().ok();
-        let kind = match string(&schema, "type")?.as_str() {
+        let kind = match schema.get_string("type")?.as_str() {
             "string" => match options(&schema) {
                 Some(options) => Kind::One(options),
                 None => Kind::Text { min: length("minLength"), max: length("maxLength") },
@@ -192,9 +192,9 @@ impl Field {
             _ => return None,
         };
         Some(Self {
-            title: string(&schema, "title").unwrap_or_else(|| name.to_text().into_owned()),
+            title: schema.get_string("title").unwrap_or_else(|| name.to_text().into_owned()),
             name: name.clone(),
-            description: string(&schema, "description"),
+            description: schema.get_string("description"),
             is_required,
             default: schema.get("default").filter(|default| !default.is_null()).cloned(),
             kind,
@@ -261,15 +261,15 @@ fn range<T: std::fmt::Display>(min: Option<T>, max: Option<T>) -> String {
 
 /// What can be chosen: values that are their own titles, or values with titles.
 fn options(schema: &Object) -> Option<Vec<(Json, String)>> {
-    if let Some(values) = schema.get("enum").and_then(|list| elements(list.raw())) {
-        let values = values.into_iter().map(|value| Some((Json::from(value), text(value)?.into_owned())));
+    if let Some(values) = schema.get_array("enum") {
+        let values = values.into_iter().map(|value| Some((Json::from(value), value.to_text()?.into_owned())));
         return values.collect();
     }
-    let titled = ["oneOf", "anyOf"].into_iter().find_map(|name| elements(schema.get(name)?.raw()))?;
+    let titled = ["oneOf", "anyOf"].into_iter().find_map(|name| schema.get_array(name))?;
     let titled = titled.into_iter().map(|option| {
         let option = Object::parse(option).ok()?;
         let value = option.get("const")?.clone();
-        let title = string(&option, "title").or_else(|| Some(text(value.raw())?.into_owned()))?;
+        let title = option.get_string("title").or_else(|| Some(value.to_text()?.into_owned()))?;
         Some((value, title))
     });
     titled.collect()
@@ -277,15 +277,11 @@ fn options(schema: &Object) -> Option<Vec<(Json, String)>> {
 
 fn action(action: &str, content: Option<&Object>) -> Object {
     let mut answer = Object::default();
-    answer.set("action", &JsonStr::new(action));
+    answer.set("action", JsonStr::new(action));
     if let Some(content) = content {
         answer.set("content", content.to_json());
     }
     answer
-}
-
-fn string(holder: &Object, name: &str) -> Option<String> {
-    text(holder.get(name)?.raw()).map(std::borrow::Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod markdown;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use parlor_dialect::event;
-use parlor_json::{Json, Members, elements, text};
+use parlor_json::{Json, Members};
 use parlor_session::{Body, Content, Entry, EntryId, Role, Transcript, text_of};
 use parlor_store::SessionRow;
 
@@ -141,15 +141,15 @@ fn state(status: &str) -> &'static str {
 fn plan(body: &Body) -> Markup {
     let plan = body.fields.get("plan").map_or("{}", Json::as_str);
     let plan = members_of(plan);
-    let steps = plan.get("entries").and_then(elements).unwrap_or_default();
-    let text_in = |name: &str| clean(&plan.get(name).and_then(text).unwrap_or_default());
+    let steps = plan.get_array("entries").unwrap_or_default();
+    let text_in = |name: &str| clean(&plan.get_str(name).unwrap_or_default());
     html! {
         section.plan {
             h2 { "Plan" }
             ul {
                 @for step in steps {
                     @let step = Members::of(step).unwrap_or_default();
-                    @let named = |name: &str| clean(&step.get(name).and_then(text).unwrap_or_default());
+                    @let named = |name: &str| clean(&step.get_str(name).unwrap_or_default());
                     @let status = named("status");
                     li.done[status == "completed"] {
                         span.mark { (if status == "completed" { "☑" } else { "☐" }) } " " (named("content"))
@@ -192,7 +192,7 @@ fn blocks(said: &Content, show: impl Fn(&str) -> Markup) -> Markup {
 /// A picture as an address that holds it, if it is one that browsers show and that cannot do anything.
 fn picture(block: &str) -> Option<String> {
     let members = members_of(block);
-    let named = |name: &str| members.get(name).and_then(text);
+    let named = |name: &str| members.get_str(name);
     let (mime, data) = (named("mimeType")?, named("data")?);
     let is_picture = named("type")? == "image"
         && matches!(&*mime, "image/png" | "image/jpeg" | "image/gif" | "image/webp")

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use parlor_wire::{Lines, Malformed};
+use parlor_wire::{LineDecoder, Malformed};
 
 use crate::failure::Failure;
 
@@ -58,7 +58,7 @@ fn read(
     max_line: usize,
     take: &mut dyn FnMut(Line<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let mut lines = Lines::new(max_line);
+    let mut lines = LineDecoder::new(max_line);
     let mut buffer = vec![0; 256 << 10];
     let mut number = 0;
     loop {

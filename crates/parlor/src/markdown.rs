@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use parlor_dialect::event;
-use parlor_json::{Json, Members, elements, text};
+use parlor_json::{Json, Members};
 use parlor_session::{Body, Content, Entry, EntryId, Role, Transcript};
 use parlor_store::SessionRow;
 
@@ -93,14 +93,14 @@ fn plan(body: &Body, out: &mut String) {
     let _ = writeln!(out, "**Plan**\n");
     let plan = body.fields.get("plan").map_or("{}", Json::as_str);
     let plan = members_of(plan);
-    for entry in plan.get("entries").and_then(elements).unwrap_or_default() {
+    for entry in plan.get_array("entries").unwrap_or_default() {
         let entry = Members::of(entry).unwrap_or_default();
-        let named = |name: &str| entry.get(name).and_then(text).unwrap_or_default();
+        let named = |name: &str| entry.get_str(name).unwrap_or_default();
         let done = if named("status") == "completed" { 'x' } else { ' ' };
         let _ = writeln!(out, "- [{done}] {}", line(&named("content")));
     }
     for name in ["content", "uri"] {
-        lines(&plan.get(name).and_then(text).unwrap_or_default(), out);
+        lines(&plan.get_str(name).unwrap_or_default(), out);
     }
 }
 

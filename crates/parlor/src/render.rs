@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use parlor_dialect::{event, view};
-use parlor_json::{Json, Members, Type, elements, text, type_of};
+use parlor_json::{Json, JsonRef, Members, Type};
 use parlor_session::{Body, Content, Entry, EntryId, Role, Slot, State, Transcript, text_of};
 
 use crate::output::{BOLD, DIM, GREEN, RED, YELLOW};
@@ -96,10 +96,10 @@ pub(crate) fn tool_line(id: &str, body: &Body) -> Line {
 /// How far a plan is, in one line.
 pub(crate) fn plan_line(body: &Body) -> Line {
     let plan = body.fields.get("plan").map_or("{}", Json::as_str);
-    let entries = members_of(plan).get("entries").and_then(elements).unwrap_or_default();
-    let status = |entry: &&serde_json::value::RawValue, name: &str| {
-        let members = Members::of(entry).unwrap_or_default();
-        members.get(name).and_then(text).unwrap_or_default().into_owned()
+    let entries = members_of(plan).get_array("entries").unwrap_or_default();
+    let status = |entry: &parlor_json::JsonRef<'_>, name: &str| {
+        let members = Members::of(*entry).unwrap_or_default();
+        members.get_str(name).unwrap_or_default().into_owned()
     };
     let done = entries.iter().filter(|entry| status(entry, "status") == "completed").count();
     let now = entries.iter().find(|entry| status(entry, "status") == "in_progress");
@@ -162,16 +162,16 @@ pub(crate) fn raw_input(body: &Body) -> Option<&Json> {
 
 fn tool_item(item: &str, out: &mut impl Write) -> io::Result<()> {
     let members = members_of(item);
-    let named = |name: &str| members.get(name).and_then(text).map(std::borrow::Cow::into_owned);
+    let named = |name: &str| members.get_string(name);
     match named("type").as_deref() {
         Some("content") => {
-            let block = members.get("content").map_or(item, |block| block.get());
+            let block = members.get("content").map_or(item, |block| block.as_str());
             indented(&block_text(block), "  ", out)
         }
         Some("diff") => {
-            let patch = members.get("patch").filter(|patch| type_of(patch) == Type::Object);
+            let patch = members.get("patch").filter(|patch| patch.type_of() == Type::Object);
             let patch = patch.and_then(|patch| Members::of(patch).ok()).and_then(|patch| patch.get("text"));
-            if let Some(patch) = patch.and_then(text) {
+            if let Some(patch) = patch.and_then(JsonRef::to_text) {
                 return indented(&patch, "  ", out);
             }
             if let Some(path) = named("path") {
@@ -194,12 +194,12 @@ fn tool_item(item: &str, out: &mut impl Write) -> io::Result<()> {
 /// An item of tool content as text, and what language it is in.
 pub(crate) fn tool_text(item: &str) -> (String, &'static str) {
     let members = members_of(item);
-    let named = |name: &str| members.get(name).and_then(text).map(std::borrow::Cow::into_owned);
+    let named = |name: &str| members.get_string(name);
     match named("type").as_deref() {
-        Some("content") => (block_text(members.get("content").map_or(item, |block| block.get())), ""),
+        Some("content") => (block_text(members.get("content").map_or(item, |block| block.as_str())), ""),
         Some("diff") => {
             let patch = members.get("patch").and_then(|patch| Members::of(patch).ok());
-            let patch = patch.as_ref().and_then(|patch| patch.get("text")).and_then(text);
+            let patch = patch.as_ref().and_then(|patch| patch.get("text")).and_then(JsonRef::to_text);
             let changed = || {
                 let signed = |sign: char, name: &str| -> String {
                     named(name).unwrap_or_default().lines().map(|line| format!("{sign}{line}\n")).collect()
@@ -218,9 +218,9 @@ fn plan(body: &Body, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{BOLD}plan{BOLD:#}")?;
     let plan = body.fields.get("plan").map_or("{}", Json::as_str);
     let plan = members_of(plan);
-    for entry in plan.get("entries").and_then(elements).unwrap_or_default() {
+    for entry in plan.get_array("entries").unwrap_or_default() {
         let entry = Members::of(entry).unwrap_or_default();
-        let named = |name: &str| entry.get(name).and_then(text).unwrap_or_default();
+        let named = |name: &str| entry.get_str(name).unwrap_or_default();
         let mark = match named("status").as_ref() {
             "completed" => "[x]",
             "in_progress" => "[~]",
@@ -230,7 +230,7 @@ fn plan(body: &Body, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "  {mark} {}", safe(&named("content")))?;
     }
     for name in ["content", "uri"] {
-        indented(&plan.get(name).and_then(text).unwrap_or_default(), "  ", out)?;
+        indented(&plan.get_str(name).unwrap_or_default(), "  ", out)?;
     }
     Ok(())
 }
@@ -241,9 +241,9 @@ fn terminal(body: &Body, out: &mut impl Write) -> io::Result<()> {
     indented(&String::from_utf8_lossy(&body.output), "  ", out)?;
     let Some(exit) = body.fields.get("exitStatus").filter(|exit| !exit.is_null()) else { return Ok(()) };
     let exit = members_of(exit.as_str());
-    let code = exit.get("exitCode").filter(|code| type_of(code) == Type::Number);
-    match (code, exit.get("signal").and_then(text)) {
-        (Some(code), _) => writeln!(out, "  {DIM}exit code {}{DIM:#}", code.get()),
+    let code = exit.get("exitCode").filter(|code| code.type_of() == Type::Number);
+    match (code, exit.get_str("signal")) {
+        (Some(code), _) => writeln!(out, "  {DIM}exit code {}{DIM:#}", code.as_str()),
         (None, Some(signal)) => writeln!(out, "  {DIM}ended by {}{DIM:#}", safe(&signal)),
         (None, None) => writeln!(out, "  {DIM}ended{DIM:#}"),
     }
@@ -285,11 +285,11 @@ pub(crate) fn block_text(block: &str) -> String {
         return text.into_owned();
     }
     let members = members_of(block);
-    let named = |name: &str| members.get(name).and_then(text).map(std::borrow::Cow::into_owned);
+    let named = |name: &str| members.get_string(name);
     let kind = named("type").unwrap_or_else(|| "block".to_owned());
     let resource =
         members.get("resource").and_then(|resource| Members::of(resource).ok()).unwrap_or_default();
-    let inner = |name: &str| resource.get(name).and_then(text).map(std::borrow::Cow::into_owned);
+    let inner = |name: &str| resource.get_string(name);
     let what = named("uri").or_else(|| inner("uri")).or_else(|| named("mimeType")).or_else(|| named("name"));
     let what = what.map(|what| format!(" {what}")).unwrap_or_default();
     let size = named("data").map(|data| format!(", {} bytes", data.len() / 4 * 3)).unwrap_or_default();
@@ -301,7 +301,7 @@ fn indented(text: &str, indent: &str, out: &mut impl Write) -> io::Result<()> {
 }
 
 pub(crate) fn field(body: &Body, name: &str) -> Option<String> {
-    body.fields.get(name).and_then(|value| text(value.raw())).map(std::borrow::Cow::into_owned)
+    body.fields.get_string(name)
 }
 
 pub(crate) fn members_of(object: &str) -> Members<'_> {

@@ -3,9 +3,8 @@
 use std::io::{self, Write};
 
 use parlor_client::PeerRequest;
-use parlor_json::{Json, Members, Object, Type, elements};
+use parlor_json::{Json, JsonRef, Members, Object, Type};
 use parlor_session::{Body, EntryId, Transcript};
-use serde_json::value::RawValue;
 
 use crate::output::{BOLD, DIM, GREEN, RED, YELLOW};
 use crate::render::{members_of, safe, tool_text};
@@ -33,9 +32,10 @@ impl Request {
     }
 
     pub(crate) fn new(params: &Object, title: Option<String>, transcript: &Transcript, cwd: &str) -> Self {
-        let subject = member(params, "subject").unwrap_or_default();
-        let call = member(params, "toolCall").or_else(|| member(&subject, "toolCall")).unwrap_or_default();
-        let id = string(&call, "toolCallId").or_else(|| string(&subject, "toolCallId"));
+        let subject = params.get_object("subject").unwrap_or_default();
+        let call =
+            params.get_object("toolCall").or_else(|| subject.get_object("toolCall")).unwrap_or_default();
+        let id = call.get_string("toolCallId").or_else(|| subject.get_string("toolCallId"));
         let known = id.and_then(|id| transcript.get(&EntryId::ToolCall(id.as_str().into())));
         let known = known.map(parlor_session::Entry::body);
         // What the request says counts; what it leaves out was said before.
@@ -55,22 +55,25 @@ impl Request {
         let shown_command =
             named.into_iter().flatten().find_map(|value| command(value).filter(|text| !is_blank(text)));
         row("command", shown_command.clone());
-        let named = DIRECTORIES.into_iter().map(|name| string(&fields, name));
-        let named = [string(&subject, "cwd")].into_iter().chain(named).flatten().find(|text| !is_blank(text));
+        let named = DIRECTORIES.into_iter().map(|name| fields.get_string(name));
+        let named =
+            [subject.get_string("cwd")].into_iter().chain(named).flatten().find(|text| !is_blank(text));
         let directory = named.unwrap_or_else(|| cwd.to_owned());
         row("directory", Some(directory.clone()));
         paths(said("locations").as_ref()).into_iter().for_each(|path| row("path", Some(path)));
         row("tool", text("name").or_else(|| tool_name(&call, known)));
-        row("kind", text("kind").or_else(|| string(&subject, "type").filter(|kind| kind != "tool_call")));
-        row("says", string(params, "description"));
+        row("kind", text("kind").or_else(|| subject.get_string("type").filter(|kind| kind != "tool_call")));
+        row("says", params.get_string("description"));
         let is_shown = |input: &Json| {
             shown_command.as_ref().is_some_and(|command| says_only(input, command, &directory))
         };
         row("raw input", input.filter(|input| !is_shown(input)).map(|input| input.as_str().to_owned()));
         let items = call.get("content").filter(|content| content.type_of() == Type::Array);
-        let items = items.and_then(|items| elements(items.raw())).map_or_else(
+        let items = items.and_then(Json::elements).map_or_else(
             || known.map(|body| body.content.iter().map(|item| item.json.to_owned()).collect()),
-            |items| Some(items.into_iter().map(|item: &RawValue| item.get().to_owned()).collect::<Vec<_>>()),
+            |items| {
+                Some(items.into_iter().map(|item: JsonRef<'_>| item.as_str().to_owned()).collect::<Vec<_>>())
+            },
         );
         let content = items.unwrap_or_default().iter().map(|item| tool_text(item)).collect();
         Self { title: title.unwrap_or_else(|| "Permission".to_owned()), rows, content }
@@ -134,22 +137,14 @@ fn cut(text: &str) -> (&str, usize) {
     (&text[..end], text.len() - end)
 }
 
-fn member(holder: &Object, name: &str) -> Option<Object> {
-    Object::parse(holder.get(name)?.raw()).ok()
-}
-
 fn plain(value: &Json) -> Option<String> {
-    parlor_json::text(value.raw()).map(std::borrow::Cow::into_owned)
-}
-
-fn string(holder: &Object, name: &str) -> Option<String> {
-    plain(holder.get(name)?)
+    value.to_text().map(std::borrow::Cow::into_owned)
 }
 
 /// A command as text: a string, or a list of words.
 fn command(value: &Json) -> Option<String> {
-    if let Some(words) = elements(value.raw()) {
-        let words = words.into_iter().map(|word| Some(parlor_json::text(word)?.into_owned()));
+    if let Some(words) = value.elements() {
+        let words = words.into_iter().map(|word| Some(word.to_text()?.into_owned()));
         let words: Vec<_> = words.collect::<Option<_>>()?;
         return Some(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
     }
@@ -164,7 +159,7 @@ fn says_only(input: &Json, shown_command: &str, shown_directory: &str) -> bool {
         "command" => command(&Json::from(value)).as_deref() == Some(shown_command),
         name if DIRECTORIES.contains(&name) => {
             directories += 1;
-            directories == 1 && parlor_json::text(value).as_deref() == Some(shown_directory)
+            directories == 1 && value.to_text().as_deref() == Some(shown_directory)
         }
         _ => false,
     })
@@ -181,25 +176,25 @@ fn quoted(word: &str) -> String {
 
 /// The paths of a tool call, with their lines.
 fn paths(locations: Option<&Json>) -> Vec<String> {
-    let places = locations.and_then(|list| elements(list.raw())).unwrap_or_default();
-    let place = |place: &RawValue| {
-        let place = members_of(place.get());
-        let path = place.get("path").and_then(parlor_json::text)?.into_owned();
-        let line = place.get("line").filter(|line| parlor_json::type_of(line) == Type::Number);
-        Some(line.map_or_else(|| path.clone(), |line| format!("{path}:{}", line.get())))
+    let places = locations.and_then(Json::elements).unwrap_or_default();
+    let place = |place: JsonRef<'_>| {
+        let place = members_of(place.as_str());
+        let path = place.get_str("path")?.into_owned();
+        let line = place.get("line").filter(|line| line.type_of() == Type::Number);
+        Some(line.map_or_else(|| path.clone(), |line| format!("{path}:{}", line.as_str())))
     };
     places.into_iter().filter_map(place).collect()
 }
 
 /// The name of the tool, which agents put into their metadata under a key of their own.
 fn tool_name(call: &Object, known: Option<&Body>) -> Option<String> {
-    let metas = [member(call, "_meta"), known.and_then(|body| body.meta.clone())];
+    let metas = [call.get_object("_meta"), known.and_then(|body| body.meta.clone())];
     metas.into_iter().flatten().find_map(|meta| {
-        let own = string(&meta, "toolName").or_else(|| string(&meta, "tool_name"));
+        let own = meta.get_string("toolName").or_else(|| meta.get_string("tool_name"));
         own.or_else(|| {
             meta.iter().find_map(|(_, value)| {
                 let inner = Object::parse(value.raw()).ok()?;
-                string(&inner, "toolName").or_else(|| string(&inner, "tool_name"))
+                inner.get_string("toolName").or_else(|| inner.get_string("tool_name"))
             })
         })
     })

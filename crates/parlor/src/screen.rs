@@ -204,7 +204,7 @@ pub(crate) fn text(content: &Content) -> String {
 /// What a state says of an error.
 pub(crate) fn error_of(state: &parlor_session::State) -> Option<String> {
     let error = state.fields.get("error").map(Json::raw)?;
-    let message = parlor_json::Members::of(error).ok()?.get("message").and_then(parlor_json::text)?;
+    let message = parlor_json::Members::of(error).ok()?.get_str("message")?;
     Some(message.into_owned())
 }
 

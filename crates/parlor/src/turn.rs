@@ -1,5 +1,6 @@
 //! One turn, watched from its prompt to its end.
 
+use parlor_json::JsonRef;
 use std::io;
 use std::pin::pin;
 use std::process::ExitCode;
@@ -45,7 +46,7 @@ struct Done<'a> {
     /// What the agent said.
     text: String,
     /// All that happened, in the shape of `parlor fold`.
-    turn: &'a RawValue,
+    turn: JsonRef<'a>,
 }
 
 /// A turn that is under way.
@@ -323,7 +324,7 @@ impl Turn<'_> {
 
     /// An event says that somebody decided something.
     fn decided(&mut self, event: &Object) {
-        let text = |name: &str| parlor_json::text(event.get(name)?.raw()).map(std::borrow::Cow::into_owned);
+        let text = |name: &str| event.get_string(name);
         if text("type").as_deref() != Some("decision") {
             return;
         }
@@ -369,13 +370,11 @@ impl Turn<'_> {
 
 /// What a question is about, as the event of its decision names it: the tool call, and the title.
 fn about(question: &PeerRequest) -> (Option<String>, String) {
-    let member = |holder: &Object, name: &str| Object::parse(holder.get(name)?.raw()).ok();
-    let text = |holder: &Object, name: &str| Some(parlor_json::text(holder.get(name)?.raw())?.into_owned());
     let params = question.params();
-    let subject = member(params, "subject").unwrap_or_default();
-    let call = member(params, "toolCall").or_else(|| member(&subject, "toolCall")).unwrap_or(subject);
-    let title = question.title().or_else(|| text(params, "message"));
-    (text(&call, "toolCallId"), title.unwrap_or_default())
+    let subject = params.get_object("subject").unwrap_or_default();
+    let call = params.get_object("toolCall").or_else(|| subject.get_object("toolCall")).unwrap_or(subject);
+    let title = question.title().or_else(|| params.get_string("message"));
+    (call.get_string("toolCallId"), title.unwrap_or_default())
 }
 
 /// The same transcript, however its text was cut into pieces on the way.

@@ -82,7 +82,7 @@ impl LibraryClient {
     pub(crate) fn fork(&self, session: &SessionId) -> Result<Duration, Failure> {
         let mut params = Object::default();
         params.set("sessionId", session.as_json());
-        params.set("cwd", &JsonStr::new(HERE));
+        params.set("cwd", JsonStr::new(HERE));
         let begun = Instant::now();
         self.runtime.block_on(self.client.call("session/fork", &params)).map_err(|error| refused(&error))?;
         Ok(begun.elapsed())

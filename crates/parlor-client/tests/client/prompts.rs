@@ -1,7 +1,6 @@
 //! Queued prompts, and those that are withdrawn.
 
 use parlor_client::{Activity, Client, Hello, Object, PeerRequests, Session, Slot};
-use parlor_json::elements;
 use parlor_testkit::server::Server;
 use parlor_testkit::wait::within_timeout;
 
@@ -14,7 +13,7 @@ async fn wait_for_queued(session: &Session, count: usize) {
     let queued = || {
         let transcript = session.transcript();
         let queued = transcript.slot(Slot::Info)?.meta.as_ref()?.get("parlor/queue")?;
-        elements(queued.raw()).map(|queued| queued.len())
+        queued.elements().map(|queued| queued.len())
     };
     let mut updates = session.updates();
     while queued().unwrap_or(0) != count {
@@ -86,7 +85,7 @@ async fn a_connection_without_initialization_starts_no_agent() {
         within_timeout(parlor_client::Connection::socket(&server.socket(), &Hello::new())).await.unwrap();
     assert_eq!(welcome.pid, Some(server.pid()));
     let mut search = Object::default();
-    search.set("query", &parlor_client::JsonStr::new("word"));
+    search.set("query", parlor_client::JsonStr::new("word"));
     within_timeout(asking.call("_parlor/search", &search)).await.unwrap();
     within_timeout(asking.call("_parlor/agents", &Object::default())).await.unwrap();
     let status = within_timeout(asking.call("_parlor/status", &Object::default())).await.unwrap();

@@ -5,12 +5,11 @@ pub(crate) mod v2;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonStr, Object, ObjectWriter};
 use parlor_session::{Body, Content, MessageId, Patch, Role, Slot, Target, Transcript, Upsert};
 
 use crate::meta::{self, Rule};
-use crate::object_writer::ObjectText;
-use crate::{Dialect, Losses, json_ext};
+use crate::{Dialect, Losses};
 
 /// The inputs and outputs of encoding one update.
 pub(crate) struct Context<'a> {
@@ -60,16 +59,22 @@ pub(crate) const fn message_kinds(role: Role) -> (&'static str, &'static str) {
     }
 }
 
-/// The text of one chunk.
-pub(crate) fn chunk(kind: &str, id_name: &str, id: &JsonStr, item: &str, extra: Option<&Json>) -> String {
-    ObjectText::update(kind).string(id_name, id).raw("content", item).extra(extra).finish()
+/// Writes one chunk.
+pub(crate) fn chunk(
+    kind: &str,
+    id_name: &str,
+    id: &JsonStr,
+    item: &str,
+    extra: Option<&Json>,
+) -> ObjectWriter {
+    update_writer(kind).json_str(id_name, id).raw("content", item).optional_members(extra)
 }
 
 /// Terminal output in its wire form, with its other members.
 pub(crate) fn output(bytes: &[u8], extra: Option<&Json>) -> Json {
     let mut output = Object::default();
-    output.set("data", &base64(bytes));
-    output.add_missing(&extra.and_then(json_ext::object).unwrap_or_default());
+    output.set("data", base64(bytes));
+    output.add_missing(&extra.and_then(Json::to_object).unwrap_or_default());
     output.to_json()
 }
 
@@ -77,11 +82,11 @@ fn base64(bytes: &[u8]) -> JsonStr {
     JsonStr::new(&BASE64_STANDARD.encode(bytes))
 }
 
-fn patch_text<T>(patch: &Patch<T>, text: impl FnOnce(&T) -> String) -> Option<String> {
+fn patch_json<T>(patch: &Patch<T>, json: impl FnOnce(&T) -> Json) -> Option<Json> {
     match patch {
         Patch::Omitted => None,
-        Patch::Clear => Some("null".to_owned()),
-        Patch::Value(value) => Some(text(value)),
+        Patch::Clear => Some(Json::null()),
+        Patch::Value(value) => Some(json(value)),
     }
 }
 
@@ -91,7 +96,11 @@ fn each_item(content: &Content, mut convert: impl FnMut(&Object) -> Vec<Object>)
     objects.flat_map(|object| convert(&object)).collect()
 }
 
-fn array(items: &[Object]) -> String {
-    let texts: Vec<_> = items.iter().map(|item| item.to_json().as_str().to_owned()).collect();
-    format!("[{}]", texts.join(","))
+fn array(items: &[Object]) -> Json {
+    Json::array(items.iter().map(Object::to_json))
+}
+
+/// Starts the text of an update of this kind.
+pub(crate) fn update_writer(kind: &str) -> ObjectWriter {
+    ObjectWriter::with_capacity(256).str("sessionUpdate", kind)
 }

@@ -1,10 +1,10 @@
 //! Updates for a v2 peer, as published or with the drafts. Everything in the model can be expressed.
 
-use parlor_json::{Json, JsonStr, Object};
-use parlor_session::{EntryId, Patch, Slot, State, Target, Update, Upsert};
+use parlor_json::{Json, JsonStr, Object, ObjectWriter};
+use parlor_session::{Content, EntryId, Patch, Slot, State, Target, Update, Upsert};
 
-use super::{CLIENT_TERMINAL, Context, array, base64, chunk, each_item, message_kinds, output, patch_text};
-use crate::object_writer::ObjectText;
+use super::{CLIENT_TERMINAL, Context, array, base64, chunk, each_item, message_kinds, output, patch_json};
+use crate::encode::update_writer;
 use crate::values::{commands, options, tool_content};
 use crate::view::activity_name;
 use crate::{Dialect, LossKind, Losses, json_ext};
@@ -17,36 +17,36 @@ pub(crate) fn updates(update: &Update, dialect: Dialect, cx: &mut Context<'_>) -
             append(entry, item, extra.as_ref(), cx.from).into_iter().collect()
         }
         Update::Output { terminal, bytes, extra } => {
-            let text = ObjectText::update("terminal_output_chunk").string("terminalId", terminal.as_json());
-            vec![text.string("data", &base64(bytes)).extra(extra.as_ref()).finish()]
+            let text = update_writer("terminal_output_chunk").json_str("terminalId", terminal.as_json());
+            vec![text.json_str("data", &base64(bytes)).optional_members(extra.as_ref()).finish()]
         }
         Update::Remove { entry: EntryId::Plan(id), extra } => {
-            let text = ObjectText::update("plan_removed").string("planId", id.as_json());
-            vec![text.extra(extra.as_ref()).finish()]
+            let text = update_writer("plan_removed").json_str("planId", id.as_json());
+            vec![text.optional_members(extra.as_ref()).finish()]
         }
         Update::Remove { .. } => Vec::new(),
-        Update::Note { fields } => vec![fields.to_json().as_str().to_owned()],
-        Update::State(state) => vec![state_text(state, dialect)],
+        Update::Note { fields } => vec![fields.text()],
+        Update::State(state) => vec![state_writer(state, dialect).finish()],
     }
 }
 
 /// The update that clears the content of a message.
 pub(crate) fn cleared(entry: &EntryId) -> Option<String> {
     let EntryId::Message(role, id) = entry else { return None };
-    let text = ObjectText::update(message_kinds(*role).0).string("messageId", id.as_json());
+    let text = update_writer(message_kinds(*role).0).json_str("messageId", id.as_json());
     Some(text.raw("content", "[]").finish())
 }
 
 /// The report of a state.
-pub(crate) fn state_text(state: &State, dialect: Dialect) -> String {
+pub(crate) fn state_writer(state: &State, dialect: Dialect) -> ObjectWriter {
     let (kind, reason) = match dialect {
         Dialect::Draft => ("state_change", "stop_reason"),
         Dialect::V1 | Dialect::V2 => ("state_update", "stopReason"),
     };
-    let text = ObjectText::update(kind).string("state", &activity_name(&state.activity));
-    let text = text.maybe(reason, state.stop_reason.as_ref().map(JsonStr::as_literal));
+    let text = update_writer(kind).json_str("state", &activity_name(&state.activity));
+    let text = text.optional_raw(reason, state.stop_reason.as_ref().map(JsonStr::as_literal));
     let meta = state.meta.as_ref().map(Object::to_json);
-    text.members(&state.fields).maybe("_meta", meta.as_ref().map(Json::as_str)).finish()
+    text.members(&state.fields).optional_json("_meta", meta.as_ref())
 }
 
 /// All options of a session, including its modes and models if the agent has no options for them.
@@ -56,11 +56,11 @@ pub(crate) fn option_list(
     models: Option<&Object>,
     losses: &mut Losses,
 ) -> Json {
-    let list = match options.and_then(|options| parlor_json::elements(options.raw())) {
+    let list = match options.and_then(Json::elements) {
         Some(options) => options.into_iter().map(Json::from).collect(),
         None => Vec::new(),
     };
-    let listed = options::to_v2(&json_ext::list_of(&list), losses);
+    let listed = options::to_v2(&Json::array(&list), losses);
     let modes = modes.filter(|_| options::mode_option(&listed).is_none());
     let made = [modes.and_then(options::modes_to_option), generated_model(&listed, models)];
     with_options(listed, made.into_iter().flatten())
@@ -77,10 +77,9 @@ fn with_options(list: Json, more: impl Iterator<Item = Object>) -> Json {
     if more.peek().is_none() {
         return list;
     }
-    let mut list: Vec<_> =
-        parlor_json::elements(list.raw()).unwrap_or_default().into_iter().map(Json::from).collect();
+    let mut list: Vec<_> = list.elements().unwrap_or_default().into_iter().map(Json::from).collect();
     list.extend(more.map(|option| option.to_json()));
-    json_ext::list_of(&list)
+    Json::array(&list)
 }
 
 /// Adds the models of an agent that has no option for them to a list of options.
@@ -91,8 +90,8 @@ pub(crate) fn with_models(options: &Json, models: Option<&Object>) -> Json {
 /// Converts an item of tool content from an agent of this dialect.
 fn tool_item(item: &Object, from: Dialect) -> Object {
     let mut converted = tool_content::item_to_v2(item);
-    if from == Dialect::V1 && json_ext::text(item, "type").as_deref() == Some("terminal") {
-        json_ext::note(&mut converted, CLIENT_TERMINAL, json_ext::json("true"));
+    if from == Dialect::V1 && item.get_str("type").as_deref() == Some("terminal") {
+        converted.set_nested("_meta", CLIENT_TERMINAL, true);
     }
     converted
 }
@@ -112,7 +111,7 @@ fn tool_fields(mut fields: Object) -> Object {
 }
 
 fn append(entry: &EntryId, item: &Json, extra: Option<&Json>, from: Dialect) -> Option<String> {
-    Some(match entry {
+    let writer = match entry {
         EntryId::Message(role, id) => {
             chunk(message_kinds(*role).1, "messageId", id.as_json(), item.as_str(), extra)
         }
@@ -134,28 +133,29 @@ fn append(entry: &EntryId, item: &Json, extra: Option<&Json>, from: Dialect) -> 
         | EntryId::Subagent(_)
         | EntryId::Event(_)
         | EntryId::Note(_) => return None,
-    })
+    };
+    Some(writer.finish())
 }
 
 fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Context<'_>) -> Vec<String> {
     let meta = cx.meta(target, upsert, dialect);
-    let meta = patch_text(&meta, |meta| meta.to_json().as_str().to_owned());
+    let meta = patch_json(&meta, Object::to_json);
     let fields = &upsert.fields;
-    let content = || patch_text(&upsert.content, |content| content.to_json().as_str().to_owned());
+    let content = || patch_json(&upsert.content, Content::to_json);
     let text = match target {
-        Target::Entry(EntryId::Message(role, id)) => ObjectText::update(message_kinds(*role).0)
-            .string("messageId", id.as_json())
+        Target::Entry(EntryId::Message(role, id)) => update_writer(message_kinds(*role).0)
+            .json_str("messageId", id.as_json())
             .members(fields)
-            .maybe("content", content().as_deref()),
+            .optional_json("content", content().as_ref()),
         Target::Entry(EntryId::ToolCall(id)) => {
             let fields = tool_fields(fields.clone());
-            let items = patch_text(&upsert.content, |content| {
+            let items = patch_json(&upsert.content, |content| {
                 array(&each_item(content, |item| vec![tool_item(item, cx.from)]))
             });
-            let text = ObjectText::update("tool_call_update").string("toolCallId", id.as_json());
-            text.members(&fields).maybe("content", items.as_deref())
+            let text = update_writer("tool_call_update").json_str("toolCallId", id.as_json());
+            text.members(&fields).optional_json("content", items.as_ref())
         }
-        Target::Entry(EntryId::Plan(_)) => ObjectText::update("plan_update").members(fields),
+        Target::Entry(EntryId::Plan(_)) => update_writer("plan_update").members(fields),
         Target::Entry(EntryId::Terminal(id)) => {
             let mut fields = fields.clone();
             let extra = fields.remove("output");
@@ -164,32 +164,32 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
                 Patch::Clear => Some(Json::null()),
                 Patch::Value(bytes) => Some(output(bytes, extra.as_ref())),
             };
-            let text = ObjectText::update("terminal_update").string("terminalId", id.as_json());
-            text.members(&fields).maybe("output", output.as_ref().map(Json::as_str))
+            let text = update_writer("terminal_update").json_str("terminalId", id.as_json());
+            text.members(&fields).optional_json("output", output.as_ref())
         }
-        Target::Entry(EntryId::Compaction(id)) => ObjectText::update("compaction_update")
-            .string("compactionId", id.as_json())
+        Target::Entry(EntryId::Compaction(id)) => update_writer("compaction_update")
+            .json_str("compactionId", id.as_json())
             .members(fields)
-            .maybe("summary", content().as_deref()),
+            .optional_json("summary", content().as_ref()),
         Target::Entry(EntryId::Subagent(id)) => {
-            ObjectText::update("subagent_update").string("sessionId", id.as_json()).members(fields)
+            update_writer("subagent_update").json_str("sessionId", id.as_json()).members(fields)
         }
-        Target::Entry(EntryId::SessionMessage(id)) => ObjectText::update("session_message")
-            .string("messageId", id.as_json())
+        Target::Entry(EntryId::SessionMessage(id)) => update_writer("session_message")
+            .json_str("messageId", id.as_json())
             .members(fields)
-            .maybe("content", content().as_deref()),
+            .optional_json("content", content().as_ref()),
         Target::Entry(EntryId::Event(id)) => {
-            ObjectText::update(crate::event::UPDATE).string("eventId", id.as_json()).members(fields)
+            update_writer(crate::event::UPDATE).json_str("eventId", id.as_json()).members(fields)
         }
-        Target::Entry(EntryId::Note(_)) => return vec![fields.to_json().as_str().to_owned()],
-        Target::Slot(Slot::Info) => ObjectText::update("session_info_update").members(fields),
-        Target::Slot(Slot::Usage) => ObjectText::update("usage_update").members(fields),
+        Target::Entry(EntryId::Note(_)) => return vec![fields.text()],
+        Target::Slot(Slot::Info) => update_writer("session_info_update").members(fields),
+        Target::Slot(Slot::Usage) => update_writer("usage_update").members(fields),
         Target::Slot(Slot::Commands) => {
             let mut fields = fields.clone();
             if let Some(list) = fields.get("availableCommands").cloned() {
                 fields.set("availableCommands", commands::to_v2(&list));
             }
-            ObjectText::update("available_commands_update").members(&fields)
+            update_writer("available_commands_update").members(&fields)
         }
         // A mode is one of the options, so that either report carries all of them.
         Target::Slot(slot @ (Slot::Options | Slot::Mode | Slot::Model)) => {
@@ -205,7 +205,7 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
                 };
                 list = changed;
             }
-            let text = ObjectText::update("config_option_update").raw("configOptions", list.as_str());
+            let text = update_writer("config_option_update").raw("configOptions", list.as_str());
             let known =
                 ["configOptions", "currentModeId", "availableModes", "currentModelId", "availableModels"];
             let mut rest = fields.clone();
@@ -219,5 +219,5 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
         Target::Slot(Slot::Usage | Slot::Commands | Slot::Options | Slot::Mode | Slot::Model)
             | Target::Entry(EntryId::Plan(_))
     );
-    vec![text.maybe("_meta", meta.as_deref().filter(|meta| !is_report || *meta != "null")).finish()]
+    vec![text.optional_json("_meta", meta.as_ref().filter(|meta| !is_report || !meta.is_null())).finish()]
 }

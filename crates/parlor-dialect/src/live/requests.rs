@@ -69,7 +69,7 @@ pub fn request_to_client(
 /// Converts a client's result for an agent's request.
 pub fn answer_to_agent(method: &str, result: &Json, from: Dialect, to: Dialect, losses: &mut Losses) -> Json {
     let to_v1 = from != Dialect::V1 && to == Dialect::V1;
-    let Some(object) = json_ext::object(result).filter(|_| to_v1) else { return result.clone() };
+    let Some(object) = result.to_object().filter(|_| to_v1) else { return result.clone() };
     match method {
         "session/request_permission" => permission::result_to_v1(&object, losses).to_json(),
         "elicitation/create" => permission::elicitation_result_to_v1(&object, losses).to_json(),
@@ -80,8 +80,8 @@ pub fn answer_to_agent(method: &str, result: &Json, from: Dialect, to: Dialect, 
 /// The result of a request that was cancelled.
 pub fn cancelled_answer(method: &str) -> Json {
     match method {
-        "elicitation/create" => json_ext::json(r#"{"action":"cancel"}"#),
-        _ => json_ext::json(r#"{"outcome":{"outcome":"cancelled"}}"#),
+        "elicitation/create" => Object::new().with("action", "cancel").to_json(),
+        _ => Object::new().with("outcome", Object::new().with("outcome", "cancelled")).to_json(),
     }
 }
 
@@ -108,7 +108,7 @@ pub fn prompt_to_agent(content: &Json, to: Dialect, losses: &mut Losses) -> Json
 /// Checks that a prompt is a list of content blocks with the required members of their types. Unknown types are
 /// accepted.
 pub fn check_prompt(content: &Json) -> Result<(), String> {
-    let blocks = parlor_json::elements(content.raw());
+    let blocks = content.elements();
     let blocks = blocks.ok_or_else(|| "`prompt` must be a list of content blocks".to_owned())?;
     if blocks.is_empty() {
         return Err("`prompt` must not be empty".to_owned());
@@ -116,7 +116,7 @@ pub fn check_prompt(content: &Json) -> Result<(), String> {
     for (index, block) in blocks.into_iter().enumerate() {
         let needs = |what: &str| format!("`prompt[{index}]` {what}");
         let block = Object::parse(block).map_err(|_| needs("must be an object"))?;
-        let kind = json_ext::text(&block, "type").ok_or_else(|| needs("needs a `type`"))?;
+        let kind = block.get_string("type").ok_or_else(|| needs("needs a `type`"))?;
         let fields: &[&str] = match kind.as_str() {
             "text" => &["text"],
             "image" | "audio" => &["data", "mimeType"],
@@ -129,7 +129,7 @@ pub fn check_prompt(content: &Json) -> Result<(), String> {
             }
         }
         if kind == "resource" {
-            let resource = json_ext::member(&block, "resource").unwrap_or_default();
+            let resource = block.get_object("resource").unwrap_or_default();
             let has = |field: &str| json_ext::is(&resource, field, Type::String);
             if !has("uri") || !(has("text") || has("blob")) {
                 return Err(needs("of type resource needs a `resource` with `uri` and `text` or `blob`"));

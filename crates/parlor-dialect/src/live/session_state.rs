@@ -3,14 +3,13 @@
 use parlor_json::{Json, JsonStr, Object, Type};
 use parlor_session::session::{DialectHooks, TITLE_MARK};
 use parlor_session::{Activity, Body, MetaPatch, Slot, State, TITLE, Target, Transcript, Update, Upsert};
-use parlor_wire::{Outcome, RequestId, RpcError};
-use serde_json::value::RawValue;
+use parlor_wire::{Outcome, RpcError};
 
 use crate::encode::v2;
 use crate::values::tool_content::item_to_v2;
 use crate::values::turn_end;
 use crate::view::activity_name;
-use crate::{Dialect, Losses, event, json_ext};
+use crate::{Dialect, Losses, event};
 
 /// The hooks of sessions, for all dialects.
 pub const HOOKS: DialectHooks = DialectHooks {
@@ -23,13 +22,13 @@ pub const HOOKS: DialectHooks = DialectHooks {
 };
 
 fn is_open(body: &Body) -> bool {
-    !matches!(json_ext::text(&body.fields, "status").as_deref(), Some("completed" | "failed" | "cancelled"))
+    !matches!(body.fields.get_string("status").as_deref(), Some("completed" | "failed" | "cancelled"))
 }
 
 fn closed(body: &Body, status: &str) -> Option<Upsert> {
     is_open(body).then(|| {
         let mut fields = Object::default();
-        fields.set("status", json_ext::string(status));
+        fields.set("status", status);
         Upsert { fields, ..Upsert::default() }
     })
 }
@@ -46,10 +45,10 @@ pub fn is_idle(transcript: &Transcript) -> bool {
 
 /// The state of a session for a response to a client. A session without a turn is idle.
 pub fn state_snapshot(transcript: &Transcript, dialect: Dialect) -> Object {
-    let state = transcript.state().map(|state| json_ext::json(v2::state_text(state, dialect)));
-    let mut snapshot = state.and_then(|state| json_ext::object(&state)).unwrap_or_else(|| {
+    let state = transcript.state().map(|state| v2::state_writer(state, dialect).into_json());
+    let mut snapshot = state.and_then(|state| state.to_object()).unwrap_or_else(|| {
         let mut idle = Object::default();
-        idle.set("state", json_ext::string("idle"));
+        idle.set("state", "idle");
         idle
     });
     snapshot.remove("sessionUpdate");
@@ -63,10 +62,10 @@ pub fn updates_from_response(result: &Object) -> Vec<Update> {
         Update::Upsert { target: Target::Slot(slot), upsert }
     };
     let mut updates = Vec::new();
-    if let Some(modes) = json_ext::member(result, "modes") {
+    if let Some(modes) = result.get_object("modes") {
         updates.push(slot(Slot::Mode, modes, true));
     }
-    if let Some(models) = json_ext::member(result, "models") {
+    if let Some(models) = result.get_object("models") {
         updates.push(slot(Slot::Model, models, true));
     }
     for (name, kind) in [("configOptions", Slot::Options), ("availableCommands", Slot::Commands)] {
@@ -86,10 +85,7 @@ pub fn state_after(outcome: Outcome<'_>) -> State {
 
 /// The state of a session whose turn ended with an error.
 pub fn failed_state(error: &RpcError) -> State {
-    let line = parlor_wire::write::error_response(&RequestId::null(), error);
-    let error = serde_json::from_str::<&RawValue>(&line).ok().and_then(|line| Object::parse(line).ok());
-    let error = error.and_then(|line| line.get("error").cloned()).unwrap_or_else(json_ext::empty);
-    turn_end::idle(Outcome::Error(error.raw()))
+    turn_end::idle(Outcome::Error(error.to_json().raw()))
 }
 
 /// The metadata key for the message id in the response to a v1 prompt.
@@ -112,9 +108,9 @@ pub fn turn_result(
         let is_known = matches!(name.inner(), "stopReason" | "_meta");
         if is_known { &mut known } else { &mut rest }.set(name.clone(), value.clone());
     }
-    json_ext::take_note(&mut known, turn_end::USAGE);
+    known.remove_nested("_meta", turn_end::USAGE);
     if !rest.is_empty() {
-        json_ext::note(&mut known, TURN, rest.to_json());
+        known.set_nested("_meta", TURN, rest.to_json());
     }
     Ok(known)
 }
@@ -131,7 +127,7 @@ pub fn drop_generated_title(update: &mut Update) -> bool {
     else {
         return false;
     };
-    if json_ext::text(meta, TITLE_MARK).as_deref() != Some("made") {
+    if meta.get_str(TITLE_MARK).as_deref() != Some("made") {
         return false;
     }
     meta.remove(TITLE_MARK);
@@ -141,9 +137,9 @@ pub fn drop_generated_title(update: &mut Update) -> bool {
 /// The v2 tool content for a changed file. Without `old` the file is new.
 pub fn diff(path: &str, old: Option<&str>, new: &str) -> Json {
     let mut item = Object::default();
-    item.set("type", json_ext::string("diff"));
-    item.set("path", json_ext::string(path));
-    item.set("oldText", old.map_or_else(Json::null, json_ext::string));
-    item.set("newText", json_ext::string(new));
+    item.set("type", "diff");
+    item.set("path", path);
+    item.set("oldText", old.map_or_else(Json::null, Json::from));
+    item.set("newText", new);
     item_to_v2(&item).to_json()
 }

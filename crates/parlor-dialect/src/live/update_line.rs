@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use parlor_json::{Json, JsonStr, Members};
+use parlor_json::{Json, JsonRef, JsonStr, Members};
 use parlor_session::{EntryId, IdSource, MessageId, SessionId, Update, plain_text};
 use parlor_wire::span_of;
-use serde_json::value::RawValue;
 
 use crate::broadcast::ParamsExtra;
 use crate::fast_path::UpdateLine;
@@ -63,7 +62,7 @@ impl<'a> AgentUpdate<'a> {
     }
 
     /// The metadata of the params.
-    pub fn meta(&self) -> Option<&'a RawValue> {
+    pub fn meta(&self) -> Option<JsonRef<'a>> {
         self.0.rest.iter().find(|(name, _)| *name == "_meta").map(|(_, meta)| *meta)
     }
 
@@ -178,9 +177,9 @@ impl Stream {
     /// Reads a line that differs from the last one only in its plain text; `None` for any other line.
     pub fn read(&self, line: &str) -> Option<Decoded> {
         let content = self.content(line)?;
-        let item: &RawValue = serde_json::from_str(content).ok()?;
+        let item: JsonRef<'_> = serde_json::from_str(content).ok()?;
         // White space around the item is not part of it.
-        if item.get().len() != content.len() || plain_text(content).is_none() {
+        if item.as_str().len() != content.len() || plain_text(content).is_none() {
             return None;
         }
         let update =
@@ -205,7 +204,7 @@ impl Stream {
 }
 
 /// Reads the session id and the update from the params of a `session/update`.
-pub fn update_of(params: Option<&RawValue>) -> Result<(SessionId, &RawValue), LineProblem> {
+pub fn update_of(params: Option<JsonRef<'_>>) -> Result<(SessionId, JsonRef<'_>), LineProblem> {
     let params = params.ok_or(LineProblem::NoUpdate("`params` is missing"))?;
     let params = Members::of(params).map_err(|_| LineProblem::NoUpdate("`params` is not an object"))?;
     let session = params.get("sessionId").and_then(JsonStr::from_raw);
@@ -216,9 +215,9 @@ pub fn update_of(params: Option<&RawValue>) -> Result<(SessionId, &RawValue), Li
 
 /// The kind of the update in a line.
 pub fn update_kind(line: &str) -> Option<String> {
-    let message: &RawValue = serde_json::from_str(line).ok()?;
+    let message: JsonRef<'_> = serde_json::from_str(line).ok()?;
     let message = Members::of(message).ok()?;
     let (_, update) = update_of(message.get("params")).ok()?;
     let update = Members::of(update).ok()?;
-    Some(parlor_json::text(update.get("sessionUpdate")?)?.into_owned())
+    Some(update.get("sessionUpdate")?.to_text()?.into_owned())
 }

@@ -1,20 +1,19 @@
 //! Requests and responses of the agent.
 
-use parlor_json::{JsonStr, Object};
+use parlor_json::{JsonRef, Object};
 use parlor_session::Slot;
 use parlor_wire::{Message, Outcome, RequestId};
-use serde_json::value::RawValue;
 
 use super::client::PendingRequest;
 use super::peer_requests::{request_to_v1, request_to_v2};
 use super::requests::{Inexpressible, ResultKind, session_in};
 use super::session::{LineExtras, TranslatedSession};
 use super::{Output, Translator, Way, envelope, notification, result_of, session_of};
+use crate::encode::update_writer;
 use crate::encode::v1::{self, Features};
 use crate::encode::v2;
-use crate::object_writer::ObjectText;
 use crate::values::{capabilities, commands, options};
-use crate::{Dialect, Losses, Side, json_ext};
+use crate::{Dialect, Losses, Side};
 
 impl Translator {
     pub(super) fn agent_request(
@@ -22,10 +21,10 @@ impl Translator {
         message: &Message<'_>,
         id: &RequestId,
         method: &str,
-        params: Option<&RawValue>,
+        params: Option<JsonRef<'_>>,
         out: &mut Output,
     ) {
-        let given = params.and_then(|params| Object::parse(params).ok());
+        let given = params.and_then(JsonRef::to_object);
         let session = given.as_ref().and_then(session_in);
         let what = match method {
             "session/request_permission" => ResultKind::Permission,
@@ -50,7 +49,7 @@ impl Translator {
         };
         if self.mode.is_two_sided() {
             let request = PendingRequest { what, session: session.clone(), value: None };
-            let _ = self.agent_requests.begin(id.clone(), request);
+            let _ = self.agent_requests.register(id.clone(), request);
             if let Some(session) = session
                 && let Ok((known, mut out)) = self.session(&session, out)
             {
@@ -162,7 +161,7 @@ impl Translator {
                 if let Some(list) = list.cloned() {
                     result.remove("availableCommands");
                     let list = commands::to_v1(&list, &mut out.losses);
-                    let update = ObjectText::update("available_commands_update");
+                    let update = update_writer("available_commands_update");
                     let update = update.raw("availableCommands", list.as_str()).finish();
                     after.push(notification(&id, &update, &LineExtras::default()));
                 }
@@ -171,13 +170,12 @@ impl Translator {
             ResultKind::SetMode => {
                 let session = self.session_of_result(request, result)?;
                 session.store_v2_settings(result);
-                session.peer.set_mode(request.value.as_ref().and_then(|mode| JsonStr::from_raw(mode.raw())));
+                session.peer.set_mode(request.value.as_ref().and_then(parlor_json::Json::to_json_str));
                 let mut result = result.clone();
                 // Setting a mode may change other options, which v1 receives separately.
                 if let Some(list) = result.remove("configOptions") {
                     let (list, _) = v1::split_modes(&list, features, &mut out.losses);
-                    let update =
-                        ObjectText::update("config_option_update").raw("configOptions", list.as_str());
+                    let update = update_writer("config_option_update").raw("configOptions", list.as_str());
                     let id = request.session.clone().filter(|_| list.as_str() != "[]");
                     after.extend(id.map(|id| notification(&id, &update.finish(), &LineExtras::default())));
                 }
@@ -206,7 +204,7 @@ impl Translator {
 impl TranslatedSession {
     /// Stores the modes and options of a v1 result.
     fn store_v1_settings(&mut self, result: &Object) {
-        if let Some(modes) = json_ext::member(result, "modes") {
+        if let Some(modes) = result.get_object("modes") {
             self.store_slot(Slot::Mode, modes);
         }
         self.learn_list(Slot::Options, result, "configOptions");
@@ -257,7 +255,7 @@ impl TranslatedSession {
             result.remove("configOptions");
         }
         if let Some(modes) = modes {
-            self.peer.set_mode(modes.get("currentModeId").and_then(|mode| JsonStr::from_raw(mode.raw())));
+            self.peer.set_mode(modes.get_json_str("currentModeId"));
             if what == ResultKind::Session {
                 result.set("modes", modes.to_json());
             }

@@ -1,9 +1,8 @@
 //! Requests and responses of the client.
 
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonRef, Object};
 use parlor_session::{MessageId, SessionId, Transcript};
 use parlor_wire::{Message, Outcome, RequestId, RpcError, code, write};
-use serde_json::value::RawValue;
 
 use super::requests::{
     Inexpressible, Request, ResultKind, request_for_v1, request_for_v2, same_in_all, same_version, session_in,
@@ -29,11 +28,11 @@ impl Translator {
         message: &Message<'_>,
         id: &RequestId,
         method: &str,
-        params: Option<&RawValue>,
+        params: Option<JsonRef<'_>>,
         out: &mut Output,
     ) {
         let way = self.client;
-        let mut given = params.and_then(|params| Object::parse(params).ok());
+        let mut given = params.and_then(JsonRef::to_object);
         let is_renamed = given.as_mut().is_some_and(|params| self.rename(params));
         let request = match (way.from, way.to) {
             (Dialect::V1, Dialect::V2 | Dialect::Draft) => {
@@ -62,7 +61,7 @@ impl Translator {
             self.features = Features::of(params);
         }
         // The response to a request whose id is in use could not be matched.
-        if self.mode == Mode::Relay && self.client_requests.is_open(id) {
+        if self.mode == Mode::Relay && self.client_requests.contains(id) {
             return out.id_in_use(id);
         }
         match request {
@@ -84,7 +83,7 @@ impl Translator {
 
     /// Replaces the message id in params by the agent's, if they differ.
     fn rename(&self, params: &mut Object) -> bool {
-        let message = params.get("messageId").and_then(|id| JsonStr::from_raw(id.raw())).map(MessageId::from);
+        let message = params.get_json_str("messageId").map(MessageId::from);
         let session = session_in(params).and_then(|session| self.sessions.get(&session));
         let named = message.and_then(|message| session?.turns.agents_id(&message));
         match named.cloned() {
@@ -125,7 +124,7 @@ impl Translator {
         let request = PendingRequest { what, session: session.clone(), value: value.cloned() };
         // A response to a request that is not tracked (too many, or an id in use) is handled like one of an unknown
         // request.
-        let _ = self.client_requests.begin(id.clone(), request);
+        let _ = self.client_requests.register(id.clone(), request);
         if let (ResultKind::Prompt, Some(session), Some(content)) = (what, session, value)
             && let Ok((known, mut out)) = self.session(&session, out)
         {

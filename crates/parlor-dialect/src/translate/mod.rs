@@ -12,20 +12,18 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use parlor_json::{JsonStr, Members, Object};
+use parlor_json::{JsonRef, JsonStr, Members, Object, ObjectWriter};
 use parlor_session::SessionId;
 use parlor_wire::{
-    Body, CANCEL_REQUEST, Incoming, Malformed, Message, Open, Outcome, RequestId, RpcError, code, parse,
-    write,
+    Body, CANCEL_REQUEST, Incoming, IncomingRequests, Malformed, Message, Outcome, RequestId, RpcError, code,
+    parse, write,
 };
-use serde_json::value::RawValue;
 
 use self::client::PendingRequest;
 use self::requests::ResultKind;
 use self::session::{LineExtras, SessionOutput, TranslatedSession};
 use crate::encode::v1::Features;
 use crate::fast_path::UpdateLine;
-use crate::object_writer::ObjectText;
 use crate::{Dialect, LineProblem, Loss, LossKind, Losses, Side};
 
 /// Maximum number of sessions that a translator tracks.
@@ -58,8 +56,8 @@ pub struct Translator {
     client: Way,
     mode: Mode,
     sessions: HashMap<SessionId, TranslatedSession>,
-    client_requests: Open<PendingRequest>,
-    agent_requests: Open<PendingRequest>,
+    client_requests: IncomingRequests<PendingRequest>,
+    agent_requests: IncomingRequests<PendingRequest>,
     features: Features,
     /// Number of ids that were generated.
     generated: u64,
@@ -140,8 +138,8 @@ impl Translator {
             client,
             mode,
             sessions: HashMap::new(),
-            client_requests: Open::new(MAX_OPEN),
-            agent_requests: Open::new(MAX_OPEN),
+            client_requests: IncomingRequests::new(MAX_OPEN),
+            agent_requests: IncomingRequests::new(MAX_OPEN),
             features: Features::default(),
             generated: 0,
         }
@@ -215,7 +213,7 @@ impl Translator {
                 let update = params.get("update").ok_or(LineProblem::NoUpdate("`update` is missing"))?;
                 let update =
                     Members::of(update).map_err(|_| LineProblem::NoUpdate("`update` is not an object"))?;
-                let rest = params.raw().iter().map(|(name, value)| (unquoted(name), *value));
+                let rest = params.raw().iter().map(|(name, value)| (unquoted(*name), *value));
                 let rest: Vec<_> =
                     rest.filter(|(name, _)| !matches!(*name, "sessionId" | "update")).collect();
                 self.update(session, update, LineExtras::new(&rest, &message.extra), out)
@@ -237,14 +235,14 @@ impl Translator {
                 Ok(())
             }
             (Side::Agent, Body::Response { id, outcome }) => {
-                match self.client_requests.finish(id) {
+                match self.client_requests.complete(id) {
                     Some((id, request)) => self.agent_response(message, &id, &request, *outcome, out),
                     None => out.forward_unknown_response(by, message),
                 }
                 Ok(())
             }
             (Side::Client, Body::Response { id, outcome }) => {
-                match self.agent_requests.finish(id) {
+                match self.agent_requests.complete(id) {
                     Some((_, request)) => self.client_response(message, &request, *outcome, out),
                     None => out.forward_unknown_response(by, message),
                 }
@@ -272,7 +270,7 @@ impl Translator {
                 out.say(answerer, write::error_response(id, &error));
             }
             Mode::Record => {
-                let _ = open.begin(
+                let _ = open.register(
                     id.clone(),
                     PendingRequest { what: ResultKind::Dropped, session: None, value: None },
                 );
@@ -284,7 +282,7 @@ impl Translator {
     /// Translates an update of a session.
     fn update(
         &mut self,
-        session: &RawValue,
+        session: JsonRef<'_>,
         update: Members<'_>,
         extras: LineExtras,
         out: &mut Output,
@@ -335,41 +333,38 @@ fn session_of<'a>(
 
 /// The line of an update.
 fn notification(session: &SessionId, update: &str, extras: &LineExtras) -> String {
-    let params = ObjectText::with_capacity(update.len() + 64).string("sessionId", session.as_json());
-    let params = params.text(&extras.params).raw("update", update).finish();
-    let line = ObjectText::with_capacity(params.len() + 64).raw("jsonrpc", r#""2.0""#);
-    line.raw("method", r#""session/update""#).raw("params", &params).text(&extras.message).finish()
+    let params = ObjectWriter::with_capacity(update.len() + 64).json_str("sessionId", session.as_json());
+    let params = params.raw_members(&extras.params).raw("update", update).finish();
+    let line = ObjectWriter::with_capacity(params.len() + 64).str("jsonrpc", "2.0");
+    line.str("method", "session/update").raw("params", &params).raw_members(&extras.message).finish()
 }
 
 /// The line of a request or response, with the other members of its envelope.
 fn envelope(message: &Message<'_>, method: Option<&str>, body: &[(&str, &str)]) -> String {
-    let line = ObjectText::with_capacity(256).raw("jsonrpc", r#""2.0""#);
-    let line = line.maybe("id", message.id().map(RequestId::as_literal));
-    let method = method.map(parlor_json::string_literal);
-    let line = line.maybe("method", method.as_deref());
+    let line = ObjectWriter::with_capacity(256).str("jsonrpc", "2.0");
+    let line = line.optional_raw("id", message.id().map(RequestId::as_literal));
+    let line = line.optional_str("method", method);
     let line = body.iter().fold(line, |line, (name, value)| line.raw(name, value));
-    message.extra.iter().fold(line, |line, (name, value)| line.member(name.get(), value.get())).finish()
+    message.extra.iter().fold(line, |line, (name, value)| line.member(name.as_str(), value.as_str())).finish()
 }
 
 /// A result as an object, if it is one. Many agents respond with null instead of an empty object.
 fn result_of(outcome: Outcome<'_>) -> Option<Object> {
     match outcome {
-        Outcome::Result(result) if parlor_json::type_of(result) == parlor_json::Type::Null => {
-            Some(Object::default())
-        }
-        Outcome::Result(result) => Object::parse(result).ok(),
+        Outcome::Result(result) if result.type_of() == parlor_json::Type::Null => Some(Object::default()),
+        Outcome::Result(result) => result.to_object(),
         Outcome::Error(_) => None,
     }
 }
 
 /// Whether a cancellation has no request id.
-fn is_about_null(params: Option<&RawValue>) -> bool {
+fn is_about_null(params: Option<JsonRef<'_>>) -> bool {
     let params = params.and_then(|params| Members::of(params).ok()).unwrap_or_default();
-    params.get("requestId").is_some_and(|id| parlor_json::type_of(id) == parlor_json::Type::Null)
+    params.get("requestId").is_some_and(|id| id.type_of() == parlor_json::Type::Null)
 }
 
 /// The text between the quotes of a name.
-fn unquoted(name: &RawValue) -> &str {
-    let name = name.get();
+fn unquoted(name: JsonRef<'_>) -> &str {
+    let name = name.as_str();
     name.get(1..name.len() - 1).unwrap_or_default()
 }

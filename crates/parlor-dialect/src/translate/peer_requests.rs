@@ -7,7 +7,7 @@ use parlor_wire::RequestId;
 use super::requests::{Inexpressible, cannot};
 use crate::encode::{v1, v2};
 use crate::values::permission;
-use crate::{LossKind, Losses, json_ext};
+use crate::{LossKind, Losses};
 
 /// Converts a v1 agent's request for a v2 client; `None` if it is the same.
 pub(crate) fn request_to_v2(
@@ -66,7 +66,7 @@ pub(crate) fn request_to_v1(
 
 /// The title of the tool call that permission is requested for, from the transcript.
 fn known_title(params: &Object, transcript: Option<&Transcript>) -> Option<String> {
-    let call = json_ext::text(&json_ext::member(params, "toolCall")?, "toolCallId")?;
+    let call = params.get_object("toolCall")?.get_string("toolCallId")?;
     let entry = transcript?.get(&EntryId::ToolCall(call.as_str().into()))?;
-    json_ext::text(&entry.body().fields, "title")
+    entry.body().fields.get_string("title")
 }

@@ -1,6 +1,6 @@
 //! Converts requests of clients for agents of another version.
 
-use parlor_json::{Json, JsonStr, Object, Type};
+use parlor_json::{Json, JsonRef, Object, Type};
 use parlor_session::{SessionId, Slot, Transcript};
 
 use crate::values::{blocks, capabilities, mcp, options};
@@ -84,15 +84,15 @@ pub(crate) fn request_for_v2(
         }
         "session/load" => {
             let mut params = with_servers(params, mcp::to_v2, losses);
-            params.set("replayFrom", json_ext::json(r#"{"type":"start"}"#));
+            params.set("replayFrom", Object::new().with("type", "start"));
             request("session/resume", ResultKind::Session, params)
         }
         "session/set_mode" => {
             let option = transcript.and_then(mode_option);
-            let option = option.and_then(|option| json_ext::text(&option, "configId"));
+            let option = option.and_then(|option| option.get_string("configId"));
             let mut params = json_ext::renamed(&params, "modeId", "value");
-            params.set("configId", json_ext::string(option.as_deref().unwrap_or(MODE)));
-            params.set("type", json_ext::string("id"));
+            params.set("configId", Json::from(option.as_deref().unwrap_or(MODE)));
+            params.set("type", "id");
             request("session/set_config_option", ResultKind::SetMode, params)
         }
         "session/set_config_option" => {
@@ -146,7 +146,7 @@ pub(crate) fn request_for_v1(
             let from = params.remove("replayFrom").filter(|from| !from.is_null());
             let params = session_for_v1(params, losses);
             let Some(from) = from else { return request("session/resume", ResultKind::Session, params) };
-            let is_start = json_ext::object(&from).and_then(|from| json_ext::text(&from, "type"));
+            let is_start = from.to_object().and_then(|from| from.get_string("type"));
             if is_start.as_deref() != Some("start") {
                 losses.add(LossKind::ReplayFrom);
             }
@@ -179,12 +179,12 @@ fn mode_option(transcript: &Transcript) -> Option<Object> {
 fn is_boolean(params: &Object, transcript: Option<&Transcript>) -> bool {
     let option = || {
         let options = transcript?.slot(Slot::Options)?;
-        let list = parlor_json::elements(options.fields.get("configOptions")?.raw())?;
-        let wanted = json_ext::text(params, "configId")?;
-        let options = list.into_iter().filter_map(|option| Object::parse(option).ok());
-        options.into_iter().find(|option| json_ext::text(option, "configId").as_ref() == Some(&wanted))
+        let list = options.fields.get("configOptions")?.elements()?;
+        let wanted = params.get_string("configId")?;
+        let options = list.into_iter().filter_map(JsonRef::to_object);
+        options.into_iter().find(|option| option.get_string("configId").as_ref() == Some(&wanted))
     };
-    option().is_some_and(|option| json_ext::text(&option, "type").as_deref() == Some("boolean"))
+    option().is_some_and(|option| option.get_str("type").as_deref() == Some("boolean"))
 }
 
 /// Whether params set the option that was generated from a v1 agent's modes.
@@ -193,7 +193,7 @@ fn is_generated_mode(params: &Object, transcript: Option<&Transcript>) -> bool {
     let has_modes = transcript.slot(Slot::Mode).is_some_and(|body| !body.fields.is_empty());
     let options = transcript.slot(Slot::Options).and_then(|options| options.fields.get("configOptions"));
     let own = options.and_then(options::mode_option);
-    let sets_mode = json_ext::text(params, "configId").as_deref() == Some(MODE);
+    let sets_mode = params.get_str("configId").as_deref() == Some(MODE);
     has_modes && own.is_none() && sets_mode && json_ext::is(params, "value", Type::String)
 }
 
@@ -202,7 +202,7 @@ fn is_generated_model(params: &Object, transcript: Option<&Transcript>) -> bool 
     let Some(transcript) = transcript else { return false };
     let options = transcript.slot(Slot::Options).and_then(|options| options.fields.get("configOptions"));
     let has_own = options.is_some_and(|options| options::has_choice_of(options, options::MODEL));
-    let sets_model = json_ext::text(params, "configId").as_deref() == Some(options::MODEL);
+    let sets_model = params.get_str("configId").as_deref() == Some(options::MODEL);
     transcript.slot(Slot::Model).is_some_and(|body| !body.fields.is_empty())
         && !has_own
         && sets_model
@@ -261,7 +261,7 @@ pub(super) fn same_version(method: &str, params: Option<Object>, to: Dialect) ->
 }
 
 pub(crate) fn session_in(params: &Object) -> Option<SessionId> {
-    JsonStr::from_raw(params.get("sessionId")?.raw()).map(SessionId::from)
+    params.get_json_str("sessionId").map(SessionId::from)
 }
 
 fn with_servers(mut params: Object, convert: fn(&Json, &mut Losses) -> Json, losses: &mut Losses) -> Object {
@@ -276,7 +276,7 @@ fn with_servers(mut params: Object, convert: fn(&Json, &mut Losses) -> Json, los
 fn session_for_v1(params: Object, losses: &mut Losses) -> Object {
     let mut params = with_servers(params, mcp::to_v1, losses);
     if params.get("mcpServers").is_none() {
-        params.set("mcpServers", json_ext::json("[]"));
+        params.set("mcpServers", Json::array::<Json>([]));
     }
     json_ext::within(&mut params, "systemPrompt", |mut prompt| {
         if let Some(content) = prompt.get("content").cloned() {
@@ -289,8 +289,8 @@ fn session_for_v1(params: Object, losses: &mut Losses) -> Object {
 
 /// Sets the mark that selects the draft in the metadata, or removes it.
 fn mark_dialect(params: &mut Object, dialect: Dialect) {
-    json_ext::take_note(params, Dialect::MARK);
+    params.remove_nested("_meta", Dialect::MARK);
     if dialect == Dialect::Draft {
-        json_ext::note(params, Dialect::MARK, json_ext::string(dialect.name()));
+        params.set_nested("_meta", Dialect::MARK, dialect.name());
     }
 }

@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 
-use parlor_json::{Members, Object};
+use parlor_json::{JsonRef, Members, Object};
 use parlor_session::{
     Entry, EntryId, IdSource, Patch, SessionId, Slot, Target, Transcript, Update, UpdateError, Upsert,
 };
-use serde_json::value::RawValue;
 
 use super::turns::Turns;
 use super::{Output, Way, notification};
@@ -49,7 +48,7 @@ pub(super) struct LineExtras {
 }
 
 impl LineExtras {
-    pub(super) fn new(params: &[(&str, &RawValue)], message: &[(&RawValue, &RawValue)]) -> Self {
+    pub(super) fn new(params: &[(&str, JsonRef<'_>)], message: &[(JsonRef<'_>, JsonRef<'_>)]) -> Self {
         let params: Vec<_> = params.iter().map(|(name, value)| format!(r#""{name}":{value}"#)).collect();
         let message: Vec<_> = message.iter().map(|(name, value)| format!("{name}:{value}")).collect();
         Self { params: params.join(","), message: message.join(",") }

@@ -14,9 +14,9 @@ use parlor_wire::{Message, Outcome, RequestId, RpcError, code, write};
 
 use super::notification;
 use super::session::{LineExtras, SessionOutput, TranslatedSession};
+use crate::encode::update_writer;
 use crate::encode::v2;
 use crate::fold::GeneratedIds;
-use crate::object_writer::ObjectText;
 use crate::values::turn_end;
 use crate::{Dialect, LossKind, Losses, Side, json_ext};
 
@@ -62,20 +62,24 @@ impl SessionOutput<'_> {
     }
 
     fn idle(&mut self, state: &State) {
-        self.send(notification(self.id, &v2::state_text(state, self.agent.to), &LineExtras::default()));
+        self.send(notification(
+            self.id,
+            &v2::state_writer(state, self.agent.to).finish(),
+            &LineExtras::default(),
+        ));
     }
 
     /// The response to a v2 or draft client whose prompt is inserted.
     pub(super) fn accept(&mut self, request: &RequestId, message: &MessageId, mut fields: Object) {
         fields.remove("messageId");
         if self.agent.to == Dialect::V2 {
-            fields = json_ext::in_front(&fields, "messageId", message.as_json().into());
+            fields = json_ext::in_front(&fields, "messageId", message.as_json());
         }
         self.send(write::response(request, fields.to_json().raw()));
     }
 
     pub(super) fn user_message(&mut self, id: &MessageId, content: &Json) {
-        let update = ObjectText::update("user_message").string("messageId", id.as_json());
+        let update = update_writer("user_message").json_str("messageId", id.as_json());
         let update = update.raw("content", content.as_str()).finish();
         self.send(notification(self.id, &update, &LineExtras::default()));
     }
@@ -213,7 +217,10 @@ impl TranslatedSession {
                 self.turns.prompts.remove(prompt);
                 let is_cancelled = RpcError::from_raw(error).code() == code::REQUEST_CANCELLED;
                 if out.agent.to == Dialect::V1 && is_cancelled {
-                    out.send(write::response(request, json_ext::json(r#"{"stopReason":"cancelled"}"#).raw()));
+                    out.send(write::response(
+                        request,
+                        Object::new().with("stopReason", "cancelled").to_json().raw(),
+                    ));
                 } else {
                     out.send(message.text().to_owned());
                 }

@@ -1,8 +1,7 @@
 //! Content blocks: v2 has more types, and audiences that v1 does not know.
 
-use parlor_json::{Json, Members, Object, Type, text, type_of};
+use parlor_json::{Json, JsonRef, Members, Object, Type};
 use parlor_session::plain_text;
-use serde_json::value::RawValue;
 
 use crate::{LossKind, Losses, json_ext};
 
@@ -18,14 +17,14 @@ pub(crate) enum ForV1 {
 }
 
 /// Whether a content block has the required members of its type. Unknown types have none.
-pub(crate) fn is_block(block: &RawValue) -> bool {
-    if plain_text(block.get()).is_some() {
+pub(crate) fn is_block(block: JsonRef<'_>) -> bool {
+    if plain_text(block.as_str()).is_some() {
         return true;
     }
     let Ok(block) = Members::of(block) else { return false };
-    let Some(type_) = block.get("type").and_then(text) else { return false };
+    let Some(type_) = block.get_str("type") else { return false };
     let is_string = |holder: &Members<'_>, name: &str| {
-        holder.get(name).is_some_and(|value| type_of(value) == Type::String)
+        holder.get(name).is_some_and(|value| value.type_of() == Type::String)
     };
     match type_.as_ref() {
         "text" => is_string(&block, "text"),
@@ -42,7 +41,7 @@ pub(crate) fn is_block(block: &RawValue) -> bool {
 
 /// Converts a block whose members are parsed already.
 pub(crate) fn for_v1(block: &Members<'_>, losses: &mut Losses) -> ForV1 {
-    let type_ = block.get("type").and_then(text);
+    let type_ = block.get_str("type");
     if !matches!(type_.as_deref(), Some("text" | "image" | "audio" | "resource_link" | "resource")) {
         return ForV1::Unknown;
     }
@@ -53,13 +52,14 @@ pub(crate) fn for_v1(block: &Members<'_>, losses: &mut Losses) -> ForV1 {
     let mut block = Object::from(block);
     let before = block.clone();
     json_ext::within(&mut block, "annotations", |mut annotations| {
-        let readers = annotations.get("audience").and_then(|readers| parlor_json::elements(readers.raw()));
+        let readers = annotations.get("audience").and_then(|readers| readers.elements());
         if let Some(readers) = readers {
-            let known = |reader: &&RawValue| matches!(text(reader).as_deref(), Some("user" | "assistant"));
+            let known =
+                |reader: &JsonRef<'_>| matches!(reader.to_text().as_deref(), Some("user" | "assistant"));
             let kept: Vec<_> = readers.iter().copied().filter(known).map(Json::from).collect();
             if kept.len() < readers.len() {
                 losses.add(LossKind::Audience);
-                annotations.set("audience", json_ext::list_of(&kept));
+                annotations.set("audience", Json::array(&kept));
             }
         }
         annotations
@@ -73,7 +73,7 @@ pub(crate) fn list_to_v1(blocks: &Json, losses: &mut Losses) -> Json {
         let json = block.to_json();
         match for_v1(&Members::parse(json.as_str()).unwrap_or_default(), losses) {
             ForV1::Same => Some(block),
-            ForV1::Changed(changed) => json_ext::object(&changed),
+            ForV1::Changed(changed) => changed.to_object(),
             ForV1::Unknown => {
                 losses.add(LossKind::ContentBlockType);
                 None

@@ -4,7 +4,7 @@
 //! agent; v2 requires listing, resuming and closing. Members that only one version has stay in the other as unknown
 //! fields, so that they can be converted back.
 
-use parlor_json::{Json, JsonStr, Object, Type, elements};
+use parlor_json::{Json, Object, Type};
 
 use crate::json_ext;
 use crate::{LossKind, Losses};
@@ -45,7 +45,7 @@ pub(crate) fn agent_to_v2(result: &Object, losses: &mut Losses) -> Object {
     if result.get("capabilities").is_none() {
         let offers_login = offers_login(&result);
         let v1 = result.get("agentCapabilities");
-        let converted = match v1.filter(|v1| !v1.is_null()).map(json_ext::object) {
+        let converted = match v1.filter(|v1| !v1.is_null()).map(Json::to_object) {
             Some(None) => None,
             Some(Some(v1)) => Some(agent_capabilities_to_v2(v1, offers_login, losses)),
             // A v1 agent without capabilities still has sessions.
@@ -67,7 +67,7 @@ pub(crate) fn agent_to_v1(result: &Object, losses: &mut Losses) -> Object {
         let offers_login = offers_login(&result);
         result = json_ext::renamed(&result, "capabilities", "agentCapabilities");
         if result.get("agentCapabilities").is_none() {
-            result.set("agentCapabilities", json_ext::empty());
+            result.set("agentCapabilities", Object::new());
         }
         json_ext::within(&mut result, "agentCapabilities", |v2| {
             agent_capabilities_to_v1(v2, offers_login, losses)
@@ -80,12 +80,12 @@ pub(crate) fn agent_to_v1(result: &Object, losses: &mut Losses) -> Object {
 /// Adds a name and a version, which v2 requires.
 fn with_info(message: &Object, v1_name: &str, losses: &mut Losses) -> Object {
     let mut message = json_ext::renamed(message, v1_name, "info");
-    message.set("protocolVersion", json_ext::json("2"));
+    message.set("protocolVersion", 2_u64);
     if message.get("info").is_none_or(Json::is_null) {
         message.set("info", made_info());
         losses.add(LossKind::InfoMade);
     }
-    let made = json_ext::object(&made_info()).unwrap_or_default();
+    let made = made_info();
     json_ext::within(&mut message, "info", |mut info| {
         let missing: Vec<_> = made.iter().filter(|(name, _)| info.get_key(name).is_none()).collect();
         if !missing.is_empty() {
@@ -102,38 +102,38 @@ fn with_info(message: &Object, v1_name: &str, losses: &mut Losses) -> Object {
 /// Removes a name and a version that were added for v2.
 fn without_generated_info(message: &Object, v1_name: &str) -> Object {
     let mut message = json_ext::renamed(message, "info", v1_name);
-    message.set("protocolVersion", json_ext::json("1"));
-    if message.get(v1_name) == Some(&made_info()) {
+    message.set("protocolVersion", 1_u64);
+    if message.get(v1_name) == Some(&made_info().to_json()) {
         message.remove(v1_name);
     }
     message
 }
 
-fn made_info() -> Json {
-    json_ext::json(r#"{"name":"unknown","version":"0.0.0"}"#)
+fn made_info() -> Object {
+    Object::new().with("name", "unknown").with("version", "0.0.0")
 }
 
 /// Whether an agent has authentication methods: in v2 it then supports both login and logout.
 fn offers_login(result: &Object) -> bool {
-    let methods = result.get("authMethods").and_then(|methods| elements(methods.raw()));
+    let methods = result.get_array("authMethods");
     methods.is_some_and(|methods| !methods.is_empty())
 }
 
 fn agent_capabilities_to_v2(mut v1: Object, offers_login: bool, losses: &mut Losses) -> Object {
-    let mut session = json_ext::member(&v1, "session").unwrap_or_default();
-    for (name, value) in json_ext::member(&v1, "sessionCapabilities").unwrap_or_default().iter() {
+    let mut session = v1.get_object("session").unwrap_or_default();
+    for (name, value) in v1.get_object("sessionCapabilities").unwrap_or_default().iter() {
         session.set(name.clone(), value.clone());
     }
-    let loads = v1.get("loadSession").is_some_and(|loads| loads.as_str() == "true");
+    let loads = v1.get_bool("loadSession") == Some(true);
     mark_methods(&mut session, &mut v1, loads, offers_login, losses);
 
     if let Some(prompt) = v1.get("promptCapabilities").filter(|prompt| !prompt.is_null()) {
         session.set("prompt", prompt.clone());
         json_ext::within(&mut session, "prompt", |prompt| flags_to_objects(prompt, &PROMPT));
     }
-    let mut mcp = flags_to_objects(json_ext::member(&v1, "mcpCapabilities").unwrap_or_default(), &MCP);
+    let mut mcp = flags_to_objects(v1.get_object("mcpCapabilities").unwrap_or_default(), &MCP);
     if mcp.get("stdio").is_none() {
-        let stdio = json_ext::take_note(&mut mcp, &note_of("stdio")).unwrap_or_else(json_ext::empty);
+        let stdio = mcp.remove_nested("_meta", &note_of("stdio")).unwrap_or_else(|| Object::new().to_json());
         mcp = json_ext::in_front(&mcp, "stdio", stdio);
     }
     session.set("mcp", mcp.to_json());
@@ -155,8 +155,8 @@ fn mark_methods(session: &mut Object, v1: &mut Object, loads: bool, offers_login
     if !(has("list") && has("close") && (has("resume") || loads)) {
         losses.add(LossKind::CapabilityBaseline);
     }
-    let plain = |holder: &Object, name| holder.get(name) == Some(&json_ext::empty());
-    let mut auth = json_ext::member(v1, "auth").unwrap_or_default();
+    let plain = |holder: &Object, name| holder.get(name) == Some(&Object::new().to_json());
+    let mut auth = v1.get_object("auth").unwrap_or_default();
     let logs_out = !offers_login || plain(&auth, "logout");
     if loads && logs_out && MARKERS[1..].iter().all(|name| plain(session, name)) {
         for name in &MARKERS[1..] {
@@ -171,7 +171,7 @@ fn mark_methods(session: &mut Object, v1: &mut Object, loads: bool, offers_login
             }
         }
     } else if loads {
-        session.set("load", json_ext::empty());
+        session.set("load", Object::new());
     } else if MARKERS.iter().all(|name| session.get(name).is_none()) {
         // Without any marker, converting back would add all methods.
         session.set("load", Json::null());
@@ -180,7 +180,7 @@ fn mark_methods(session: &mut Object, v1: &mut Object, loads: bool, offers_login
 
 fn agent_capabilities_to_v1(mut v2: Object, offers_login: bool, losses: &mut Losses) -> Object {
     without_null(&mut v2, "auth");
-    let Some(mut session) = json_ext::member(&v2, "session") else {
+    let Some(mut session) = v2.get_object("session") else {
         // v1 requires sessions.
         losses.add(LossKind::NoSessions);
         return v2;
@@ -190,23 +190,23 @@ fn agent_capabilities_to_v1(mut v2: Object, offers_login: bool, losses: &mut Los
     session.remove("load");
     if !from_v1 {
         for name in &MARKERS[1..] {
-            session.set(*name, json_ext::empty());
+            session.set(*name, Object::new());
         }
     }
     let mut converted = Object::default();
     if loads {
-        converted.set("loadSession", json_ext::json("true"));
+        converted.set("loadSession", true);
     }
     if let Some(prompt) = session.remove("prompt").filter(|prompt| !prompt.is_null()) {
         converted.set("promptCapabilities", prompt);
         json_ext::within(&mut converted, "promptCapabilities", |prompt| objects_to_flags(prompt, &PROMPT));
     }
-    let mcp = session.remove("mcp").and_then(|mcp| json_ext::object(&mcp)).unwrap_or_default();
+    let mcp = session.remove("mcp").and_then(|mcp| mcp.to_object()).unwrap_or_default();
     let mut mcp = objects_to_flags(mcp, &MCP);
     match mcp.remove("stdio").filter(|stdio| stdio.type_of() == Type::Object) {
         // v1 requires that an agent can start MCP servers.
         None => losses.add(LossKind::McpStdio),
-        Some(stdio) if stdio != json_ext::empty() => json_ext::note(&mut mcp, &note_of("stdio"), stdio),
+        Some(stdio) if stdio != Object::new().to_json() => mcp.set_nested("_meta", &note_of("stdio"), stdio),
         Some(_) => (),
     }
     if !mcp.is_empty() {
@@ -225,9 +225,9 @@ fn agent_capabilities_to_v1(mut v2: Object, offers_login: bool, losses: &mut Los
         }
     }
     if offers_login && !from_v1 {
-        let mut auth = json_ext::member(&v1, "auth").unwrap_or_default();
+        let mut auth = v1.get_object("auth").unwrap_or_default();
         if auth.get("logout").is_none() {
-            auth.set("logout", json_ext::empty());
+            auth.set("logout", Object::new());
             v1.set("auth", auth.to_json());
         }
     }
@@ -239,8 +239,8 @@ fn flags_to_objects(mut level: Object, names: &[&str]) -> Object {
     for name in names {
         match level.get(name).map(Json::as_str) {
             Some("true") => {
-                let kept = json_ext::take_note(&mut level, &note_of(name));
-                level.set(*name, kept.unwrap_or_else(json_ext::empty));
+                let kept = level.remove_nested("_meta", &note_of(name));
+                level.set(*name, kept.unwrap_or_else(|| Object::new().to_json()));
             }
             Some("false") => drop(level.remove(name)),
             Some(_) | None => (),
@@ -262,10 +262,10 @@ fn objects_to_flags(mut level: Object, names: &[&str]) -> Object {
         let Some(value) = level.get(name).cloned() else { continue };
         match value.type_of() {
             Type::Object => {
-                if json_ext::object(&value).is_some_and(|value| !value.is_empty()) {
-                    json_ext::note(&mut level, &note_of(name), value);
+                if value.to_object().is_some_and(|value| !value.is_empty()) {
+                    level.set_nested("_meta", &note_of(name), value);
                 }
-                level.set(*name, json_ext::json("true"));
+                level.set(*name, true);
             }
             Type::Null => drop(level.remove(name)),
             Type::Bool | Type::Number | Type::String | Type::Array => (),
@@ -281,10 +281,10 @@ fn note_of(name: &str) -> String {
 fn auth_method_to_v2(method: &Object) -> Object {
     let mut method = json_ext::renamed(method, "id", "methodId");
     if method.get("type").is_none_or(Json::is_null) {
-        method = json_ext::in_front(&method, "type", json_ext::string("agent"));
+        method = json_ext::in_front(&method, "type", "agent");
     }
-    if json_ext::text(&method, "type").as_deref() == Some("terminal")
-        && let Some(env) = json_ext::member(&method, "env")
+    if method.get_str("type").as_deref() == Some("terminal")
+        && let Some(env) = method.get_object("env")
     {
         let variables = env.iter().map(|(name, value)| {
             let mut variable = Object::default();
@@ -292,8 +292,8 @@ fn auth_method_to_v2(method: &Object) -> Object {
             variable.set("value", value.clone());
             variable.to_json()
         });
-        let list = json_ext::list_of(&variables.collect::<Vec<_>>());
-        let kept = json_ext::take_note(&mut method, &note_of("env"));
+        let list = Json::array(variables.collect::<Vec<_>>());
+        let kept = method.remove_nested("_meta", &note_of("env"));
         method.set("env", kept.unwrap_or(list));
     }
     method
@@ -301,7 +301,7 @@ fn auth_method_to_v2(method: &Object) -> Object {
 
 fn auth_method_to_v1(method: &Object, losses: &mut Losses) -> Object {
     let mut method = json_ext::renamed(method, "methodId", "id");
-    match json_ext::text(&method, "type").as_deref() {
+    match method.get_string("type").as_deref() {
         Some("agent") => drop(method.remove("type")),
         Some("terminal") => env_to_v1(&mut method),
         None => (),
@@ -318,16 +318,16 @@ fn env_to_v1(method: &mut Object) {
     let Some(list) = method.get("env").filter(|env| env.type_of() == Type::Array).cloned() else { return };
     let mut env = Object::default();
     let mut says_more = false;
-    for variable in elements(list.raw()).unwrap_or_default() {
+    for variable in list.elements().unwrap_or_default() {
         let Ok(variable) = Object::parse(variable) else { return };
-        let name = variable.get("name").and_then(|name| JsonStr::from_raw(name.raw()));
+        let name = variable.get_json_str("name");
         let (Some(name), Some(value)) = (name, variable.get("value")) else { return };
         says_more |= variable.iter().count() > 2 || env.get_key(&name).is_some();
         env.set(name, value.clone());
     }
     method.set("env", env.to_json());
     if says_more {
-        json_ext::note(method, &note_of("env"), list);
+        method.set_nested("_meta", &note_of("env"), list);
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn to_v2(commands: &Json) -> Json {
 /// Converts a list of v2 commands to v1.
 pub(crate) fn to_v1(commands: &Json, losses: &mut Losses) -> Json {
     json_ext::each(commands, |mut command| {
-        match json_ext::text(&command, "type").as_deref() {
+        match command.get_string("type").as_deref() {
             None => (),
             Some("command") => drop(command.remove("type")),
             Some(_) => {
@@ -24,8 +24,8 @@ pub(crate) fn to_v1(commands: &Json, losses: &mut Losses) -> Json {
                 losses.add(LossKind::CommandType);
             }
         }
-        if let Some(mut input) = json_ext::member(&command, "input") {
-            match json_ext::text(&input, "type").as_deref() {
+        if let Some(mut input) = command.get_object("input") {
+            match input.get_string("type").as_deref() {
                 None => (),
                 Some("text") => {
                     input.remove("type");
@@ -43,7 +43,7 @@ pub(crate) fn to_v1(commands: &Json, losses: &mut Losses) -> Json {
 
 fn tagged(value: Object, type_: &str) -> Object {
     if value.get("type").is_none() || json_ext::is(&value, "type", Type::Null) {
-        return json_ext::in_front(&value, "type", json_ext::string(type_));
+        return json_ext::in_front(&value, "type", type_);
     }
     value
 }

@@ -12,9 +12,9 @@ use crate::{LossKind, Losses};
 pub(crate) fn to_v2(servers: &Json, losses: &mut Losses) -> Json {
     json_ext::each(servers, |server| {
         if server.get("type").is_none() || json_ext::is(&server, "type", Type::Null) {
-            return Some(json_ext::in_front(&server, "type", json_ext::string("stdio")));
+            return Some(json_ext::in_front(&server, "type", "stdio"));
         }
-        if json_ext::text(&server, "type").as_deref() == Some("sse") {
+        if server.get_str("type").as_deref() == Some("sse") {
             losses.add(LossKind::McpSse);
         }
         Some(server)
@@ -24,7 +24,7 @@ pub(crate) fn to_v2(servers: &Json, losses: &mut Losses) -> Json {
 /// Converts a list of v2 servers to v1.
 pub(crate) fn to_v1(servers: &Json, losses: &mut Losses) -> Json {
     json_ext::each(servers, |mut server| {
-        match json_ext::text(&server, "type").as_deref() {
+        match server.get_string("type").as_deref() {
             Some("stdio") => {
                 server.remove("type");
                 demand(&mut server, &["args", "env"]);
@@ -43,7 +43,7 @@ pub(crate) fn to_v1(servers: &Json, losses: &mut Losses) -> Json {
 fn demand(server: &mut Object, lists: &[&str]) {
     for list in lists {
         if server.get(list).is_none() {
-            server.set(*list, json_ext::list_of(&[]));
+            server.set(*list, Json::array::<Json>([]));
         }
     }
 }

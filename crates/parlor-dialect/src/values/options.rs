@@ -1,6 +1,6 @@
 //! Session options, the values they are set to, and v1 modes and models, which are options in v2.
 
-use parlor_json::{Json, Object, Type, elements};
+use parlor_json::{Json, JsonRef, Object, Type};
 
 use crate::json_ext;
 use crate::{LossKind, Losses};
@@ -26,10 +26,10 @@ pub(crate) fn to_v2(options: &Json, losses: &mut Losses) -> Json {
             return None;
         }
         let mut option = json_ext::renamed(&option, "id", "configId");
-        if json_ext::take_note(&mut option, BOOLEAN).is_some() {
-            let on = json_ext::text(&option, "currentValue").as_deref() == Some("true");
-            option.set("type", json_ext::string("boolean"));
-            option.set("currentValue", boolean(on));
+        if option.remove_nested("_meta", BOOLEAN).is_some() {
+            let on = option.get_str("currentValue").as_deref() == Some("true");
+            option.set("type", "boolean");
+            option.set("currentValue", on);
             option.remove("options");
         }
         rename_groups(&mut option, "group", "groupId");
@@ -54,16 +54,16 @@ fn with_filled_groups(mut option: Object, losses: &mut Losses) -> Object {
 pub(crate) fn to_v1(options: &Json, booleans: bool, losses: &mut Losses) -> Json {
     json_ext::each(options, |option| {
         let mut option = json_ext::renamed(&option, "configId", "id");
-        match json_ext::text(&option, "type").as_deref() {
+        match option.get_string("type").as_deref() {
             Some("boolean") if !booleans => {
-                if let Some(on) = option.get("currentValue").and_then(as_boolean) {
-                    option.set("type", json_ext::string("select"));
-                    option.set("currentValue", json_ext::string(if on { "true" } else { "false" }));
-                    option.set(
-                        "options",
-                        json_ext::json(r#"[{"value":"true","name":"On"},{"value":"false","name":"Off"}]"#),
-                    );
-                    json_ext::note(&mut option, BOOLEAN, boolean(true));
+                if let Some(on) = option.get("currentValue").and_then(Json::as_bool) {
+                    option.set("type", "select");
+                    option.set("currentValue", if on { "true" } else { "false" });
+                    let choice =
+                        |value: &str, name: &str| Object::new().with("value", value).with("name", name);
+                    let choices = [choice("true", "On"), choice("false", "Off")];
+                    option.set("options", Json::array(choices.map(Json::from)));
+                    option.set_nested("_meta", BOOLEAN, true);
                 }
             }
             Some("select" | "boolean") | None => (),
@@ -83,14 +83,14 @@ pub(crate) fn set_to_v2(params: &Object, is_boolean: bool) -> Object {
     if params.get("type").is_some() && !json_ext::is(params, "type", Type::Null) {
         return params.clone();
     }
-    let Some(value) = json_ext::text(params, "value") else { return params.clone() };
+    let Some(value) = params.get_string("value") else { return params.clone() };
     match value.as_str() {
         "true" | "false" if is_boolean => {
-            let mut params = json_ext::in_front(params, "type", json_ext::string("boolean"));
-            params.set("value", boolean(value == "true"));
+            let mut params = json_ext::in_front(params, "type", "boolean");
+            params.set("value", value == "true");
             params
         }
-        _ => json_ext::in_front(params, "type", json_ext::string("id")),
+        _ => json_ext::in_front(params, "type", "id"),
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn set_to_v2(params: &Object, is_boolean: bool) -> Object {
 /// `None` if v1 cannot parse the value.
 pub(crate) fn set_to_v1(params: &Object, losses: &mut Losses) -> Option<Object> {
     let mut params = params.clone();
-    match json_ext::text(&params, "type").as_deref() {
+    match params.get_string("type").as_deref() {
         Some("id") => drop(params.remove("type")),
         Some("boolean") | None => (),
         Some(_) => {
@@ -117,12 +117,12 @@ pub(crate) fn set_to_v1(params: &Object, losses: &mut Losses) -> Option<Object> 
 /// The v2 option for a v1 agent's modes; `None` if there are none, since an option must have values.
 pub(crate) fn modes_to_option(modes: &Object) -> Option<Object> {
     let available = modes.get("availableModes")?;
-    elements(available.raw()).filter(|modes| !modes.is_empty())?;
+    available.elements().filter(|modes| !modes.is_empty())?;
     let values = json_ext::each(available, |mode| Some(json_ext::renamed(&mode, "id", "value")));
 
     let mut option = Object::default();
     for (name, value) in [("configId", "mode"), ("name", "Mode"), ("category", "mode"), ("type", "select")] {
-        option.set(name, json_ext::string(value));
+        option.set(name, value);
     }
     option.set("currentValue", modes.get("currentModeId")?.clone());
     option.set("options", values);
@@ -131,23 +131,23 @@ pub(crate) fn modes_to_option(modes: &Object) -> Option<Object> {
             option.set(name.clone(), value.clone());
         }
     }
-    json_ext::note(&mut option, MODES, boolean(true));
+    option.set_nested("_meta", MODES, true);
     Some(option)
 }
 
 /// The v2 option for a v1 agent's models; `None` if there are none.
 pub(crate) fn models_to_option(models: &Object) -> Option<Object> {
     let available = models.get("availableModels")?;
-    elements(available.raw()).filter(|models| !models.is_empty())?;
+    available.elements().filter(|models| !models.is_empty())?;
     let values = json_ext::each(available, |model| Some(json_ext::renamed(&model, "modelId", "value")));
 
     let mut option = Object::default();
     for (name, value) in [("configId", MODEL), ("name", "Model"), ("category", MODEL), ("type", "select")] {
-        option.set(name, json_ext::string(value));
+        option.set(name, value);
     }
     option.set("currentValue", models.get("currentModelId")?.clone());
     option.set("options", values);
-    json_ext::note(&mut option, MODELS, boolean(true));
+    option.set_nested("_meta", MODELS, true);
     Some(option)
 }
 
@@ -157,11 +157,11 @@ pub(crate) fn option_to_modes(option: &Object) -> Option<Object> {
         return None;
     }
     let mut available = Vec::new();
-    for element in elements(option.get("options")?.raw())? {
+    for element in option.get_array("options")? {
         let Ok(value) = Object::parse(element) else { continue };
         match value.get("options").filter(|_| value.get("value").is_none()) {
             Some(group) => {
-                available.extend(elements(group.raw()).unwrap_or_default().into_iter().map(Json::from));
+                available.extend(group.elements().unwrap_or_default().into_iter().map(Json::from));
             }
             None => available.push(Json::from(element)),
         }
@@ -171,16 +171,14 @@ pub(crate) fn option_to_modes(option: &Object) -> Option<Object> {
     modes.set("currentModeId", option.get("currentValue")?.clone());
     modes.set(
         "availableModes",
-        json_ext::each(&json_ext::list_of(&available), |value| {
-            Some(json_ext::renamed(&value, "value", "id"))
-        }),
+        json_ext::each(&Json::array(&available), |value| Some(json_ext::renamed(&value, "value", "id"))),
     );
     for (name, value) in option.iter() {
         if !OF_OPTIONS.iter().any(|known| *name == **known) && modes.get_key(name).is_none() {
             modes.set(name.clone(), value.clone());
         }
     }
-    json_ext::take_note(&mut modes, MODES);
+    modes.remove_nested("_meta", MODES);
     Some(modes)
 }
 
@@ -190,13 +188,13 @@ const OF_OPTIONS: &[&str] =
 
 /// The option of category `mode` in a list of either version.
 pub(crate) fn mode_option(options: &Json) -> Option<Object> {
-    elements(options.raw())?.into_iter().filter_map(|option| Object::parse(option).ok()).find(is_mode)
+    options.elements()?.into_iter().filter_map(JsonRef::to_object).find(is_mode)
 }
 
 /// Whether a list has a select option of this category.
 pub(crate) fn has_choice_of(options: &Json, category: &str) -> bool {
-    let options = elements(options.raw()).unwrap_or_default().into_iter();
-    options.filter_map(|option| Object::parse(option).ok()).any(|option| is_choice_of(&option, category))
+    let options = options.elements().unwrap_or_default().into_iter();
+    options.filter_map(JsonRef::to_object).any(|option| is_choice_of(&option, category))
 }
 
 /// Sets the mode in a list of options; `None` if no option is for modes.
@@ -216,15 +214,15 @@ fn is_mode(option: &Object) -> bool {
 
 /// Whether an option is a select option of this category.
 pub(crate) fn is_choice_of(option: &Object, category: &str) -> bool {
-    json_ext::text(option, "category").as_deref() == Some(category)
-        && json_ext::text(option, "type").as_deref() == Some("select")
+    option.get_str("category").as_deref() == Some(category)
+        && option.get_str("type").as_deref() == Some("select")
 }
 
 /// The values of a select option, including those in groups.
 pub(crate) fn values_of(option: &Object) -> Vec<Json> {
     let list = |holder: &Object| -> Vec<Object> {
-        let list = holder.get("options").and_then(|list| elements(list.raw())).unwrap_or_default();
-        list.into_iter().filter_map(|value| Object::parse(value).ok()).collect()
+        let list = holder.get_array("options").unwrap_or_default();
+        list.into_iter().filter_map(JsonRef::to_object).collect()
     };
     let each = list(option).into_iter().flat_map(|value| match value.get("value") {
         Some(_) => vec![value],
@@ -240,18 +238,9 @@ fn rename_groups(option: &mut Object, from: &str, to: &str) {
     });
 }
 
-fn boolean(on: bool) -> Json {
-    json_ext::json(if on { "true" } else { "false" })
-}
-
-fn as_boolean(value: &Json) -> Option<bool> {
-    (value.type_of() == Type::Bool).then(|| value.as_str() == "true")
-}
-
 #[cfg(test)]
 mod tests {
     use agent_client_protocol_schema::{v1, v2};
-    use parlor_json::JsonStr;
 
     use super::*;
     use crate::values::check;
@@ -409,7 +398,7 @@ mod tests {
                  {"groupId":"h","name":"H","options":[{"value":"b","name":"B"},{"value":"c","name":"C"}]}]}]"#,
         );
         let mut option = mode_option(&options).unwrap();
-        option.set("currentValue", &JsonStr::new("c"));
+        option.set("currentValue", "c");
         check::same(
             &option_to_modes(&option).unwrap().to_json(),
             r#"{"currentModeId":"c","availableModes":[{"id":"a","name":"A"},{"id":"b","name":"B"},

@@ -1,6 +1,6 @@
 //! Permission requests and elicitations of an agent, and their results.
 
-use parlor_json::{Json, Object, Type, elements};
+use parlor_json::{Json, Object, Type};
 
 use crate::json_ext;
 use crate::{LossKind, Losses};
@@ -18,11 +18,10 @@ pub(crate) fn request_to_v2(
     convert_tool_call: ConvertToolCall<'_>,
     losses: &mut Losses,
 ) -> Object {
-    let Some(mut call) = json_ext::member(params, "toolCall") else { return params.clone() };
+    let Some(mut call) = params.get_object("toolCall") else { return params.clone() };
     let mut converted = params.clone();
-    let asked = json_ext::take_note(&mut converted, REQUEST)
-        .and_then(|asked| json_ext::object(&asked))
-        .unwrap_or_default();
+    let asked =
+        converted.remove_nested("_meta", REQUEST).and_then(|asked| asked.to_object()).unwrap_or_default();
     if let Some(title) = asked.get("title").filter(|title| call.get("title") == Some(*title)) {
         // The tool call had no title, and was given this one by the conversion to v1.
         converted.set("title", title.clone());
@@ -34,11 +33,10 @@ pub(crate) fn request_to_v2(
     let params = &converted.clone();
     if !json_ext::is(params, "title", Type::String) {
         let title = call.get("title").filter(|title| title.type_of() == Type::String).cloned();
-        converted
-            .set("title", title.unwrap_or_else(|| json_ext::string(known_title.unwrap_or("Permission"))));
+        converted.set("title", title.unwrap_or_else(|| Json::from(known_title.unwrap_or("Permission"))));
     }
-    let subject = json_ext::member(params, "subject").unwrap_or_default();
-    match json_ext::text(&subject, "type").as_deref() {
+    let subject = params.get_object("subject").unwrap_or_default();
+    match subject.get_string("type").as_deref() {
         // The tool call was generated for this subject, or for none.
         Some(type_) if type_ != "tool_call" => drop(converted.remove("toolCall")),
         None if json_ext::is(params, "subject", Type::Null) => {
@@ -47,7 +45,7 @@ pub(crate) fn request_to_v2(
         }
         known => {
             let mut asked = Object::default();
-            asked.set("type", json_ext::string("tool_call"));
+            asked.set("type", "tool_call");
             if known.is_some() {
                 asked = subject;
             }
@@ -77,15 +75,14 @@ pub(crate) fn request_to_v1(
         return converted;
     }
 
-    let mut subject = json_ext::member(params, "subject");
-    let asked = subject.as_mut().filter(|s| json_ext::text(s, "type").as_deref() == Some("tool_call"));
-    let asked = asked.and_then(|subject| Some((json_ext::member(subject, "toolCall")?, subject)));
+    let mut subject = params.get_object("subject");
+    let asked = subject.as_mut().filter(|s| s.get_str("type").as_deref() == Some("tool_call"));
+    let asked = asked.and_then(|subject| Some((subject.get_object("toolCall")?, subject)));
     let (mut call, extra) = if let Some((call, subject)) = asked {
         subject.remove("toolCall");
         subject.remove("type");
         // Converting back generates the plain subject; only its other members must be kept.
-        let extra = (!subject.is_empty())
-            .then(|| json_ext::in_front(subject, "type", json_ext::string("tool_call")).to_json());
+        let extra = (!subject.is_empty()).then(|| json_ext::in_front(subject, "type", "tool_call").to_json());
         (convert_tool_call(&call, losses), extra)
     } else {
         losses.add(LossKind::PermissionSubject);
@@ -109,7 +106,7 @@ pub(crate) fn request_to_v1(
     converted = json_ext::renamed(&converted, "subject", "toolCall");
     converted.set("toolCall", call.to_json());
     if !asked.is_empty() {
-        json_ext::note(&mut converted, REQUEST, asked.to_json());
+        converted.set_nested("_meta", REQUEST, asked.to_json());
     }
     converted
 }
@@ -120,13 +117,13 @@ const REQUEST: &str = "parlor/permission";
 /// A tool call for a permission request about something else. It shows everything that the user needs for a decision.
 fn generated_call(params: &Object, subject: &Object, generated_id: &str) -> Object {
     let id = subject.get("toolCallId").filter(|id| id.type_of() == Type::String).cloned();
-    let is_command = json_ext::text(subject, "type").as_deref() == Some("command");
+    let is_command = subject.get_str("type").as_deref() == Some("command");
     let mut call = Object::default();
-    call.set("toolCallId", id.unwrap_or_else(|| json_ext::string(generated_id)));
+    call.set("toolCallId", id.unwrap_or_else(|| Json::from(generated_id)));
     if let Some(title) = params.get("title") {
         call.set("title", title.clone());
     }
-    call.set("kind", json_ext::string(if is_command { "execute" } else { "other" }));
+    call.set("kind", if is_command { "execute" } else { "other" });
     if is_command {
         let mut input = Object::default();
         for name in ["command", "cwd"] {
@@ -137,16 +134,17 @@ fn generated_call(params: &Object, subject: &Object, generated_id: &str) -> Obje
         call.set("rawInput", input.to_json());
     }
     if let Some(description) = params.get("description").filter(|text| text.type_of() == Type::String) {
-        let block = format!(r#"{{"type":"text","text":{}}}"#, description.as_str());
-        call.set("content", json_ext::json(format!(r#"[{{"type":"content","content":{block}}}]"#)));
+        let block = Object::new().with("type", "text").with("text", description.clone());
+        let item = Object::new().with("type", "content").with("content", block);
+        call.set("content", Json::array([item.to_json()]));
     }
     call
 }
 
 fn option_to_v1(mut option: Object, losses: &mut Losses) -> Object {
     let known = ["allow_once", "allow_always", "reject_once", "reject_always"];
-    if json_ext::text(&option, "kind").is_some_and(|kind| !known.contains(&kind.as_str())) {
-        option.set("kind", json_ext::string("reject_once"));
+    if option.get_string("kind").is_some_and(|kind| !known.contains(&kind.as_str())) {
+        option.set("kind", "reject_once");
         losses.add(LossKind::PermissionOptionKind);
     }
     option
@@ -158,9 +156,9 @@ fn option_to_v1(mut option: Object, losses: &mut Losses) -> Object {
 pub(crate) fn result_to_v1(result: &Object, losses: &mut Losses) -> Object {
     let mut result = result.clone();
     json_ext::within(&mut result, "outcome", |mut outcome| {
-        let kind = json_ext::text(&outcome, "outcome");
+        let kind = outcome.get_string("outcome");
         if kind.is_some_and(|kind| kind != "cancelled" && kind != "selected") {
-            outcome.set("outcome", json_ext::string("cancelled"));
+            outcome.set("outcome", "cancelled");
             losses.add(LossKind::PermissionOutcome);
         }
         outcome
@@ -180,16 +178,16 @@ pub(crate) fn elicitation_to_v2(params: &Object, losses: &mut Losses) -> Option<
         losses.add(LossKind::NullId);
         return None;
     }
-    if json_ext::text(&params, "mode").as_deref() == Some("form") {
+    if params.get_str("mode").as_deref() == Some("form") {
         json_ext::within(&mut params, "requestedSchema", |mut schema| {
             if schema.get("type").is_none() {
-                schema = json_ext::in_front(&schema, "type", json_ext::string("object"));
+                schema = json_ext::in_front(&schema, "type", "object");
             }
             if schema.get("properties").is_none() {
-                schema.set("properties", json_ext::empty());
+                schema.set("properties", Object::new());
             }
             each_property(&mut schema, |property| {
-                if let Some(format) = json_ext::take_note(property, FORMAT) {
+                if let Some(format) = property.remove_nested("_meta", FORMAT) {
                     property.set("format", format);
                 }
             });
@@ -205,14 +203,14 @@ pub(crate) fn elicitation_to_v2(params: &Object, losses: &mut Losses) -> Option<
 fn without_empty_lists(schema: &mut Object, losses: &mut Losses) {
     let is_empty = |holder: &Object, name: &str| holder.get(name).is_some_and(|list| list.as_str() == "[]");
     let lists = ["enum", "oneOf", "anyOf"];
-    let properties = json_ext::member(schema, "properties").unwrap_or_default();
+    let properties = schema.get_object("properties").unwrap_or_default();
     let mut kept = Object::default();
     for (name, value) in properties.iter() {
-        let Some(mut property) = json_ext::object(value) else {
+        let Some(mut property) = value.to_object() else {
             kept.set(name.clone(), value.clone());
             continue;
         };
-        let items = json_ext::member(&property, "items").unwrap_or_default();
+        let items = property.get_object("items").unwrap_or_default();
         if lists.iter().any(|list| is_empty(&items, list)) {
             losses.add(LossKind::EmptyList);
             continue;
@@ -235,15 +233,15 @@ fn without_empty_lists(schema: &mut Object, losses: &mut Losses) {
 /// A string's format is advisory in v2, but v1 rejects unknown formats.
 pub(crate) fn elicitation_to_v1(params: &Object, losses: &mut Losses) -> Option<Object> {
     let mut params = params.clone();
-    match json_ext::text(&params, "mode").as_deref() {
+    match params.get_string("mode").as_deref() {
         Some("form") => json_ext::within(&mut params, "requestedSchema", |mut schema| {
             each_property(&mut schema, |property| {
                 let known = ["email", "uri", "date", "date-time"];
-                if json_ext::text(property, "type").as_deref() == Some("string")
-                    && json_ext::text(property, "format").is_some_and(|f| !known.contains(&f.as_str()))
+                if property.get_str("type").as_deref() == Some("string")
+                    && property.get_string("format").is_some_and(|f| !known.contains(&f.as_str()))
                     && let Some(format) = property.remove("format")
                 {
-                    json_ext::note(property, FORMAT, format);
+                    property.set_nested("_meta", FORMAT, format);
                 }
             });
             schema
@@ -259,7 +257,7 @@ pub(crate) fn elicitation_to_v1(params: &Object, losses: &mut Losses) -> Option<
 
 fn each_property(schema: &mut Object, mut change: impl FnMut(&mut Object)) {
     json_ext::within(schema, "properties", |properties| {
-        let changed = properties.iter().map(|(name, property)| match json_ext::object(property) {
+        let changed = properties.iter().map(|(name, property)| match property.to_object() {
             Some(old) => {
                 let mut new = old.clone();
                 change(&mut new);
@@ -277,9 +275,9 @@ fn each_property(schema: &mut Object, mut change: impl FnMut(&mut Object)) {
 /// which v1 omits.
 pub(crate) fn elicitation_result_to_v1(result: &Object, losses: &mut Losses) -> Object {
     let mut result = result.clone();
-    let known = match json_ext::text(&result, "action").as_deref() {
+    let known = match result.get_string("action").as_deref() {
         Some("decline" | "cancel") | None => true,
-        Some("accept") => match json_ext::member(&result, "content") {
+        Some("accept") => match result.get_object("content") {
             Some(content) => {
                 let filled = content.iter().filter(|(_, value)| !value.is_null());
                 let filled = filled.map(|(name, value)| (name.clone(), value.clone())).collect::<Object>();
@@ -294,7 +292,7 @@ pub(crate) fn elicitation_result_to_v1(result: &Object, losses: &mut Losses) -> 
         Some(_) => false,
     };
     if !known {
-        result.set("action", json_ext::string("cancel"));
+        result.set("action", "cancel");
         result.remove("content");
         losses.add(LossKind::ElicitationAction);
     }
@@ -305,8 +303,9 @@ pub(crate) fn elicitation_result_to_v1(result: &Object, losses: &mut Losses) -> 
 fn is_plain(value: &Json) -> bool {
     match value.type_of() {
         Type::String | Type::Number | Type::Bool => true,
-        Type::Array => elements(value.raw())
-            .is_some_and(|list| list.into_iter().all(|text| parlor_json::type_of(text) == Type::String)),
+        Type::Array => {
+            value.elements().is_some_and(|list| list.into_iter().all(|text| text.type_of() == Type::String))
+        }
         Type::Null | Type::Object => false,
     }
 }

@@ -15,17 +15,17 @@ pub(crate) fn entries_to_v1(plan: &Object, losses: &mut Losses) -> Object {
 }
 
 fn entry_to_v1(mut entry: Object, losses: &mut Losses) -> Object {
-    let status = match json_ext::text(&entry, "status").as_deref() {
+    let status = match entry.get_string("status").as_deref() {
         None | Some("pending" | "in_progress" | "completed") => None,
         Some("cancelled") => Some("completed"),
         Some(_) => Some("pending"),
     };
     if let Some(status) = status {
-        entry.set("status", json_ext::string(status));
+        entry.set("status", status);
         losses.add(LossKind::PlanEntryStatus);
     }
-    if !matches!(json_ext::text(&entry, "priority").as_deref(), None | Some("high" | "medium" | "low")) {
-        entry.set("priority", json_ext::string("medium"));
+    if !matches!(entry.get_string("priority").as_deref(), None | Some("high" | "medium" | "low")) {
+        entry.set("priority", "medium");
         losses.add(LossKind::PlanEntryPriority);
     }
     entry

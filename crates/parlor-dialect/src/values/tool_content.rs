@@ -11,23 +11,22 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use parlor_json::{Json, JsonStr, Members, Object, Type, elements, text, type_of};
-use serde_json::value::RawValue;
+use parlor_json::{Json, JsonRef, JsonStr, Members, Object, Type};
 
 pub(crate) use cap::{CAP, cap};
 use diff::Section;
 
 use crate::values::blocks::{self, ForV1};
-use crate::{LossKind, Losses, json_ext};
+use crate::{LossKind, Losses};
 
 /// The metadata key for the id of a terminal that a text replaces.
 const TERMINAL: &str = "parlor/terminal";
 
 /// Whether an item of tool content has the required members of its type, in either version.
-pub(crate) fn is_tool_item(item: &RawValue) -> bool {
+pub(crate) fn is_tool_item(item: JsonRef<'_>) -> bool {
     let Ok(item) = Members::of(item) else { return false };
-    let is = |name: &str, type_: Type| item.get(name).is_some_and(|value| type_of(value) == type_);
-    match item.get("type").and_then(text).as_deref() {
+    let is = |name: &str, type_: Type| item.get(name).is_some_and(|value| value.type_of() == type_);
+    match item.get_str("type").as_deref() {
         Some("content") => item.get("content").is_some_and(blocks::is_block),
         Some("diff") => {
             is("changes", Type::Array) || (is("path", Type::String) && is("newText", Type::String))
@@ -112,11 +111,12 @@ pub(crate) fn kind_to_v1(kind: &str) -> (&'static str, bool) {
 
 /// Converts the locations of a tool call to v2: lines are counted from one, so that line 0 is dropped.
 pub(crate) fn locations_to_v2(list: &Json) -> Json {
-    let is_line_0 = |location: &RawValue| {
-        Members::of(location).is_ok_and(|location| location.get("line").is_some_and(|line| line.get() == "0"))
+    let is_line_0 = |location: JsonRef<'_>| {
+        Members::of(location)
+            .is_ok_and(|location| location.get("line").is_some_and(|line| line.as_str() == "0"))
     };
-    let locations = elements(list.raw()).unwrap_or_default();
-    if !locations.iter().any(|location| is_line_0(location)) {
+    let locations = list.elements().unwrap_or_default();
+    if !locations.iter().any(|location| is_line_0(*location)) {
         return list.clone();
     }
     let locations: Vec<_> = locations
@@ -129,7 +129,7 @@ pub(crate) fn locations_to_v2(list: &Json) -> Json {
             _ => Json::from(location),
         })
         .collect();
-    json_ext::list_of(&locations)
+    Json::array(&locations)
 }
 
 /// `None` if it is a v2 diff already, or an invalid diff.
@@ -141,16 +141,16 @@ fn diff_to_v2(item: &Object) -> Option<Object> {
     let old = string(item, "oldText");
 
     let mut change = Object::default();
-    change.set("operation", &JsonStr::new(if old.is_some() { "modify" } else { "add" }));
+    change.set("operation", if old.is_some() { "modify" } else { "add" });
     change.set("path", item.get("path")?.clone());
     let mut diff = item.clone();
-    diff.set("changes", json_ext::list_of(&[change.to_json()]));
+    diff.set("changes", Json::array(&[change.to_json()]));
     if diff.get("patch").is_none()
         && let Some(text) = diff::make(&path, old.as_deref(), &new)
     {
         let mut patch = Object::default();
-        patch.set("format", &JsonStr::new("git_patch"));
-        patch.set("text", &JsonStr::new(&text));
+        patch.set("format", "git_patch");
+        patch.set("text", &text);
         diff.set("patch", patch.to_json());
     }
     Some(diff)
@@ -160,7 +160,7 @@ fn diff_to_v2(item: &Object) -> Option<Object> {
 fn diff_to_v1(item: &Object, losses: &mut Losses) -> Vec<Object> {
     let mut rest = item.clone();
     rest.remove("changes");
-    let patch = item.get("patch").and_then(|patch| Object::parse(patch.raw()).ok());
+    let patch = item.get_object("patch");
     let patch = patch.filter(|patch| patch.get("format").is_some());
     if string(item, "path").is_some() && string(item, "newText").is_some() {
         // All v1 members are present. A `patch` with another meaning than in v2 is an unknown field.
@@ -188,13 +188,13 @@ fn diff_to_v1(item: &Object, losses: &mut Losses) -> Vec<Object> {
         is_partial |= shown.is_partial;
         is_other |= change.says_more || !matches!(&*change.operation, "add" | "modify");
         let mut diff = std::mem::take(&mut rest);
-        diff.set("type", &JsonStr::new("diff"));
+        diff.set("type", "diff");
         diff.set("path", path);
         match shown.old {
-            Some(old) => diff.set("oldText", &JsonStr::new(old)),
+            Some(old) => diff.set("oldText", old),
             None => drop(diff.remove("oldText")),
         }
-        diff.set("newText", &JsonStr::new(shown.new));
+        diff.set("newText", shown.new);
         items.push(diff);
     }
 
@@ -208,7 +208,7 @@ fn diff_to_v1(item: &Object, losses: &mut Losses) -> Vec<Object> {
         losses.add(LossKind::DiffWithoutPatch);
     }
     if !named.is_empty() {
-        rest.set("type", &JsonStr::new("content"));
+        rest.set("type", "content");
         rest.set("content", block_of_text(&JsonStr::new(&named.join("\n"))));
         items.push(rest);
     }
@@ -262,7 +262,7 @@ impl fmt::Display for Change {
 }
 
 fn changes_of(item: &Object) -> Vec<Change> {
-    let changes = item.get("changes").and_then(|changes| elements(changes.raw())).unwrap_or_default();
+    let changes = item.get_array("changes").unwrap_or_default();
     let change = |raw| {
         let members = Members::of(raw).ok()?;
         let string = |name| members.get(name).and_then(JsonStr::from_raw);
@@ -315,8 +315,8 @@ fn sections_of<'a>(changes: &[Change], sections: &'a [Section]) -> Vec<Option<&'
 /// The text that replaces a terminal for a v1 client that cannot show it.
 fn terminal_as_text(item: &Object, terminal_text: &dyn Fn(&str) -> Option<String>) -> Option<Object> {
     let id = item.get("terminalId")?;
-    let shown = JsonStr::new(&terminal_text(&text(id.raw())?)?);
-    let mut meta = item.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok()).unwrap_or_default();
+    let shown = JsonStr::new(&terminal_text(&id.to_text()?)?);
+    let mut meta = item.get_object("_meta").unwrap_or_default();
     meta.set(TERMINAL, id.clone());
 
     let mut shown: Object = item
@@ -334,7 +334,7 @@ fn terminal_as_text(item: &Object, terminal_text: &dyn Fn(&str) -> Option<String
 
 /// A member, if it is a string.
 fn string<'a>(object: &'a Object, name: &str) -> Option<Cow<'a, str>> {
-    text(object.get(name)?.raw())
+    object.get_str(name)
 }
 
 /// The block of a text item.
@@ -343,20 +343,20 @@ fn text_block(item: &Object) -> Option<Members<'_>> {
         return None;
     }
     let block = Members::of(item.get("content")?.raw()).ok()?;
-    (block.get("type").and_then(text)? == "text").then_some(block)
+    (block.get_str("type")? == "text").then_some(block)
 }
 
 /// An item with only a text.
 fn text_item(text: &JsonStr) -> Object {
     let mut item = Object::default();
-    item.set("type", &JsonStr::new("content"));
+    item.set("type", "content");
     item.set("content", block_of_text(text));
     item
 }
 
 fn block_of_text(text: &JsonStr) -> Json {
     let mut block = Object::default();
-    block.set("type", &JsonStr::new("text"));
+    block.set("type", "text");
     block.set("text", text);
     block.to_json()
 }
@@ -713,11 +713,11 @@ mod tests {
         #[test]
         fn every_v1_diff_survives_a_round_trip(path in "/\\PC{0,12}", old in prop::option::of("(\\PC{0,4}\n?){0,6}"), new in "(\\PC{0,4}\n?){0,6}") {
             let mut item = object(r#"{"type":"diff"}"#);
-            item.set("path", &JsonStr::new(&path));
+            item.set("path", &path);
             if let Some(old) = &old {
-                item.set("oldText", &JsonStr::new(old));
+                item.set("oldText", old);
             }
-            item.set("newText", &JsonStr::new(&new));
+            item.set("newText", &new);
             let there = item_to_v2(&item);
             parses_as_v2(&there);
             prop_assert_eq!(to_v1(&there), (vec![item], Losses::default()));

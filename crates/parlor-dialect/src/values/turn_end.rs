@@ -19,7 +19,7 @@ pub(crate) fn idle_and_message(outcome: Outcome<'_>) -> (State, Option<MessageId
     if state.meta.as_ref().is_some_and(Object::is_empty) {
         state.meta = None;
     }
-    (state, named.and_then(|id| JsonStr::from_raw(id.raw())).map(MessageId::from))
+    (state, named.and_then(|id| id.to_json_str()).map(MessageId::from))
 }
 
 /// The state that the response to a v1 prompt stands for.
@@ -27,7 +27,7 @@ pub(crate) fn idle(outcome: Outcome<'_>) -> State {
     let (mut fields, stop_reason) = match outcome {
         Outcome::Result(result) => {
             let mut fields = Object::parse(result).unwrap_or_default();
-            let reason = fields.remove("stopReason").and_then(|reason| JsonStr::from_raw(reason.raw()));
+            let reason = fields.remove("stopReason").and_then(|reason| reason.to_json_str());
             (fields, reason)
         }
         Outcome::Error(error) => {
@@ -40,10 +40,10 @@ pub(crate) fn idle(outcome: Outcome<'_>) -> State {
         fields.remove("usage");
     }
     // v1 counts over the whole session, unless the count came from v2.
-    if json_ext::take_note(&mut fields, USAGE).is_none() && fields.get("usage").is_some() {
-        json_ext::note(&mut fields, USAGE, json_ext::string("session"));
+    if fields.remove_nested("_meta", USAGE).is_none() && fields.get("usage").is_some() {
+        fields.set_nested("_meta", USAGE, "session");
     }
-    let meta = fields.remove("_meta").and_then(|meta| json_ext::object(&meta));
+    let meta = fields.remove("_meta").and_then(|meta| meta.to_object());
     State { activity: Activity::Idle, stop_reason, fields, meta }
 }
 
@@ -66,14 +66,14 @@ pub(crate) fn v1_result(
         }
     };
     let mut result = Object::default();
-    result.set("stopReason", json_ext::string(known));
+    result.set("stopReason", known);
     result.add_missing(&state.fields);
     if let Some(meta) = &state.meta {
         result.set("_meta", meta.to_json());
     }
     // v2 counts the turn that ended, unless the count came from v1.
-    if result.get("usage").is_some() && json_ext::take_note(&mut result, USAGE).is_none() {
-        json_ext::note(&mut result, USAGE, json_ext::string("turn"));
+    if result.get("usage").is_some() && result.remove_nested("_meta", USAGE).is_none() {
+        result.set_nested("_meta", USAGE, "turn");
     }
     let mut accepted = accepted.cloned().unwrap_or_default();
     accepted.remove("messageId");
@@ -84,7 +84,7 @@ pub(crate) fn v1_result(
 /// The error response to a v1 prompt. The other members of the state go into its data.
 fn failed_turn(state: &State, losses: &mut Losses) -> RpcError {
     let mut rest = state.fields.clone();
-    let error = rest.remove("error").and_then(|error| json_ext::object(&error)).unwrap_or_default();
+    let error = rest.remove("error").and_then(|error| error.to_object()).unwrap_or_default();
     if let Some(meta) = &state.meta {
         rest.set("_meta", meta.to_json());
     }
@@ -94,7 +94,7 @@ fn failed_turn(state: &State, losses: &mut Losses) -> RpcError {
     let converted = if is_whole {
         RpcError::from_raw(error.to_json().raw())
     } else {
-        let message = json_ext::text(&error, "message");
+        let message = error.get_string("message");
         RpcError::new(code::INTERNAL_ERROR, message.as_deref().unwrap_or("the turn ended with an error"))
     };
     match (rest.is_empty(), has_data) {

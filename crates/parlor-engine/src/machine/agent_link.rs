@@ -15,7 +15,7 @@ use super::{Pending, SessionMachine, params_for};
 use crate::opening::RefusedSettings;
 use crate::{
     AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentLink, Event, OpenedAgent, TerminalEvent, Timer,
-    context, json,
+    context, fields,
 };
 
 /// How many bytes of the agent's response to opening a session are kept.
@@ -148,9 +148,10 @@ impl SessionMachine {
             }
             None => {
                 let Ok(message) = Json::parse(line) else { return };
-                let params = json::object(Some(message.raw())).get("params").cloned();
+                let params = message.to_object().unwrap_or_default().get("params").cloned();
                 let Ok((_, update)) = live::update_of(params.as_ref().map(Json::raw)) else { return };
-                let params_extra = ParamsExtra::of_params(&json::object(params.as_ref().map(Json::raw)));
+                let params_extra =
+                    ParamsExtra::of_params(&params.as_ref().and_then(Json::to_object).unwrap_or_default());
                 let ids = &mut self.ids;
                 (self.decoder.decode(update, &mut || ids.new_id()), params_extra)
             }
@@ -251,7 +252,7 @@ impl SessionMachine {
                     Reply::Cancelled => Ok(live::cancelled_answer(&asked.method)),
                     Reply::CancelledByAgent => {
                         let error = RpcError::new(code::REQUEST_CANCELLED, "the question was taken back");
-                        Err(json::error_object(&error))
+                        Err(error.to_json())
                     }
                     Reply::AgentLost => return cancels,
                 };
@@ -300,7 +301,7 @@ impl SessionMachine {
         // The agent may have spoken another version when the prompt was taken.
         if is_empty {
             let message = "nothing of the prompt can be said in the agent's version of the protocol";
-            let error = json::error_object(&RpcError::new(code::INVALID_PARAMS, message));
+            let error = RpcError::new(code::INVALID_PARAMS, message).to_json();
             let failed = AgentEvent::Response(AgentCall::Prompt(prompt.id), Err(error));
             return self.pending.push_back(Pending::Event(Event::Agent(self.epoch, failed)));
         }
@@ -354,8 +355,8 @@ impl SessionMachine {
         self.flush_info();
         let input = match (self.session.agent(), reply) {
             (Some(PromptMode::Queued), Ok(result)) => {
-                let mut fields = json::object(Some(result.raw()));
-                let message = json::literal(&fields, "messageId").map(Into::into);
+                let mut fields = result.to_object().unwrap_or_default();
+                let message = fields.get_json_str("messageId").map(Into::into);
                 fields.remove("messageId");
                 Input::Accepted { prompt, message, fields }
             }
@@ -409,7 +410,7 @@ impl SessionMachine {
     /// Answers all prompts that wait with an error.
     fn reject_queued(&mut self, error: &RpcError) {
         for held in self.session.queued_prompts() {
-            self.step(Input::Rejected { prompt: held.id, error: json::error_object(error) });
+            self.step(Input::Rejected { prompt: held.id, error: error.to_json() });
         }
     }
 
@@ -446,8 +447,8 @@ impl SessionMachine {
             match name.inner() {
                 "sessionId" | "modes" | "models" | "configOptions" | "availableCommands" => {}
                 "_meta" => {
-                    for (key, value) in json::foreign_meta(result).iter() {
-                        json::note(&mut opened, &key.to_text(), value.clone());
+                    for (key, value) in fields::foreign_meta(result).iter() {
+                        opened.set_nested("_meta", &key.to_text(), value.clone());
                     }
                 }
                 _ => opened.set(name.clone(), value.clone()),
@@ -571,7 +572,7 @@ impl SessionMachine {
 
     /// Ends the command in a terminal that the server runs for the agent.
     pub(super) fn cancel_terminal(&mut self, params: &Object) -> Result<(), RpcError> {
-        let terminal = json::literal(params, "terminalId").map(|id| EntryId::Terminal(id.into()));
+        let terminal = params.get_json_str("terminalId").map(|id| EntryId::Terminal(id.into()));
         let shown = terminal.and_then(|terminal| self.session.transcript().get(&terminal));
         let runs = shown.is_some_and(|shown| shown.body().fields.get("exitStatus").is_none());
         if !runs {
@@ -588,9 +589,9 @@ impl SessionMachine {
         let update = match event {
             TerminalEvent::Created { id, command, cwd } => {
                 let mut fields = Object::default();
-                fields.set("command", json::string(&command));
-                fields.set("cwd", json::string(&cwd.to_string_lossy()));
-                fields.set("capabilities", json::json(r#"{"cancel":{}}"#));
+                fields.set("command", &command);
+                fields.set("cwd", &*cwd.to_string_lossy());
+                fields.set("capabilities", Object::new().with("cancel", Object::new()));
                 Update::Upsert { target: entry(&id), upsert: Upsert { fields, ..Upsert::default() } }
             }
             TerminalEvent::Output { id, bytes } => {
@@ -599,10 +600,10 @@ impl SessionMachine {
             TerminalEvent::Exited { id, code, signal } => {
                 let mut status = Object::default();
                 if let Some(code) = code {
-                    status.set("exitCode", json::json(code.to_string()));
+                    status.set("exitCode", code);
                 }
                 if let Some(signal) = signal {
-                    status.set("signal", json::string(&signal));
+                    status.set("signal", &signal);
                 }
                 let mut fields = Object::default();
                 fields.set("exitStatus", status.to_json());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parlor_dialect::live::{self, EncodeContext};
 use parlor_dialect::{Dialect, Losses};
-use parlor_json::Object;
+use parlor_json::{ArrayWriter, Json, Object};
 use parlor_session::session::{Client as Part, ClientId, Input};
 use parlor_session::{
     Entry, EntryId, MessageId, ReplayCursor, Role, Slot, Target, Transcript, Update, Upsert,
@@ -15,7 +15,7 @@ use super::broadcast::BufferOffsets;
 use super::requests::cancelled_state;
 use super::subscriber::{AttachRequest, Subscriber, SubscriberState};
 use super::{Pending, SessionMachine};
-use crate::{AgentCommand, ClientInfo, Delivery, Event, Frame, IdGen, Outgoing, ReplayFrom, json};
+use crate::{AgentCommand, ClientInfo, Delivery, Event, Frame, IdGen, Outgoing, ReplayFrom};
 
 /// An update that changes nothing.
 const NOTHING_NEW: &str = r#"{"sessionUpdate":"session_info_update"}"#;
@@ -67,7 +67,7 @@ impl SessionMachine {
                 let Some(entry) = found else {
                     let mut data = Object::default();
                     data.set("messageId", message.as_json());
-                    data.set("reason", json::string("unknown"));
+                    data.set("reason", "unknown");
                     let error =
                         RpcError::new(code::INVALID_PARAMS, "there is no such message in the session");
                     self.send_unattached(client.id, Frame::error(&id, &error.with_data(data.to_json())));
@@ -96,7 +96,7 @@ impl SessionMachine {
         }
         let notes = match (from, tail) {
             (ReplayFrom::Forked(notes), _) => notes.clone(),
-            (_, Some(first)) => vec![(OLDER, json::json(first.to_string()))],
+            (_, Some(first)) => vec![(OLDER, Json::from(first))],
             (_, None) => Vec::new(),
         };
         let answer = AttachRequest {
@@ -156,9 +156,11 @@ impl SessionMachine {
         if let Some(subscriber) = self.subscribers.get_mut(&client.id) {
             subscriber.encoder = encoder;
         }
-        result.set("updates", json::json(format!("[{}]", pages.join(","))));
+        let mut updates = ArrayWriter::with_capacity(bytes + pages.len());
+        pages.iter().for_each(|update| updates.push(update));
+        result.set("updates", updates.into_json());
         if first_before(self.session.transcript(), end, 1) < end {
-            result.set("before", json::json(end.to_string()));
+            result.set("before", end);
         }
         self.respond(client, id, &result);
     }
@@ -530,10 +532,10 @@ fn answer_frames(
     let transcript = encode_context.transcript;
     let mut result = encoder.session_fields(transcript, losses);
     result.add_missing(opened);
-    json::note(&mut result, "parlor/seq", json::json(through.to_string()));
-    json::note(&mut result, "parlor/state", (&live::state_name(transcript)).into());
+    result.set_nested("_meta", "parlor/seq", through);
+    result.set_nested("_meta", "parlor/state", live::state_name(transcript));
     for (name, value) in &request.notes {
-        json::note(&mut result, name, value.clone());
+        result.set_nested("_meta", name, value.clone());
     }
     let mut lines = String::new();
     // In a replay, the commands are part of it.

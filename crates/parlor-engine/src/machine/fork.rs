@@ -16,7 +16,7 @@ use crate::opening::wanted_settings;
 use crate::rows::{CopiedEntry, SessionRow, Write};
 use crate::session_data::SessionData;
 use crate::stored::{OPENED, SIDE_STATE};
-use crate::{AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, KnownAgent, json};
+use crate::{AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, KnownAgent, fields};
 
 /// The forks of a session that are on their way.
 #[derive(Debug, Default)]
@@ -154,7 +154,7 @@ impl SessionMachine {
         message: Option<&MessageId>,
     ) -> Result<SessionRow, RpcError> {
         let given = params.get("cwd").filter(|cwd| !cwd.is_null() && kind == ForkKind::Fork);
-        let cwd = match given.map(|_| json::absolute(params, "cwd")) {
+        let cwd = match given.map(|_| fields::absolute(params, "cwd")) {
             None => self.row.cwd.clone(),
             Some(Some(cwd)) => cwd,
             Some(None) => {
@@ -227,7 +227,7 @@ impl SessionMachine {
         let from = data.params_dialect();
         let mut params = data.params;
         params.set("sessionId", &agents);
-        params.set("cwd", json::string(&row.cwd));
+        params.set("cwd", &row.cwd);
         let mut losses = Losses::default();
         let request = live::request_to_agent("session/fork", &params, from, dialect, None, &mut losses);
         let (_, mut params) = request.ok()?;
@@ -246,7 +246,7 @@ impl SessionMachine {
 
     fn answer_to_fork(&mut self, client: &ClientInfo, row: &SessionRow, fork: &Fork) -> Object {
         let mut answer = Object::default();
-        answer.set("sessionId", json::json(row.id.clone()));
+        answer.set("sessionId", Json::parse(&row.id).unwrap_or_default());
         let mut encoder = UpdateEncoder::new(client.dialect, &client.initialize);
         let mut losses = Losses::default();
         answer.add_missing(&encoder.session_fields(self.session.transcript(), &mut losses));
@@ -254,10 +254,10 @@ impl SessionMachine {
             self.output.losses.push((fork.into(), losses));
         }
         answer.add_missing(&self.opened_for_fork());
-        json::note(&mut answer, "parlor/seq", json::json(fork.entries.len().max(1).to_string()));
-        json::note(&mut answer, "parlor/state", json::string("idle"));
+        answer.set_nested("_meta", "parlor/seq", fork.entries.len().max(1));
+        answer.set_nested("_meta", "parlor/state", "idle");
         let how = if fork.entries.is_empty() { "empty" } else { "transcript" };
-        json::note(&mut answer, FORK, json::string(how));
+        answer.set_nested("_meta", FORK, how);
         answer
     }
 
@@ -294,11 +294,11 @@ impl SessionMachine {
         }
         let opened = self.opened_for_fork();
         if !opened.is_empty() {
-            let body = Some(opened.to_json().as_str().to_owned());
+            let body = Some(opened.text());
             writes.push(Write::Slot { session: session(), name: OPENED.to_owned(), seq: last, body });
         }
         if !fork.side_state.is_empty() {
-            let body = Some(fork.side_state.to_json().as_str().to_owned());
+            let body = Some(fork.side_state.text());
             writes.push(Write::Slot { session: session(), name: SIDE_STATE.to_owned(), seq: last, body });
         }
         writes
@@ -381,7 +381,7 @@ pub const FORK: &str = "parlor/fork";
 fn message_of(params: &Object) -> Result<Option<MessageId>, RpcError> {
     match params.get("messageId").filter(|message| !message.is_null()) {
         None => Ok(None),
-        Some(_) => match json::literal(params, "messageId") {
+        Some(_) => match params.get_json_str("messageId") {
             Some(message) => Ok(Some(message.into())),
             None => Err(RpcError::new(code::INVALID_PARAMS, "`messageId` must be a string")),
         },
@@ -403,7 +403,7 @@ fn bad_message(message: Option<&MessageId>, reason: &str, text: &str) -> RpcErro
     if let Some(message) = message {
         data.set("messageId", message.as_json());
     }
-    data.set("reason", json::string(reason));
+    data.set("reason", reason);
     RpcError::new(code::INVALID_PARAMS, text).with_data(data.to_json())
 }
 
@@ -417,7 +417,7 @@ fn again(message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
 
 /// The metadata of a request that is for the agent.
 fn agents_meta(params: &Object) -> Option<Object> {
-    let meta = json::member(params, "_meta")?;
+    let meta = params.get_object("_meta")?;
     let mut agents = Object::default();
     for (name, value) in meta.iter().filter(|(name, _)| !name.to_text().starts_with("parlor/")) {
         agents.set(name.clone(), value.clone());

@@ -9,7 +9,7 @@ use parlor_session::session::{ClientId, Input};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::SessionMachine;
-use crate::{AgentCall, AgentCommand, ClientInfo, ForwardedCall, Frame, json};
+use crate::{AgentCall, AgentCommand, ClientInfo, ForwardedCall, Frame};
 
 /// A request of a client for the agent; without an id it is a notification.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl SessionMachine {
         let to = link.agent.dialect;
         forward.params.set("sessionId", link.session.as_json());
         if forward.method == "tool_call/cancel"
-            && let Some(call) = json::literal(&forward.params, "toolCallId")
+            && let Some(call) = forward.params.get_json_str("toolCallId")
         {
             let agents = self.session.id_map().agents_tool_call(&call.into());
             forward.params.set("toolCallId", agents.as_json());
@@ -128,8 +128,8 @@ impl SessionMachine {
         let line = match reply {
             Err(error) => Frame::error(id, &RpcError::from_raw(error.raw())),
             Ok(result) => {
-                let result = match parlor_json::type_of(result.raw()) {
-                    parlor_json::Type::Object => json::object(Some(result.raw())),
+                let result = match result.type_of() {
+                    parlor_json::Type::Object => result.to_object().unwrap_or_default(),
                     // Some agents answer so where the protocol has an object.
                     parlor_json::Type::Null if !method.starts_with('_') => Object::default(),
                     parlor_json::Type::Null

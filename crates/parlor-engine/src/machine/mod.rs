@@ -47,7 +47,7 @@ use crate::session_data::SessionData;
 use crate::stored::StoredSession;
 use crate::{
     AgentCommand, AgentEpoch, AgentEvent, AgentLink, ClientCall, ClientInfo, ClientRequestId, Event, Frame,
-    IdGen, InfoThrottle, Now, Output, QueueSizes, SessionConfig, Timer, json,
+    IdGen, InfoThrottle, Now, Output, QueueSizes, SessionConfig, Timer,
 };
 
 /// One live session.
@@ -437,7 +437,7 @@ impl SessionMachine {
             ) if self.agent.is_none() && method != live::SETTLED => {
                 // The session released the agent before it got the request. The next agent must not get the answer.
                 let error = RpcError::new(code::INTERNAL_ERROR, "the session has released the agent");
-                let reply = Err(json::error_object(&error));
+                let reply = Err(error.to_json());
                 self.output.agent.push((epoch, AgentCommand::Respond { id, reply }));
             }
             Event::Agent(_, event) => self.on_agent_event(event),

@@ -14,7 +14,7 @@ use super::{SessionEnd, SessionMachine};
 use crate::opening::RefusedSetting;
 use crate::rows::{Batch, SessionRow, Write};
 use crate::stored::{ALIASES, OPENED, SIDE_STATE};
-use crate::{AgentCall, AgentCommand, ClientInfo, Delivery, Frame, Output, json};
+use crate::{AgentCall, AgentCommand, ClientInfo, Delivery, Frame, Output};
 
 /// How often a session's last activity is written when nothing else of its row changed.
 const ACTIVITY: Duration = Duration::from_secs(1);
@@ -65,11 +65,11 @@ impl SessionMachine {
             }
             Update::Upsert { target: Target::Slot(Slot::Info), upsert } => {
                 if let Some(time) = upsert.fields.get("updatedAt") {
-                    self.set_updated_at(JsonStr::from_raw(time.raw()));
+                    self.set_updated_at(time.to_json_str());
                 }
                 let info = self.session.transcript().slot(Slot::Info);
-                let title = info.and_then(|info| json::literal(&info.fields, "title"));
-                let mark = info.and_then(|info| json::literal(info.meta.as_ref()?, TITLE_MARK));
+                let title = info.and_then(|info| info.fields.get_json_str("title"));
+                let mark = info.and_then(|info| info.meta.as_ref()?.get_json_str(TITLE_MARK));
                 let is_made = mark.is_some_and(|mark| mark.inner() == "made");
                 let was_made = self.row.title.is_none();
                 if crate::title(&self.row) != title || was_made != (is_made || title.is_none()) {
@@ -182,7 +182,7 @@ impl SessionMachine {
         }
         if std::mem::take(&mut self.dirty.opened) {
             let seq = self.session.transcript().seq().max(1);
-            let body = Some(self.open_result.to_json().as_str().to_owned());
+            let body = Some(self.open_result.text());
             writes.push(Write::Slot { session: session.clone(), name: OPENED.to_owned(), seq, body });
         }
         if std::mem::take(&mut self.dirty.aliases) {

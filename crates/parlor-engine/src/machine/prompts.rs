@@ -10,7 +10,7 @@ use parlor_wire::{RequestId, RpcError, code};
 
 use super::broadcast::BufferOffsets;
 use super::{SessionMachine, StepOffsets};
-use crate::{ClientInfo, Frame, json};
+use crate::{ClientInfo, Frame};
 
 impl SessionMachine {
     pub(super) fn on_prompt(&mut self, client: &Arc<ClientInfo>, id: RequestId, mut params: Object) {
@@ -23,8 +23,7 @@ impl SessionMachine {
         }
         self.set_archived(false);
         params.remove("sessionId");
-        let key =
-            json::noted(&params, "parlor/key").and_then(|key| parlor_json::JsonStr::from_raw(key.raw()));
+        let key = params.get_nested("_meta", "parlor/key").and_then(|key| key.to_json_str());
         let prompt = PromptId(self.next_prompt);
         self.next_prompt += 1;
         self.prompts.insert(prompt, (client.id, id));
@@ -39,10 +38,10 @@ impl SessionMachine {
         if sent.as_str() != "[]" {
             return Ok(());
         }
-        let mut names: Vec<_> = losses.as_slice().iter().map(|loss| format!("\"{}\"", loss.kind)).collect();
+        let mut names: Vec<_> = losses.as_slice().iter().map(|loss| loss.kind.to_string()).collect();
         names.dedup();
         let mut data = Object::default();
-        data.set("losses", json::json(format!("[{}]", names.join(","))));
+        data.set("losses", Json::array(names));
         let message = "nothing of the prompt can be said in the agent's version of the protocol";
         Err(RpcError::new(code::INVALID_PARAMS, message).with_data(data.to_json()))
     }
@@ -58,8 +57,7 @@ impl SessionMachine {
             self.send(client.id, Frame::response(&id, &answer));
         }
         if let Some(error) = self.take_refusal() {
-            return self
-                .record_outcome(&PromptOutcome::Rejected { error: json::error_object(&error), by: None });
+            return self.record_outcome(&PromptOutcome::Rejected { error: error.to_json(), by: None });
         }
         let prompt = PromptId(self.next_prompt);
         self.next_prompt += 1;
@@ -107,7 +105,7 @@ impl SessionMachine {
                 let mut result = Object::default();
                 match dialect {
                     Dialect::V2 => result.set("messageId", message.as_json()),
-                    Dialect::V1 => result.set("stopReason", json::string("end_turn")),
+                    Dialect::V1 => result.set("stopReason", "end_turn"),
                     Dialect::Draft => {}
                 }
                 result.add_missing(fields);
@@ -127,7 +125,7 @@ impl SessionMachine {
                     Ok(mut result) => {
                         // v1 has no field for the message id; clients with seqs get it in `_meta`.
                         if subscriber.client.wants_seq {
-                            json::note(&mut result, live::MESSAGE, message.as_json().into());
+                            result.set_nested("_meta", live::MESSAGE, message.as_json());
                         }
                         (Frame::response(&id, &result), Some(&offsets.ended))
                     }
@@ -219,7 +217,7 @@ impl SessionMachine {
         if error.code() == code::REQUEST_CANCELLED {
             return;
         }
-        let failed = EventKind::TurnFailed { prompt: None, error: Some(json::error_object(&error)) };
+        let failed = EventKind::TurnFailed { prompt: None, error: Some(error.to_json()) };
         self.step(Input::EventOccurred(failed));
         // A running turn is another one, and goes on.
         if !self.session.is_running() {
@@ -248,20 +246,11 @@ impl SessionMachine {
             return;
         }
         let held: Vec<_> = self.session.queued_prompts();
-        let list: Vec<_> = held
+        let list = held
             .iter()
-            .map(|held| {
-                let mut shown = Object::default();
-                shown.set("id", json::json(held.id.0.to_string()));
-                shown.set("text", json::string(&held.text));
-                shown.set("from", json::json(held.by.0.to_string()));
-                shown.to_json().as_str().to_owned()
-            })
-            .collect();
-        let update = format!(
-            r#"{{"sessionUpdate":"session_info_update","_meta":{{"parlor/queue":[{}]}}}}"#,
-            list.join(",")
-        );
+            .map(|held| Object::new().with("id", held.id.0).with("text", &held.text).with("from", held.by.0));
+        let meta = Object::new().with("parlor/queue", Json::array(list));
+        let update = Object::new().with("sessionUpdate", "session_info_update").with("_meta", meta).text();
         // A client that catches up is sent this when it knows more than it would say.
         let is_numbered = self
             .subscribers
@@ -275,9 +264,9 @@ impl SessionMachine {
 /// The v1 response to a cancelled prompt, with the client that cancelled it.
 fn cancelled(by: Option<ClientId>) -> Object {
     let mut result = Object::default();
-    result.set("stopReason", json::string("cancelled"));
+    result.set("stopReason", "cancelled");
     if let Some(by) = by {
-        json::note(&mut result, "parlor/by", json::json(by.0.to_string()));
+        result.set_nested("_meta", "parlor/by", by.0);
     }
     result
 }
@@ -285,7 +274,7 @@ fn cancelled(by: Option<ClientId>) -> Object {
 /// The error of a prompt that was withdrawn, with the client that did so in its data.
 fn with_by(error: RpcError, by: Option<ClientId>) -> RpcError {
     let Some(by) = by else { return error };
-    let mut data = json::object(error.data().map(Json::raw));
-    data.set("by", json::json(by.0.to_string()));
+    let mut data = error.data().and_then(Json::to_object).unwrap_or_default();
+    data.set("by", by.0);
     error.with_data(data.to_json())
 }

@@ -11,9 +11,7 @@ use parlor_session::{Activity, Body, Decider, EntryId, State, ToolCallId, Update
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::{SessionEnd, SessionMachine};
-use crate::{
-    AgentCommand, ClientInfo, ClientRequestId, Delivery, Frame, FrameKind, OpenRequest, Outgoing, json,
-};
+use crate::{AgentCommand, ClientInfo, ClientRequestId, Delivery, Frame, FrameKind, OpenRequest, Outgoing};
 
 /// A request of the agent to people or to one client.
 #[derive(Debug)]
@@ -113,7 +111,7 @@ impl SessionMachine {
 
     fn open_request(&mut self, id: RequestId, method: String, mut params: Object, form: bool) {
         let mut about = self.map_tool_call(&mut params);
-        if let Some(mut subject) = json::member(&params, "subject") {
+        if let Some(mut subject) = params.get_object("subject") {
             about = self.map_tool_call(&mut subject).or(about);
             params.set("subject", subject.to_json());
         }
@@ -128,12 +126,12 @@ impl SessionMachine {
     /// the request, or in it by its name only.
     fn map_tool_call(&self, holder: &mut Object) -> Option<ToolCallId> {
         let name = |holder: &mut Object| {
-            let id = self.session.id_map().tool_call(&json::literal(holder, "toolCallId")?.into());
+            let id = self.session.id_map().tool_call(&holder.get_json_str("toolCallId")?.into());
             holder.set("toolCallId", id.as_json());
             Some(id)
         };
         let named = name(holder);
-        let Some(mut call) = json::member(holder, "toolCall") else { return named };
+        let Some(mut call) = holder.get_object("toolCall") else { return named };
         let id = name(&mut call);
         holder.set("toolCall", call.to_json());
         id.or(named)
@@ -146,7 +144,7 @@ impl SessionMachine {
         let Some(client) = running_prompt_sender.or_else(|| self.session.drivers().next()) else {
             let error =
                 RpcError::new(code::METHOD_NOT_FOUND, format!("no client is here to answer {method}"));
-            return self.respond_to_agent(id, Err(json::error_object(&error)));
+            return self.respond_to_agent(id, Err(error.to_json()));
         };
         self.forward_to(client, id, method, params);
     }
@@ -181,7 +179,7 @@ impl SessionMachine {
             } else {
                 let message = format!("the client that was asked {method} has left the session");
                 let error = RpcError::new(code::INTERNAL_ERROR, message);
-                self.respond_to_agent(id, Err(json::error_object(&error)));
+                self.respond_to_agent(id, Err(error.to_json()));
             }
         }
     }
@@ -203,7 +201,7 @@ impl SessionMachine {
             params.set("sessionId", self.id.as_json());
         }
         if asked.method == "elicitation/create"
-            && !subscriber.client.elicits(json::text(&params, "mode").as_deref())
+            && !subscriber.client.elicits(params.get_string("mode").as_deref())
         {
             return self.apply_answer(peer_request, client, Answer::Error(cannot_ask()));
         }
@@ -320,8 +318,8 @@ impl SessionMachine {
 
     /// The tool call of a permission request of version 1, with what the session knows of it besides the request.
     fn whole_tool_call(&self, params: &Object) -> Option<Object> {
-        let mut call = json::member(params, "toolCall")?;
-        let id = EntryId::ToolCall(json::literal(&call, "toolCallId")?.into());
+        let mut call = params.get_object("toolCall")?;
+        let id = EntryId::ToolCall(call.get_json_str("toolCallId")?.into());
         if let Some(entry) = self.session.transcript().get(&id) {
             let Body { fields, content, .. } = entry.body();
             call.add_missing(fields);
@@ -362,15 +360,14 @@ impl PeerRequest {
 
 /// The error for an answer to a request that is not open.
 fn not_open() -> RpcError {
-    let mut data = Object::default();
-    data.set("reason", json::string("not_open"));
+    let data = Object::new().with("reason", "not_open");
     let error = RpcError::new(code::INVALID_PARAMS, "the request is not open: it was answered or cancelled");
     error.with_data(data.to_json())
 }
 
 /// The answer for a client that cannot be sent a request.
 pub fn cannot_ask() -> Json {
-    json::error_object(&RpcError::new(code::METHOD_NOT_FOUND, "the client cannot be asked this"))
+    RpcError::new(code::METHOD_NOT_FOUND, "the client cannot be asked this").to_json()
 }
 
 /// The state of a session whose turn was cancelled.

@@ -1,11 +1,9 @@
 //! Which entries have to be indexed again.
 
-use std::collections::BTreeSet;
-
-use crate::json;
 use crate::rows::{IndexDocument, Write};
 use crate::search_text::{TOOL_FIELDS, words_of};
 use parlor_session::{Change, Entry, EntryId, Role, Target, Transcript, Update};
+use std::collections::BTreeSet;
 
 /// The entries whose text in the search index is out of date.
 #[derive(Debug, Default)]
@@ -144,7 +142,7 @@ impl IndexBacklog {
 fn runs(entry: &EntryId, transcript: &Transcript) -> bool {
     let call = transcript.get(entry).filter(|_| matches!(entry, EntryId::ToolCall(_)));
     call.is_some_and(|call| {
-        let status = json::text(&call.body().fields, "status");
+        let status = call.body().fields.get_string("status");
         status.is_none_or(|status| matches!(status.as_str(), "pending" | "in_progress"))
     })
 }
@@ -199,7 +197,7 @@ mod tests {
     }
 
     fn replaced(text: &str) -> Upsert {
-        let content = Content::parse(json::json(format!("[{}]", block(text))).raw()).unwrap();
+        let content = Content::parse(Json::parse(format!("[{}]", block(text))).unwrap().raw()).unwrap();
         Upsert { content: Patch::Value(content), ..Upsert::default() }
     }
 
@@ -258,7 +256,7 @@ mod tests {
     }
 
     fn fields(fields: &str) -> Upsert {
-        Upsert { fields: json::object(Some(json::json(fields.to_owned()).raw())), ..Upsert::default() }
+        Upsert { fields: Json::parse(fields).unwrap().to_object().unwrap_or_default(), ..Upsert::default() }
     }
 
     fn call() -> EntryId {
@@ -284,7 +282,7 @@ mod tests {
             for n in 0..10 {
                 assert_eq!(session.upsert(call(), replaced(&format!("line {n}"))), []);
                 assert_eq!(session.upsert(call(), fields(&format!(r#"{{"rawOutput":"{n}"}}"#))), []);
-                let item = json::json(block("more"));
+                let item = Json::parse(block("more")).unwrap();
                 assert_eq!(session.push(Update::Append { entry: call(), item, extra: None }), []);
             }
             // What else begins meanwhile does not end it.
@@ -312,7 +310,7 @@ mod tests {
         // The store forgets them with the content, and an appended piece takes nothing away.
         assert_eq!(session.upsert(call(), replaced("public")), []);
         session.take(TurnPhase::Ended);
-        let item = json::json(block("more"));
+        let item = Json::parse(block("more")).unwrap();
         assert_eq!(session.push(Update::Append { entry: call(), item, extra: None }), []);
         assert_eq!(session.upsert(call(), redacted()), [(1, "forgotten".to_owned())]);
     }

@@ -11,7 +11,7 @@ use parlor_session::{IdSource, MetaPatch, Slot, TITLE, Target, Update, Upsert};
 use parlor_wire::RequestId;
 
 use super::{SessionMachine, params_for};
-use crate::{AgentCall, AgentCommand, Capability, ClientInfo, Frame, Timer, json};
+use crate::{AgentCall, AgentCommand, Capability, ClientInfo, Frame, Timer};
 
 impl SessionMachine {
     /// An update of title or metadata: applied at once, or merged with the next ones if they come too fast.
@@ -52,7 +52,7 @@ impl SessionMachine {
     }
 
     fn apply_info(&mut self, mut said: Upsert, line: Option<&AgentLine<'_>>) {
-        let mut title = said.fields.get(TITLE).and_then(|title| JsonStr::from_raw(title.raw()));
+        let mut title = said.fields.get_json_str(TITLE);
         // An agent makes its title of the first prompt, whatever that contains.
         if title.take_if(|title| self.is_title_of_context(title)).is_some() {
             said.fields.remove(TITLE);
@@ -71,10 +71,10 @@ impl SessionMachine {
     /// Answers `session/status`.
     pub(super) fn on_status(&mut self, client: &Arc<ClientInfo>, id: &RequestId) {
         let mut result = Object::default();
-        result.set("status", json::string("open"));
+        result.set("status", "open");
         let transcript = self.session.transcript();
         if client.dialect == Dialect::V1 {
-            json::note(&mut result, "parlor/state", (&live::state_name(transcript)).into());
+            result.set_nested("_meta", "parlor/state", live::state_name(transcript));
         } else {
             result.set("state", live::state_snapshot(transcript, client.dialect).to_json());
         }

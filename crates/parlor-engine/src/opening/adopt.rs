@@ -10,7 +10,7 @@ use parlor_wire::{RpcError, code};
 use super::early::EarlyMessage;
 use super::machine::{Call, Opening};
 use super::plan::OpeningPlan;
-use crate::{AgentInfo, Capability, json};
+use crate::{AgentInfo, Capability};
 
 /// How long an agent that has not answered may send nothing.
 pub(super) const MAX_SILENCE: Duration = Duration::from_secs(60);
@@ -65,7 +65,7 @@ impl Opening {
         match self.agent.dialect {
             Dialect::V1 => self.call(Call::Adopt, "session/load", params),
             Dialect::V2 | Dialect::Draft => {
-                params.set("replayFrom", json::json(r#"{"type":"start"}"#));
+                params.set("replayFrom", Object::new().with("type", "start"));
                 self.call(Call::Adopt, "session/resume", params);
             }
         }
@@ -114,7 +114,7 @@ pub(super) fn adoption_error(session: &SessionId, error: RpcError) -> RpcError {
 pub fn session_not_found(session: &SessionId, reason: &str) -> RpcError {
     let mut data = Object::default();
     data.set("sessionId", session.as_json());
-    data.set("reason", json::string(reason));
+    data.set("reason", reason);
     RpcError::new(code::RESOURCE_NOT_FOUND, "there is no such session").with_data(data.to_json())
 }
 

@@ -14,7 +14,7 @@ use parlor_session::{MessageId, Target, Update};
 use parlor_wire::RequestId;
 
 use super::replay::{History, ReplayDetector, Verdict};
-use crate::{AgentInfo, json};
+use crate::AgentInfo;
 
 /// How many bytes of updates are kept for a session.
 const MAX_UPDATE_BYTES: usize = 1 << 20;
@@ -189,7 +189,7 @@ impl EarlyMessages {
             return Some(read.decode(&self.decoder, &mut no_id));
         }
         let message = Json::parse(line).ok()?;
-        let params = json::object(Some(message.raw())).get("params").cloned();
+        let params = message.to_object().unwrap_or_default().get("params").cloned();
         let (_, update) = live::update_of(params.as_ref().map(Json::raw)).ok()?;
         Some(self.decoder.decode(update, &mut no_id))
     }

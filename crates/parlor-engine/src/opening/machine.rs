@@ -15,7 +15,7 @@ use super::refused::RefusedSettings;
 use super::restore::RestoreMethod;
 use super::settings::ApplySettings;
 use super::{MAX_REPLAY_TIME, REPLAY_IDLE};
-use crate::{AgentEpoch, AgentInfo, Now, json};
+use crate::{AgentEpoch, AgentInfo, Now, fields};
 
 /// Opens an agent session.
 #[derive(Debug)]
@@ -225,7 +225,7 @@ impl Opening {
         match self.state {
             State::Calling(call, _) => match response {
                 Ok(result) => {
-                    self.result = json::object(Some(result.raw()));
+                    self.result = result.to_object().unwrap_or_default();
                     self.on_result(call, now);
                 }
                 Err(error) => {
@@ -261,7 +261,7 @@ impl Opening {
             Call::Restore(_) if self.is_other_session() => return self.on_lost("restored another session"),
             Call::Restore(_) => return self.on_opened(now),
         };
-        let Some(session) = json::session_of(&self.result) else {
+        let Some(session) = fields::session_of(&self.result) else {
             return self.fail_with(RpcError::new(code::INTERNAL_ERROR, missing_id));
         };
         self.result.remove("sessionId");
@@ -270,7 +270,7 @@ impl Opening {
 
     /// Whether the response names another session than the one that was asked for.
     pub(super) fn is_other_session(&self) -> bool {
-        json::session_of(&self.result).is_some_and(|other| Some(other) != self.session)
+        fields::session_of(&self.result).is_some_and(|other| Some(other) != self.session)
     }
 
     /// The agent has the session: it may be replaying.

@@ -2,10 +2,9 @@
 //!
 //! There is one code for that, which few agents use. The others say it in words, in many ways.
 
-use parlor_json::{JsonStr, Object};
+use parlor_json::{JsonRef, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
-use serde_json::value::RawValue;
 
 /// How many words may be between a thing and the words that say that it is missing.
 const NEAR: usize = 4;
@@ -42,10 +41,10 @@ fn is_missing(error: &RpcError, names: &[&str], id: &str) -> bool {
 }
 
 /// Adds all strings in a value that are no keys.
-fn add_texts(value: &RawValue, texts: &mut Vec<String>) {
+fn add_texts(value: JsonRef<'_>, texts: &mut Vec<String>) {
     if let Some(text) = JsonStr::from_raw(value) {
         texts.push(text.to_text().into_owned());
-    } else if let Some(elements) = parlor_json::elements(value) {
+    } else if let Some(elements) = value.elements() {
         elements.into_iter().for_each(|element| add_texts(element, texts));
     } else if let Ok(object) = Object::parse(value) {
         object.iter().for_each(|(_, value)| add_texts(value.raw(), texts));
@@ -93,13 +92,14 @@ fn has_missing(text: &str, names: &[&str], id: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use parlor_json::Json;
+
     use super::*;
-    use crate::json;
 
     #[test]
     fn a_session_is_missing_only_if_the_error_says_so_of_the_session() {
         let error = |code: i64, message: &str, data: &str| {
-            RpcError::new(code, message).with_data(json::json(data.to_owned()))
+            RpcError::new(code, message).with_data(Json::parse(data).unwrap())
         };
         for missing in [
             error(-32002, "Resource not found", r#"{"sessionId":"x"}"#),

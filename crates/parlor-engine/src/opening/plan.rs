@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use parlor_dialect::settings::Settings;
 use parlor_dialect::{Dialect, Losses, live};
-use parlor_json::{Json, Object};
+use parlor_json::Object;
 use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
 
 use super::refused::{known_settings, wanted_settings};
 use super::replay::History;
-use crate::{AgentInfo, SessionData, json};
+use crate::{AgentInfo, SessionData};
 
 /// How an agent session is to be opened. All params are in the agent's dialect.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl RestorePlan {
         let RestoreSource { session, agent_session, cwd, data } = stored;
         let mut params = data.params.clone();
         let from = data.params_dialect();
-        params.set("cwd", json::string(cwd));
+        params.set("cwd", cwd);
         let converted = live::request_to_agent("session/new", &params, from, dialect, None, losses);
         let (_, params) = converted.map_err(|loss| {
             RpcError::new(code::INTERNAL_ERROR, format!("the session cannot be given to the agent: {loss}"))
@@ -113,6 +113,6 @@ pub struct StartupLimit {
 /// have the same ids.
 pub fn name_session(agent: &AgentInfo, params: &mut Object, session: &SessionId) {
     if agent.is_embedded {
-        json::note(params, "parlor/session", Json::from(session.as_json()));
+        params.set_nested("_meta", "parlor/session", session.as_json());
     }
 }

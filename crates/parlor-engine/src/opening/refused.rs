@@ -1,11 +1,11 @@
 //! Settings that an agent does not accept again when its session is restored.
 
 use parlor_dialect::settings::{Choice, Setting, Settings};
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, Object};
 use parlor_wire::{RpcError, code};
 
 use super::missing::is_setting_missing;
-use crate::{AgentInfo, SessionData, json};
+use crate::{AgentInfo, SessionData};
 
 /// The settings that an agent did not accept again, with the error for prompts that are not sent because of them.
 #[derive(Debug, Clone)]
@@ -39,15 +39,14 @@ impl RefusedSettings {
         let settings = self.settings.iter().map(|RefusedSetting { setting, value, .. }| {
             let mut one = Object::default();
             match setting {
-                Setting::Mode => one.set("setting", json::string("mode")),
-                Setting::Model => one.set("setting", json::string("model")),
+                Setting::Mode => one.set("setting", "mode"),
+                Setting::Model => one.set("setting", "model"),
                 Setting::Option(id) => one.set("option", id.clone()),
             }
             one.set("value", value.clone());
-            one.to_json()
+            one
         });
-        let settings: Vec<_> = settings.map(|one| one.as_str().to_owned()).collect();
-        json::json(format!("[{}]", settings.join(",")))
+        Json::array(settings)
     }
 
     /// What an agent did not accept, with its errors; `None` if that is nothing. The settings in force forget what the agent
@@ -86,10 +85,9 @@ pub(super) fn known_settings(data: &SessionData, in_force: &Settings) -> Setting
 
 /// The settings that a session's agent did not accept before, with the values that it was sent.
 fn refused_before(data: &SessionData) -> Vec<(Setting, Json)> {
-    let list =
-        data.refused_settings.as_ref().and_then(|list| parlor_json::elements(list.raw())).unwrap_or_default();
+    let list = data.refused_settings.as_ref().and_then(|list| list.elements()).unwrap_or_default();
     let read = |one: Object| {
-        let setting = match (json::text(&one, "setting").as_deref(), one.get("option")) {
+        let setting = match (one.get_string("setting").as_deref(), one.get("option")) {
             (Some("mode"), _) => Setting::Mode,
             (Some("model"), _) => Setting::Model,
             (_, Some(id)) => Setting::Option(id.clone()),
@@ -97,7 +95,7 @@ fn refused_before(data: &SessionData) -> Vec<(Setting, Json)> {
         };
         Some((setting, one.get("value")?.clone()))
     };
-    list.into_iter().filter_map(|one| read(Object::parse(one).ok()?)).collect()
+    list.into_iter().filter_map(|one| read(one.to_object()?)).collect()
 }
 
 /// Whether an agent that did not accept a setting does not have it any more.
@@ -140,7 +138,7 @@ fn error_of(
         list.join(", ")
     );
     let mut data = Object::default();
-    data.set("reason", json::string("settings_refused"));
+    data.set("reason", "settings_refused");
     if let Some(mode) = &mode {
         data.set("mode", mode.clone());
     }
@@ -156,8 +154,7 @@ fn error_of(
 }
 
 fn text_of(value: &Json) -> String {
-    JsonStr::from_raw(value.raw())
-        .map_or_else(|| value.as_str().to_owned(), |text| text.to_text().into_owned())
+    value.to_json_str().map_or_else(|| value.as_str().to_owned(), |text| text.to_text().into_owned())
 }
 
 #[cfg(test)]
@@ -222,9 +219,9 @@ mod tests {
 
     #[test]
     fn refused_settings_are_wanted_when_the_session_is_restored_again() {
-        let refused = |setting, is_gone| RefusedSetting { setting, value: json::string("v"), is_gone };
+        let refused = |setting, is_gone| RefusedSetting { setting, value: Json::from("v"), is_gone };
         let error = RpcError::new(code::INTERNAL_ERROR, "e");
-        let option = || Setting::Option(json::string("o"));
+        let option = || Setting::Option(Json::from("o"));
         let all = RefusedSettings {
             error,
             settings: vec![
@@ -238,7 +235,7 @@ mod tests {
         let read: Vec<_> = refused_before(&data).into_iter().map(|(setting, _)| setting).collect();
         assert_eq!(read, [Setting::Mode, Setting::Model, option()]);
         let wanted = wanted_settings(&data, &mode("ask"));
-        assert_eq!(wanted.get(&Setting::Mode), Some(json::string("v")));
+        assert_eq!(wanted.get(&Setting::Mode), Some(Json::from("v")));
         // A setting that the agent no longer has is forgotten after one error.
         let left = all.after_report().unwrap();
         assert_eq!(left.settings.len(), 2);
@@ -248,7 +245,7 @@ mod tests {
 
     #[test]
     fn settings_that_cannot_be_read_are_not_wanted() {
-        let refused = json::json(r#"[{"setting":"mode"},{"value":"v"},7]"#);
+        let refused = Json::parse(r#"[{"setting":"mode"},{"value":"v"},7]"#).unwrap();
         let data = SessionData { refused_settings: Some(refused), ..SessionData::default() };
         assert_eq!(wanted_settings(&data, &mode("ask")), mode("ask"));
     }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::SessionData;
 use crate::rows::SessionRow;
-use crate::{AgentEpoch, AgentInfo, Now, json};
+use crate::{AgentEpoch, AgentInfo, Now};
 
 /// The agent's session in all scripts.
 pub(super) const SESSION: &str = "s";
@@ -53,7 +53,7 @@ fn agent(dialect: Dialect, initialize: &str) -> AgentInfo {
 }
 
 pub(super) fn object(text: &str) -> Object {
-    json::object(Some(json::json(text).raw()))
+    Json::parse(text).unwrap().to_object().unwrap_or_default()
 }
 
 /// The conversation of all scripts: a prompt and an answer.
@@ -64,7 +64,7 @@ pub(super) fn history() -> Arc<History> {
         let update = format!(
             r#"{{"sessionUpdate":"{role}_message","messageId":"{id}","content":[{{"type":"text","text":"{text}"}}]}}"#
         );
-        let decoded = decoder.decode(json::json(update).raw(), &mut || "none".into()).unwrap();
+        let decoded = decoder.decode(Json::parse(update).unwrap().raw(), &mut || "none".into()).unwrap();
         let input = Input::AgentUpdate(decoded.update, IdSource::Given);
         session.step(input, UnixMillis::default(), &mut || "none".into(), &mut Step::default());
     }
@@ -74,7 +74,7 @@ pub(super) fn history() -> Arc<History> {
 /// Settings with this mode.
 pub(super) fn mode(mode: &str) -> Settings {
     let mut settings = Settings::default();
-    settings.want(&Setting::Mode, &json::string(mode));
+    settings.want(&Setting::Mode, &Json::from(mode));
     settings
 }
 
@@ -170,11 +170,11 @@ fn event(dialect: Dialect, name: &str, argument: &str) -> OpeningEvent {
         "closed" => OpeningEvent::Closed { open_since: argument.parse().ok().map(AgentEpoch) },
         "linked" => OpeningEvent::Linked,
         "link_failed" => OpeningEvent::LinkFailed(error(argument)),
-        "result" => OpeningEvent::Response(Ok(json::json(argument))),
+        "result" => OpeningEvent::Response(Ok(Json::parse(argument).unwrap())),
         "error" => {
             let (code, message) = argument.split_once(' ').unwrap();
             let error = RpcError::new(code.parse().unwrap(), message);
-            OpeningEvent::Response(Err(json::error_object(&error)))
+            OpeningEvent::Response(Err(error.to_json()))
         }
         "call_failed" => OpeningEvent::CallFailed(error(argument)),
         "listed" if argument == "nothing" => OpeningEvent::Listed(None),
@@ -197,7 +197,7 @@ fn event(dialect: Dialect, name: &str, argument: &str) -> OpeningEvent {
 fn update(dialect: Dialect, name: &str, argument: &str) -> String {
     let chunk = |kind: &str| {
         let id = if dialect == Dialect::V1 { String::new() } else { format!(r#""messageId":"{kind}","#) };
-        let text = json::string(argument);
+        let text = Json::from(argument);
         format!(
             r#"{{"sessionUpdate":"{kind}_chunk",{id}"content":{{"type":"text","text":{}}}}}"#,
             text.as_str()
@@ -278,11 +278,11 @@ fn print_session(done: &AgentSession, printed: &mut String) {
 /// What lines of updates say.
 fn short(lines: &str) -> String {
     let say = |line: &str| {
-        let params = json::member(&object(line), "params").unwrap();
-        let update = json::member(&params, "update").unwrap();
-        let kind = json::text(&update, "sessionUpdate").unwrap();
-        let text = json::member(&update, "content").and_then(|content| json::text(&content, "text"));
-        let more = text.or_else(|| json::text(&update, "state")).or_else(|| json::text(&update, "title"));
+        let params = object(line).get_object("params").unwrap();
+        let update = params.get_object("update").unwrap();
+        let kind = update.get_string("sessionUpdate").unwrap();
+        let text = update.get_object("content").and_then(|content| content.get_string("text"));
+        let more = text.or_else(|| update.get_string("state")).or_else(|| update.get_string("title"));
         more.map_or(kind.clone(), |more| format!("{kind} {more}"))
     };
     lines.lines().map(say).collect::<Vec<_>>().join(" | ")
@@ -290,7 +290,6 @@ fn short(lines: &str) -> String {
 
 /// The JSON of a list of modes, with the one in force.
 pub(super) fn modes(current: &str, available: &[&str]) -> Json {
-    let available = available.iter().map(|mode| format!(r#"{{"id":"{mode}","name":"{mode}"}}"#));
-    let available: Vec<_> = available.collect();
-    json::json(format!(r#"{{"currentModeId":"{current}","availableModes":[{}]}}"#, available.join(",")))
+    let available = available.iter().map(|mode| Object::new().with("id", *mode).with("name", *mode));
+    Object::new().with("currentModeId", current).with("availableModes", Json::array(available)).to_json()
 }

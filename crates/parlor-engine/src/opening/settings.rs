@@ -11,7 +11,6 @@ use parlor_wire::{RpcError, code};
 use super::event::OpeningAction;
 use super::machine::{Opening, State};
 use super::plan::OpeningPlan;
-use crate::json;
 
 /// The settings that an agent is sent, and those that it did not accept.
 #[derive(Debug, Default)]
@@ -50,7 +49,7 @@ impl ApplySettings {
                 return Some(request);
             }
             let message = format!("the agent has no request that sets the {}", choice.what);
-            let error = json::error_object(&RpcError::new(code::METHOD_NOT_FOUND, message));
+            let error = RpcError::new(code::METHOD_NOT_FOUND, message).to_json();
             self.refused.push((choice, error));
         }
         None
@@ -60,7 +59,7 @@ impl ApplySettings {
     pub(super) fn on_response(&mut self, response: Result<Json, Json>, in_force: &mut Settings) {
         let Some(choice) = self.sent.take() else { return };
         match response {
-            Ok(result) => in_force.chose(&choice, &json::object(Some(result.raw()))),
+            Ok(result) => in_force.chose(&choice, &result.to_object().unwrap_or_default()),
             Err(error) => self.refused.push((choice, error)),
         }
     }
@@ -100,7 +99,7 @@ mod tests {
     #[test]
     fn only_what_differs_is_sent_and_a_response_may_show_the_next() {
         let mut wanted = mode("code");
-        wanted.want(&Setting::Model, &json::string("large"));
+        wanted.want(&Setting::Model, &Json::from("large"));
         let mut in_force = Settings::default();
         let mut applying = ApplySettings::new(wanted);
         let (method, params) = applying.next_request(Dialect::V1, &in_force).unwrap();
@@ -108,7 +107,7 @@ mod tests {
         // With another model, the mode is as it should be.
         let shown = r#"{"modes":{"currentModeId":"code"}}"#;
         applying.on_response(Ok(object(shown).to_json()), &mut in_force);
-        assert_eq!(in_force.get(&Setting::Model), Some(json::string("large")));
+        assert_eq!(in_force.get(&Setting::Model), Some(Json::from("large")));
         assert_eq!(applying.next_request(Dialect::V1, &in_force), None);
         assert!(applying.refused.is_empty());
     }
@@ -116,7 +115,7 @@ mod tests {
     #[test]
     fn a_response_to_nothing_changes_nothing() {
         let mut in_force = Settings::default();
-        ApplySettings::default().on_response(Ok(json::json("{}")), &mut in_force);
+        ApplySettings::default().on_response(Ok(Object::new().to_json()), &mut in_force);
         assert_eq!(in_force, Settings::default());
     }
 
@@ -124,7 +123,7 @@ mod tests {
     fn settings_are_applied_again_one_after_the_other() {
         let agent = v1(&["load"]);
         let mut wanted = mode("code");
-        wanted.want(&Setting::Model, &json::string("large"));
+        wanted.want(&Setting::Model, &Json::from("large"));
         let plan = restore(&agent, &wanted);
         script(agent, plan).check(
             r#"

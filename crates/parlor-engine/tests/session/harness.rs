@@ -13,7 +13,7 @@ use parlor_engine::{
     AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentInfo, AgentLink, ClientCall, ClientInfo,
     ClientRequestId, Event, ForkKind, ForkRequest, ForkStart, IdGen, KnownAgent, Now, OpenRequest,
     OpenedAgent, Outgoing, Output, QueueLimits, ReplayFrom, SessionConfig, SessionData, SessionEnd,
-    SessionLookup, SessionMachine, SessionSummary, Timer, json,
+    SessionLookup, SessionMachine, SessionSummary, Timer,
 };
 use parlor_json::{Json, Object};
 use parlor_session::session::{Answer, ClientId, PromptId};
@@ -102,7 +102,7 @@ impl Rows {
         }
         let object = |name: &str| {
             let body = Json::parse(self.slots.get(name)?.1.clone()).ok()?;
-            Some(json::object(Some(body.raw())))
+            Some(body.to_object().unwrap_or_default())
         };
         for (name, (seq, body)) in &self.slots {
             if ![SIDE_STATE, ALIASES, OPENED].contains(&name.as_str()) {
@@ -163,7 +163,10 @@ impl Script {
 
     /// An agent session, as it is when it was opened.
     pub(crate) fn opened_agent(&self, without_history: bool) -> OpenedAgent {
-        let initialize = json::object(Some(json::json(r#"{"capabilities":{"session":{"fork":{}}}}"#).raw()));
+        let initialize = Json::parse(r#"{"capabilities":{"session":{"fork":{}}}}"#)
+            .unwrap()
+            .to_object()
+            .unwrap_or_default();
         let agent = AgentInfo {
             name: "agent".to_owned(),
             label: "agent".to_owned(),
@@ -272,7 +275,7 @@ impl Script {
 
     /// A client that is connected and not attached.
     pub(crate) fn connect(&mut self, client: u64, dialect: Dialect, initialize: &str) {
-        let initialize = json::object(Some(json::json(initialize).raw()));
+        let initialize = Json::parse(initialize).unwrap().to_object().unwrap_or_default();
         let info = ClientInfo::new(ClientId(client), dialect, initialize, true, true);
         self.clients.insert(client, Arc::new(info));
     }
@@ -294,14 +297,14 @@ impl Script {
 
     /// A fork that a client asks for.
     pub(crate) fn fork(&mut self, client: u64, id: u64, kind: ForkKind, params: &str) {
-        let params = json::object(Some(json::json(params).raw()));
+        let params = Json::parse(params).unwrap().to_object().unwrap_or_default();
         let request = ForkRequest { id: RequestId::from(id), params, kind, known_agent: None };
         self.call(client, ClientCall::Fork(Box::new(request)));
     }
 
     /// A fork at the end, while no agent is there and it is known what it said in `initialize`.
     pub(crate) fn fork_of_known_agent(&mut self, client: u64, id: u64, initialize: &str) {
-        let initialize = json::object(Some(json::json(initialize).raw()));
+        let initialize = Json::parse(initialize).unwrap().to_object().unwrap_or_default();
         let known_agent = Some(KnownAgent { dialect: self.dialect, initialize });
         let (id, params) = (RequestId::from(id), Object::default());
         let request = ForkRequest { id, params, kind: ForkKind::Fork, known_agent };
@@ -317,13 +320,13 @@ impl Script {
     /// The agent's response to the prompt that it was sent as number `nth`.
     pub(crate) fn responds(&mut self, nth: usize, result: &str) {
         let call = AgentCall::Prompt(self.prompts[nth]);
-        let response = AgentEvent::Response(call, Ok(json::json(result)));
+        let response = AgentEvent::Response(call, Ok(Json::parse(result).unwrap()));
         self.handle([Event::Agent(self.epoch, response)]);
     }
 
     /// A request of the agent.
     pub(crate) fn asks(&mut self, id: u64, method: &str, params: &str) {
-        let params = json::object(Some(json::json(params).raw()));
+        let params = Json::parse(params).unwrap().to_object().unwrap_or_default();
         let request = AgentEvent::Request { id: RequestId::from(id), method: method.to_owned(), params };
         self.handle([Event::Agent(self.epoch, request)]);
     }
@@ -331,7 +334,7 @@ impl Script {
     /// A client answers the request that it was sent last.
     pub(crate) fn answers(&mut self, client: u64, result: &str) {
         let (_, request) = *self.peer_requests.iter().rfind(|(to, _)| *to == client).expect("it was asked");
-        let answer = Answer::Result(json::json(result));
+        let answer = Answer::Result(Json::parse(result).unwrap());
         self.handle([Event::Answered { request, by: ClientId(client), answer }]);
     }
 
@@ -427,7 +430,10 @@ pub(crate) fn attach(id: u64, from: ReplayFrom) -> ClientCall {
 /// A prompt request.
 pub(crate) fn prompt(id: u64, text: &str) -> ClientCall {
     let params = format!(r#"{{"sessionId":"s","prompt":[{{"type":"text","text":"{text}"}}]}}"#);
-    ClientCall::Prompt { id: RequestId::from(id), params: json::object(Some(json::json(params).raw())) }
+    ClientCall::Prompt {
+        id: RequestId::from(id),
+        params: Json::parse(params).unwrap().to_object().unwrap_or_default(),
+    }
 }
 
 /// Updates as the agent writes them.
@@ -452,7 +458,7 @@ pub(crate) const IDLE: &str = r#"{"sessionUpdate":"state_update","state":"idle",
 
 /// A line in a form that is easy to read: `agent_message_chunk {...}` for an update, `7 -> {...}` for a response.
 fn short(line: &str) -> String {
-    let message = json::object(Some(json::json(line).raw()));
+    let message = Json::parse(line).unwrap().to_object().unwrap_or_default();
     let tidy = |value: &Json| value.as_str().replace("00000000000000000000000000000", "#");
     let id = message.get("id").map(Json::as_str).unwrap_or_default();
     if let Some(result) = message.get("result") {
@@ -461,11 +467,11 @@ fn short(line: &str) -> String {
     if let Some(error) = message.get("error") {
         return format!("{id} failed: {}", RpcError::from_raw(error.raw()).message());
     }
-    let params = json::member(&message, "params").unwrap_or_default();
-    let Some(mut update) = json::member(&params, "update") else { return tidy(&json::json(line)) };
-    let kind = json::text(&update, "sessionUpdate").unwrap_or_default();
+    let params = message.get_object("params").unwrap_or_default();
+    let Some(mut update) = params.get_object("update") else { return tidy(&Json::parse(line).unwrap()) };
+    let kind = update.get_string("sessionUpdate").unwrap_or_default();
     update.remove("sessionUpdate");
-    let seq = json::noted(&params, "parlor/seq").map(|seq| format!(" seq {}", seq.as_str()));
+    let seq = params.get_nested("_meta", "parlor/seq").map(|seq| format!(" seq {}", seq.as_str()));
     format!("{kind} {}{}", tidy(&update.to_json()), seq.unwrap_or_default())
 }
 

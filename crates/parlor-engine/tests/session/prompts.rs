@@ -3,6 +3,7 @@
 use expect_test::expect;
 use parlor_dialect::Dialect;
 use parlor_engine::{ClientCall, Event};
+use parlor_json::Json;
 use parlor_session::session::{ClientId, PromptId, Scope};
 use parlor_wire::RequestId;
 
@@ -108,7 +109,7 @@ fn the_same_key_is_the_same_prompt() {
     let keyed = |id: u64| {
         let params =
             r#"{"sessionId":"s","prompt":[{"type":"text","text":"Once"}],"_meta":{"parlor/key":"k"}}"#;
-        let params = parlor_engine::json::object(Some(parlor_engine::json::json(params).raw()));
+        let params = Json::parse(params).unwrap().to_object().unwrap_or_default();
         ClientCall::Prompt { id: RequestId::from(id), params }
     };
     script.call(1, keyed(1));

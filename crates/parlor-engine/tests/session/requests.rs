@@ -1,7 +1,8 @@
 //! Peer requests: every driver is asked, the first result counts.
 
 use parlor_dialect::Dialect;
-use parlor_engine::{ClientCall, Event, json};
+use parlor_engine::{ClientCall, Event};
+use parlor_json::Json;
 use parlor_session::session::{Answer, ClientId};
 use parlor_wire::RequestId;
 
@@ -71,7 +72,7 @@ fn the_request_waits_while_no_driver_is_attached() {
 fn the_agent_gets_an_error_when_every_driver_has_returned_one() {
     let mut script = with_a_request();
     script.commands();
-    let error = || Answer::Error(parlor_engine::json::json(r#"{"code":-32603,"message":"no"}"#));
+    let error = || Answer::Error(Json::parse(r#"{"code":-32603,"message":"no"}"#).unwrap());
     let asked = script.peer_requests.clone();
     for (client, request) in asked {
         assert_eq!(script.commands(), [""; 0], "a client that can decide is left");
@@ -90,7 +91,7 @@ fn an_answer_to_a_cancelled_request_does_not_answer_the_request_that_was_sent_ag
     let (_, second) = *script.peer_requests.last().unwrap();
     assert_eq!(first.peer_request, second.peer_request);
     script.commands();
-    let yes = || Answer::Result(json::json(YES));
+    let yes = || Answer::Result(Json::parse(YES).unwrap());
     for (request, responses) in [(first, 0), (second, 1)] {
         script.handle([Event::Answered { request, by: ClientId(2), answer: yes() }]);
         let commands = script.commands();

@@ -1,7 +1,8 @@
 //! What lists of all sessions show of one, and requests that are answered from there.
 
 use parlor_dialect::Dialect;
-use parlor_engine::{ClientCall, ForkKind, SessionData, json};
+use parlor_engine::{ClientCall, ForkKind, SessionData};
+use parlor_json::Json;
 use parlor_session::session::PeerRequestId;
 use parlor_wire::RequestId;
 
@@ -13,7 +14,7 @@ const CALL: &str = r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","titl
 
 fn answer(id: u64, request: u64) -> ClientCall {
     let peer_request = PeerRequestId(request);
-    ClientCall::AnswerRequest { id: RequestId::from(id), peer_request, result: json::json(YES) }
+    ClientCall::AnswerRequest { id: RequestId::from(id), peer_request, result: Json::parse(YES).unwrap() }
 }
 
 /// A session whose agent asks for permission to run a command.

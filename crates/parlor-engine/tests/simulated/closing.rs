@@ -2,7 +2,8 @@
 
 use parlor_dialect::Dialect::{V1, V2};
 use parlor_engine::stored::StoredSession;
-use parlor_engine::{AgentCall, AgentEpoch, AgentEvent, ClientCall, Event, QueueLimits, ReplayFrom, json};
+use parlor_engine::{AgentCall, AgentEpoch, AgentEvent, ClientCall, Event, QueueLimits, ReplayFrom};
+use parlor_json::Json;
 use parlor_session::session::{ClientId, PromptId};
 use parlor_wire::{RequestId, RpcError, code};
 
@@ -16,8 +17,10 @@ fn a_prompt_that_the_agent_accepts_after_the_last_client_closed_is_answered_befo
     assert_eq!(stage.prompts(), [1]);
     stage.take_sent(1);
     stage.happens([calls(1, V1, ClientCall::Close { id: RequestId::from(3) })]);
-    let accepted =
-        AgentEvent::Response(AgentCall::Prompt(PromptId(1)), Ok(json::json(r#"{"messageId":"u"}"#)));
+    let accepted = AgentEvent::Response(
+        AgentCall::Prompt(PromptId(1)),
+        Ok(Json::parse(r#"{"messageId":"u"}"#).unwrap()),
+    );
     stage.happens([Event::Agent(AgentEpoch(1), accepted)]);
     assert_eq!(stage.responses(1), ["2", "3"]);
 }
@@ -33,7 +36,7 @@ fn calls_after_a_close_by_a_client_that_is_not_attached_are_answered() {
     let status = calls(2, V1, ClientCall::Status { id: RequestId::from(2) });
     stage.happens([close, status]);
     assert!(stage.responses(2).is_empty());
-    let ended = Ok(json::json(r#"{"stopReason":"cancelled"}"#));
+    let ended = Ok(Json::parse(r#"{"stopReason":"cancelled"}"#).unwrap());
     let ended = AgentEvent::Response(AgentCall::Prompt(PromptId(1)), ended);
     stage.happens([Event::Agent(AgentEpoch(1), ended)]);
     assert_eq!(stage.responses(2), ["1", "2"]);
@@ -74,7 +77,7 @@ fn a_client_that_closes_the_session_before_it_caught_up_does_not_stay_in_it() {
     let close = calls(2, V2, ClientCall::Close { id: RequestId::from(2) });
     stage.happens([attaches(2, V2, 1, ReplayFrom::Start), close]);
     assert_eq!(stage.responses(2), ["1"]);
-    let ended = Ok(json::json(r#"{"stopReason":"cancelled"}"#));
+    let ended = Ok(Json::parse(r#"{"stopReason":"cancelled"}"#).unwrap());
     let ended = AgentEvent::Response(AgentCall::Prompt(PromptId(1)), ended);
     stage.happens([Event::Agent(AgentEpoch(1), ended)]);
     assert_eq!(stage.responses(2), ["2"]);

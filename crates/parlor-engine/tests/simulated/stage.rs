@@ -141,7 +141,7 @@ impl Stage {
     pub(crate) fn responses(&mut self, client: u64) -> Vec<String> {
         let id = |line: &String| {
             let line = Json::parse(line.clone()).ok()?;
-            let line = parlor_engine::json::object(Some(line.raw()));
+            let line = line.to_object().unwrap_or_default();
             line.get("method").is_none().then_some(())?;
             Some(line.get("id")?.as_str().to_owned())
         };

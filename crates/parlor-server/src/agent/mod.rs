@@ -17,13 +17,12 @@ use parlor_dialect::Dialect;
 use parlor_engine::{AgentEpoch, AgentInfo, Frame, opening};
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
-use parlor_wire::{Asked, RequestId, RpcError, code};
+use parlor_wire::{OutgoingRequests, RequestId, RpcError, code};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{oneshot, watch};
 
 use crate::client::Client;
 use crate::hub::Shared;
-use crate::json;
 use crate::lock;
 use crate::send_queue::{SendQueue, SendQueueReader, send_queue};
 use crate::services::budget::FileBudget;
@@ -63,7 +62,7 @@ pub(crate) struct Agent {
     stdin: SendQueue,
     /// Bounds the memory of its file requests.
     pub(crate) files: FileBudget,
-    calls: Mutex<Asked<PendingCall>>,
+    calls: Mutex<OutgoingRequests<PendingCall>>,
     links: Mutex<Links>,
     /// Sessions that it is creating.
     pub(crate) pending_creates: PendingCreates,
@@ -169,7 +168,7 @@ impl Agent {
             }),
             stdin,
             files: FileBudget::default(),
-            calls: Mutex::new(Asked::new(MAX_CALLS)),
+            calls: Mutex::new(OutgoingRequests::new(MAX_CALLS)),
             links: Mutex::default(),
             pending_creates: PendingCreates::default(),
             clients: Mutex::default(),
@@ -190,7 +189,7 @@ impl Agent {
         let _guard = CallGuard { agent: self, id };
         match answer.await {
             Ok(reply) => reply,
-            Err(_) => Err(json::error_object(&self.error())),
+            Err(_) => Err(self.error().to_json()),
         }
     }
 
@@ -199,7 +198,7 @@ impl Agent {
         let answer = tokio::time::timeout_at(until.into(), self.call(method, params)).await;
         answer.unwrap_or_else(|_| {
             let message = format!("agent '{}' did not answer {method} in time", self.info.label);
-            Err(json::error_object(&RpcError::new(code::INTERNAL_ERROR, message)))
+            Err(RpcError::new(code::INTERNAL_ERROR, message).to_json())
         })
     }
 
@@ -266,13 +265,11 @@ impl Agent {
         // Checked under the lock: `on_ended` sets `gone` before it fails the calls in flight.
         let mut calls = lock(&self.calls);
         if self.is_gone() {
-            return Err(json::error_object(&self.error()));
+            return Err(self.error().to_json());
         }
-        let id = calls.ask(call).map_err(|full| {
-            json::error_object(&RpcError::new(
-                code::INTERNAL_ERROR,
-                format!("agent '{}' is overloaded: {full}", self.info.label),
-            ))
+        let id = calls.register(call).map_err(|full| {
+            RpcError::new(code::INTERNAL_ERROR, format!("agent '{}' is overloaded: {full}", self.info.label))
+                .to_json()
         })?;
         self.stdin.push(Frame::request(&id, method, params));
         Ok(id)
@@ -280,7 +277,7 @@ impl Agent {
 
     /// Cancels a call and drops its response.
     pub(crate) fn abandon_call(&self, id: &RequestId) {
-        if lock(&self.calls).answered(id).is_some() {
+        if lock(&self.calls).complete(id).is_some() {
             self.stdin.push(Frame::cancel(id));
         }
     }
@@ -522,7 +519,7 @@ impl Agent {
         for (_, call) in calls {
             match call {
                 PendingCall::Session(link, call @ SessionCall::Forwarded { .. }) => {
-                    let reply = Err(json::error_object(&error));
+                    let reply = Err(error.to_json());
                     if let Err(answer) = link.send(AgentMessage::Response(call, reply)).await {
                         answer.reject(&error);
                     }
@@ -557,9 +554,9 @@ impl Startup {
 fn timeout_error(agent: &str, method: &str, timeout: Duration, stderr: &str) -> RpcError {
     let event = format!("did not answer {method} within {} s", timeout.as_secs_f64());
     let error = agent_error(agent, &event, stderr);
-    let mut data = json::object(error.data().map(Json::raw));
+    let mut data = error.data().and_then(Json::to_object).unwrap_or_default();
     let hint = "`parlor agents` shows its command; `startup_timeout` in the configuration gives it more time";
-    data.set("hint", json::string(hint));
+    data.set("hint", hint);
     error.with_data(data.to_json())
 }
 
@@ -575,7 +572,7 @@ pub(crate) fn agent_error(agent: &str, event: &str, stderr: &str) -> RpcError {
         return error;
     }
     let mut data = Object::default();
-    data.set("stderr", json::string(stderr));
+    data.set("stderr", stderr);
     error.with_data(data.to_json())
 }
 

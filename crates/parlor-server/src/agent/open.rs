@@ -17,7 +17,6 @@ use tokio::sync::mpsc;
 use super::opened::{AgentSessionGuard, BoundAgent, channel, event_of};
 use super::session_cache::PendingCreate;
 use super::{Agent, CancelToken, Origin, Startup};
-use crate::json;
 use crate::session::{AgentMessage, Link, Message, next_epoch, now};
 
 /// Opens one agent session.
@@ -167,7 +166,7 @@ impl Opener {
                 while let Ok(message) = self.messages.try_recv() {
                     if let Message::Agent(_, AgentMessage::Request { id, .. }) = message {
                         let error = RpcError::new(code::INTERNAL_ERROR, "the session was not opened");
-                        agent.answer(&id, &Err(json::error_object(&error)));
+                        agent.answer(&id, &Err(error.to_json()));
                     }
                 }
                 (self.link, self.messages) = channel(next_epoch());
@@ -192,7 +191,7 @@ impl Opener {
                     OpeningEvent::Listed(rows.map(|rows| rows.into_iter().filter_map(id).collect()))
                 }));
             }
-            OpeningAction::Reject { id, error } => agent.answer(&id, &Err(json::error_object(&error))),
+            OpeningAction::Reject { id, error } => agent.answer(&id, &Err(error.to_json())),
             OpeningAction::Done(session) => self.outcome = Some(Ok(*session)),
             OpeningAction::Failed(error) => self.outcome = Some(Err(error)),
         }
@@ -238,13 +237,13 @@ mod tests {
 
         async fn next(&mut self) -> Object {
             let line = self.requests.next_line().await.unwrap().unwrap();
-            json::object(Some(json::json(line).raw()))
+            Json::parse(line).unwrap().to_object().unwrap_or_default()
         }
 
         /// Reads the next message, which has this method.
         async fn expect(&mut self, method: &str) -> Object {
             let message = self.next().await;
-            assert_eq!(json::text(&message, "method").as_deref(), Some(method), "{message:?}");
+            assert_eq!(message.get_string("method").as_deref(), Some(method), "{message:?}");
             message
         }
 
@@ -305,7 +304,7 @@ mod tests {
         let error = opener.opened(None).await.unwrap_err();
         assert!(error.message().contains("did not answer session/new within 0.02 s"), "{error:?}");
         let cancel = peer.expect("$/cancel_request").await;
-        let params = json::member(&cancel, "params").unwrap();
+        let params = cancel.get_object("params").unwrap();
         assert_eq!(params.get("requestId"), request.get("id"));
     }
 
@@ -336,7 +335,7 @@ mod tests {
         let error = opened.await.unwrap().unwrap_err();
         assert_eq!(error.code(), code::REQUEST_CANCELLED);
         let cancelled = peer.expect("$/cancel_request").await;
-        assert_eq!(json::member(&cancelled, "params").unwrap().get("requestId"), request.get("id"));
+        assert_eq!(cancelled.get_object("params").unwrap().get("requestId"), request.get("id"));
         assert_eq!(agent.sessions(), 0);
     }
 
@@ -381,7 +380,7 @@ mod tests {
         let begun = BoundAgent::for_tests(&agent, "s");
         let new = begun.guard.epoch;
         let inbox = session::start(hub.shared(), session_for_tests("ours"), Some(begun), None);
-        let served = |text: &str| AgentMessage::Served(RequestId::from(7), Ok(json::string(text)), None);
+        let served = |text: &str| AgentMessage::Served(RequestId::from(7), Ok(Json::from(text)), None);
         let gone = AgentMessage::Gone(RpcError::new(code::INTERNAL_ERROR, "it ended"));
         for (epoch, message) in [(old, served("late")), (old, gone), (new, served("in time"))] {
             inbox.send(Message::Agent(epoch, message)).await.unwrap();

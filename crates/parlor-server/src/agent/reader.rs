@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use parlor_dialect::live::{self, AgentUpdate};
 use parlor_engine::Frame;
-use parlor_json::{Json, Object};
+use parlor_json::{Json, JsonRef, Object};
 use parlor_session::SessionId;
 use parlor_wire::{
-    Batches, Body, CANCEL_REQUEST, Incoming, InputLine, Lines, Message as Rpc, Outcome, RequestId, RpcError,
-    cancel_target, code, parse,
+    Batches, Body, CANCEL_REQUEST, Incoming, InputLine, LineDecoder, Message as Rpc, Outcome, RequestId,
+    RpcError, cancel_target, code, parse,
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Semaphore;
@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use super::sessionless::{self, DeliveryOrder};
 use super::{Agent, Links, MAX_EARLY_UPDATES, PendingCall, UnloadedSession};
 use crate::connection::register_batch;
-use crate::json;
+use crate::fields;
 use crate::lock;
 use crate::session::{AgentMessage, Link, SessionCall};
 
@@ -29,7 +29,7 @@ const MAX_BATCHES: usize = 32;
 
 /// Reads the output of an agent to its end.
 pub(super) async fn read(agent: Arc<Agent>, mut stream: impl AsyncRead + Unpin) {
-    let mut lines = Lines::default();
+    let mut lines = LineDecoder::default();
     let mut buffer = vec![0; BUFFER];
     let mut batch = UpdateBatch::new();
     loop {
@@ -204,7 +204,7 @@ async fn on_message(agent: &Arc<Agent>, message: &Rpc<'_>, batch: &mut UpdateBat
                 Outcome::Result(result) => Ok(Json::from(*result)),
                 Outcome::Error(error) => Err(Json::from(*error)),
             };
-            let call = lock(&agent.calls).answered(id);
+            let call = lock(&agent.calls).complete(id);
             match call {
                 Some(PendingCall::Caller(caller, _)) => drop(caller.send(reply)),
                 Some(PendingCall::Session(link, call)) => {
@@ -225,7 +225,7 @@ async fn on_message(agent: &Arc<Agent>, message: &Rpc<'_>, batch: &mut UpdateBat
             }
         }
         Body::Request { id, method, params } => {
-            let params = json::object(*params);
+            let params = params.and_then(JsonRef::to_object).unwrap_or_default();
             on_request(agent, id.clone(), method.to_string(), params, batch).await;
         }
         Body::Notification { method, params } => {
@@ -241,7 +241,7 @@ async fn on_request(
     params: Object,
     batch: &mut UpdateBatch,
 ) {
-    let Some(session) = json::session_of(&params) else {
+    let Some(session) = fields::session_of(&params) else {
         return sessionless::request(agent, id, &method, params, &mut batch.order).await;
     };
     let is_sent = match link_to(agent, &session) {
@@ -253,7 +253,7 @@ async fn on_request(
     };
     if !is_sent {
         let error = RpcError::new(code::METHOD_NOT_FOUND, format!("method not found: {method}"));
-        agent.answer(&id, &Err(json::error_object(&error)));
+        agent.answer(&id, &Err(error.to_json()));
     }
 }
 
@@ -261,7 +261,7 @@ async fn on_notification(
     agent: &Arc<Agent>,
     message: &Rpc<'_>,
     method: &str,
-    params: Option<&serde_json::value::RawValue>,
+    params: Option<JsonRef<'_>>,
     batch: &mut UpdateBatch,
 ) {
     if method == CANCEL_REQUEST {
@@ -293,7 +293,7 @@ async fn on_notification(
         }
         return;
     }
-    let session = json::session_of(&json::object(params));
+    let session = fields::session_of(&params.and_then(JsonRef::to_object).unwrap_or_default());
     if session.as_ref().is_some_and(|session| unloaded_session(agent, session).is_some()) {
         tracing::debug!(agent = agent.info.name, method, "ignoring a notification for an unloaded session");
         return;

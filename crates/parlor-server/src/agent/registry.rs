@@ -15,7 +15,6 @@ use tokio::sync::Mutex;
 use super::{Agent, AgentSessionCache, Startup, start};
 use crate::config::{AgentConfig, Agents, ProcessMode, chosen_env};
 use crate::hub::Peer;
-use crate::json;
 use crate::lock;
 use crate::services::access::FileAccess;
 use crate::session_thread::SessionThread;
@@ -187,9 +186,9 @@ impl Registry {
 
     fn store_agent_info(&self, config: &AgentConfig, agent: &Agent) {
         let mut info = Object::default();
-        info.set("dialect", json::string(agent.info.dialect.name()));
+        info.set("dialect", agent.info.dialect.name());
         info.set("info", agent.info.initialize.to_json());
-        let value = Some(info.to_json().as_str().to_owned());
+        let value = Some(info.text());
         let key = stored::agent_key(config);
         let known = CachedAgentInfo { dialect: agent.info.dialect, info: agent.info.initialize.clone() };
         lock(&self.agent_info).insert(key.clone(), Some(known));

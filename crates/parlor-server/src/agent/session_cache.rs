@@ -11,7 +11,6 @@ use tokio::sync::watch;
 
 use super::Agent;
 use crate::agent_sessions;
-use crate::json;
 use crate::lock;
 use crate::store::StoreHandle;
 
@@ -138,9 +137,10 @@ pub(super) async fn list(agent: &Agent, until: Instant) -> Option<Vec<SessionRow
     let mut params = Object::default();
     for _ in 0..MAX_PAGES {
         let page = agent.call_until("session/list", &params, until).await.ok()?;
-        let page = json::object(Some(page.raw()));
-        for info in parlor_json::elements(page.get("sessions")?.raw())? {
-            let Some(row) = agent_sessions::row(&agent.info.name, &json::object(Some(info))) else {
+        let page = page.to_object().unwrap_or_default();
+        for info in page.get("sessions")?.elements()? {
+            let Some(row) = agent_sessions::row(&agent.info.name, &info.to_object().unwrap_or_default())
+            else {
                 continue;
             };
             let size =
@@ -210,6 +210,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
+    use parlor_json::Json;
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
     use super::*;
@@ -237,7 +238,8 @@ mod tests {
             let mut requests = BufReader::new(their_read).lines();
             for page in pages {
                 let Ok(Some(line)) = requests.next_line().await else { return };
-                let id = json::object(Some(json::json(line).raw())).get("id").unwrap().clone();
+                let id =
+                    Json::parse(line).unwrap().to_object().unwrap_or_default().get("id").unwrap().clone();
                 let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{page}}}\n", id.as_str());
                 their_write.write_all(line.as_bytes()).await.unwrap();
             }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use parlor_dialect::{Losses, live};
 use parlor_engine::{Frame, FrameKind};
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonRef, JsonStr, Object};
 use parlor_session::session::{Answer, ClientId};
 use parlor_session::{SessionId, Transcript};
 use parlor_wire::{Body, Message as Rpc, RequestId, RpcError, code};
@@ -12,7 +12,6 @@ use tokio::sync::{oneshot, watch};
 
 use super::{Agent, CallGuard, Origin, PendingCall, Reply};
 use crate::client::{Client, Requester};
-use crate::json;
 use crate::lock;
 use crate::session::{AgentMessage, Inbox, Link, Message, SessionCall};
 
@@ -86,10 +85,7 @@ fn undeliverable(method: &str, reason: &str) -> Reply {
     if method == ELICITATION {
         return Ok(live::cancelled_answer(method));
     }
-    Err(json::error_object(&RpcError::new(
-        code::METHOD_NOT_FOUND,
-        format!("cannot answer {method}: {reason}"),
-    )))
+    Err(RpcError::new(code::METHOD_NOT_FOUND, format!("cannot answer {method}: {reason}")).to_json())
 }
 
 /// Signals that a client has cancelled its request.
@@ -161,27 +157,25 @@ impl Agent {
         let others: Vec<_> =
             clients.iter().filter_map(Weak::upgrade).filter(|other| other.id != client.id).collect();
         let is_taken = |id: &JsonStr| others.iter().any(|other| other.mcp_server(id).is_some());
-        let Some(list) = params.get("mcpServers").and_then(|list| parlor_json::elements(list.raw())) else {
+        let Some(list) = params.get_array("mcpServers") else {
             return;
         };
-        let mut servers: Vec<String> = Vec::with_capacity(list.len());
+        let mut servers: Vec<Json> = Vec::with_capacity(list.len());
         for server in list {
-            let mut server_fields = json::object(Some(server));
-            let id = json::literal(&server_fields, "serverId");
-            let Some(own) = id.filter(|_| json::text(&server_fields, "type").as_deref() == Some("acp"))
-            else {
-                servers.push(server.get().to_owned());
+            let mut server_fields = server.to_object().unwrap_or_default();
+            let id = server_fields.get_json_str("serverId");
+            let Some(own) = id.filter(|_| server_fields.get_str("type").as_deref() == Some("acp")) else {
+                servers.push(server.into());
                 continue;
             };
             let agents =
                 if is_taken(&own) { JsonStr::new(&uuid::Uuid::new_v4().to_string()) } else { own.clone() };
             server_fields.set("serverId", &agents);
-            servers.push(server_fields.to_json().as_str().to_owned());
+            servers.push(server_fields.to_json());
             client.add_mcp_server(agents, own);
         }
-        let servers = json::json(format!("[{}]", servers.join(",")));
         drop(clients);
-        params.set("mcpServers", servers);
+        params.set("mcpServers", Json::array(servers));
     }
 
     /// Whether a client has not answered one of its requests outside of sessions.
@@ -204,12 +198,12 @@ impl Agent {
 
 /// Registers the MCP servers that a client serves over its connection under its own ids, for a session that exists.
 pub(crate) fn register_mcp_servers(client: &Client, params: &Object) {
-    let list = params.get("mcpServers").and_then(|list| parlor_json::elements(list.raw()));
+    let list = params.get_array("mcpServers");
     for server in list.unwrap_or_default() {
-        let server = json::object(Some(server));
-        let id = json::literal(&server, "serverId");
+        let server = server.to_object().unwrap_or_default();
+        let id = server.get_json_str("serverId");
         if let Some(id) = id.filter(|id| client.mcp_server(id).is_none())
-            && json::text(&server, "type").as_deref() == Some("acp")
+            && server.get_str("type").as_deref() == Some("acp")
         {
             client.add_mcp_server(id.clone(), id);
         }
@@ -283,8 +277,8 @@ pub(super) async fn notification(agent: &Agent, message: &Rpc<'_>, order: &mut D
     if let Body::Notification { method, params } = &message.body
         && method == MCP_MESSAGE
     {
-        let mut params = json::object(*params);
-        let server = json::literal(&params, "serverId");
+        let mut params = params.and_then(JsonRef::to_object).unwrap_or_default();
+        let server = params.get_json_str("serverId");
         let found = server.and_then(|server| {
             clients.iter().find_map(|client| Some((Arc::clone(client), client.mcp_server(&server)?)))
         });
@@ -318,11 +312,11 @@ pub(super) async fn request(
 ) {
     let invalid = |message: &str| {
         let error = RpcError::new(code::INVALID_PARAMS, message);
-        agent.answer(&id, &Err(json::error_object(&error)));
+        agent.answer(&id, &Err(error.to_json()));
     };
     let mut mcp = None;
     let client = if method == MCP_MESSAGE {
-        let server = json::literal(&params, "serverId");
+        let server = params.get_json_str("serverId");
         let clients: Vec<_> = lock(&agent.clients).iter().filter_map(Weak::upgrade).collect();
         let found = server.as_ref().and_then(|server| {
             clients.iter().find_map(|client| Some((Arc::clone(client), client.mcp_server(server)?)))
@@ -331,12 +325,12 @@ pub(super) async fn request(
             return invalid("`serverId` names no MCP server of a connected client");
         };
         params.set("serverId", &own);
-        mcp = json::literal(&params, "requestId").map(|id| McpRequest { own, agents, id });
+        mcp = params.get_json_str("requestId").map(|id| McpRequest { own, agents, id });
         client
     } else if let Some(scope) = params.get("requestId").filter(|_| method == ELICITATION).cloned() {
         match scope_of_call(agent, &scope) {
             Some(CallScope::Client(origin)) => {
-                params.set("requestId", json::json(origin.id.as_literal()));
+                params.set("requestId", origin.id.to_json());
                 origin.client
             }
             Some(CallScope::Session(link)) => {
@@ -375,7 +369,7 @@ async fn send_to_client(
     order: &mut DeliveryOrder,
 ) {
     let reject = |reason: &str| agent.answer(&id, &undeliverable(method, reason));
-    if method == ELICITATION && !client.can_elicit(json::text(params, "mode").as_deref()) {
+    if method == ELICITATION && !client.can_elicit(params.get_string("mode").as_deref()) {
         return reject("the client cannot show elicitations of this mode");
     }
     let (from, to, nothing) = (agent.info.dialect, client.dialect(), Transcript::default());
@@ -388,7 +382,7 @@ async fn send_to_client(
             code::INTERNAL_ERROR,
             format!("{MAX_REQUESTS} requests of the agent are in flight already"),
         );
-        return agent.answer(&id, &Err(json::error_object(&error)));
+        return agent.answer(&id, &Err(error.to_json()));
     }
     let request = AgentRequest { agent: Arc::clone(agent), id: id.clone(), method: method.to_owned(), mcp };
     let Ok(client_id) = client.add_agent_request(request) else {

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use parlor_dialect::{Dialect, live};
 use parlor_json::Object;
-use parlor_wire::{Batches, Body, Incoming, InputLine, Lines, Outcome, RequestId, RpcError, code, write};
+use parlor_wire::{
+    Batches, Body, Incoming, InputLine, LineDecoder, Outcome, RequestId, RpcError, code, write,
+};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::{Agent, Startup, agent_error, timeout_error};
 use crate::config::{AgentConfig, EmbeddedAgent};
-use crate::json;
 use crate::services::access::FileAccess;
 use parlor_process::{Command, Process, Reaper};
 
@@ -139,7 +140,7 @@ async fn start_and_initialize(
     let mut process = Process::start(&command, reaper).map_err(|error| {
         let message = format!("cannot start agent '{}': {error}", config.label());
         let mut data = Object::default();
-        data.set("hint", json::string("`parlor agents` shows which agents are installed"));
+        data.set("hint", "`parlor agents` shows which agents are installed");
         RpcError::new(code::INTERNAL_ERROR, message).with_data(data.to_json())
     })?;
     let (Some(mut stdin), Some(mut stdout)) = (process.take_stdin(), process.take_stdout()) else {
@@ -182,7 +183,7 @@ async fn end(process: Process, stdin: ChildStdin, startup: Startup) {
 
 /// Reads up to the first response, and ignores messages before it.
 async fn read_response(stdout: &mut (impl AsyncRead + Unpin)) -> Option<Result<Object, RpcError>> {
-    let mut lines = Lines::default();
+    let mut lines = LineDecoder::default();
     let mut byte = [0; 1];
     loop {
         // Byte by byte, so that what follows the response is left in the stream.
@@ -195,8 +196,8 @@ async fn read_response(stdout: &mut (impl AsyncRead + Unpin)) -> Option<Result<O
             let Ok(Incoming::One(message)) = parlor_wire::parse(line, Batches::Refuse) else { continue };
             if let Body::Response { outcome, .. } = &message.body {
                 return Some(match outcome {
-                    Outcome::Result(result) => Ok(json::object(Some(result))),
-                    Outcome::Error(error) => Err(RpcError::from_raw(error)),
+                    Outcome::Result(result) => Ok(result.to_object().unwrap_or_default()),
+                    Outcome::Error(error) => Err(RpcError::from_raw(*error)),
                 });
             }
         }
@@ -206,18 +207,28 @@ async fn read_response(stdout: &mut (impl AsyncRead + Unpin)) -> Option<Result<O
 /// The params of `initialize` for an agent.
 fn initialize_params(dialect: Dialect, fs: FileAccess) -> Object {
     let files = fs != FileAccess::Off;
-    let info = format!(r#"{{"name":"parlor","title":"parlor","version":"{}"}}"#, env!("CARGO_PKG_VERSION"));
-    let elicitation = r#"{"form":{},"url":{}}"#;
-    let text = match dialect {
-        Dialect::V1 => format!(
-            r#"{{"protocolVersion":1,"clientInfo":{info},"clientCapabilities":{{"fs":{{"readTextFile":{files},"writeTextFile":{files}}},"terminal":true,"elicitation":{elicitation},"session":{{"configOptions":{{"boolean":{{}}}},"notices":{{}},"compaction":{{}}}},"plan":{{}}}}}}"#
-        ),
-        Dialect::V2 => {
-            format!(r#"{{"protocolVersion":2,"info":{info},"capabilities":{{"elicitation":{elicitation}}}}}"#)
+    let empty = Object::new;
+    let info =
+        empty().with("name", "parlor").with("title", "parlor").with("version", env!("CARGO_PKG_VERSION"));
+    let elicitation = empty().with("form", empty()).with("url", empty());
+    let mut params = empty().with("protocolVersion", dialect.version());
+    match dialect {
+        Dialect::V1 => {
+            let fs = empty().with("readTextFile", files).with("writeTextFile", files);
+            let options = empty().with("boolean", empty());
+            let session =
+                empty().with("configOptions", options).with("notices", empty()).with("compaction", empty());
+            let capabilities = empty().with("fs", fs).with("terminal", true).with("elicitation", elicitation);
+            params.set("clientInfo", info);
+            params.set("clientCapabilities", capabilities.with("session", session).with("plan", empty()));
         }
-        Dialect::Draft => format!(
-            r#"{{"protocolVersion":2,"info":{info},"capabilities":{{"elicitation":{elicitation}}},"_meta":{{"parlor/dialect":"draft"}}}}"#
-        ),
-    };
-    json::object(Some(json::json(text).raw()))
+        Dialect::V2 | Dialect::Draft => {
+            params.set("info", info);
+            params.set("capabilities", empty().with("elicitation", elicitation));
+        }
+    }
+    if dialect == Dialect::Draft {
+        params.set_nested("_meta", Dialect::MARK, dialect.name());
+    }
+    params
 }

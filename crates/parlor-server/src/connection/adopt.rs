@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parlor_dialect::{Losses, live};
 use parlor_engine::opening::{OpeningPlan, session_not_found};
-use parlor_json::Object;
+use parlor_json::{Json, Object, ObjectWriter};
 use parlor_session::SessionId;
 use parlor_store::SessionRow;
 use parlor_wire::RpcError;
@@ -17,8 +17,8 @@ use crate::agent::{CancelToken, Opener, Startup};
 use crate::agent_sessions;
 use crate::client::Client;
 use crate::config::AgentConfig;
+use crate::fields;
 use crate::hub::{AgentChoice, Shared, no_session};
-use crate::json;
 use crate::session::{self, Inbox, Message};
 use crate::stored::{self, StoredSession};
 
@@ -64,7 +64,7 @@ async fn adopt(
     let row = agent_sessions::row(&config.name, &{
         let mut info = Object::default();
         info.set("sessionId", id.as_json());
-        info.set("cwd", json::string("/"));
+        info.set("cwd", "/");
         info
     });
     let row = row.ok_or_else(|| no_session(id))?;
@@ -75,7 +75,7 @@ async fn adopt(
     if is_stored {
         return Err(session_not_found(id, "the session has another id on this server (see session/list)"));
     }
-    let named = json::absolute(params, "cwd");
+    let named = fields::absolute(params, "cwd");
     let has_cwd = named.is_some();
     let cwd = named.or_else(|| listed.as_ref().map(|row| row.cwd.clone())).unwrap_or_else(|| "/".to_owned());
     let startup = Startup::new(config.startup_timeout);
@@ -86,9 +86,9 @@ async fn adopt(
     for name in ["sessionId", "replayFrom", "_meta"] {
         params.remove(name);
     }
-    params.set("cwd", json::string(&cwd));
+    params.set("cwd", &cwd);
     if params.get("mcpServers").is_none() {
-        params.set("mcpServers", json::json("[]"));
+        params.set("mcpServers", Json::array::<Json>([]));
     }
     let mut losses = Losses::default();
     let agents_params = live::request_to_agent(
@@ -126,8 +126,8 @@ async fn adopt(
     let mut lines = Vec::with_capacity(replay.len() + 1);
     if let Some(title) = listed.and_then(|row| row.title) {
         // The listed title precedes the replay, which may change it.
-        let update = format!(r#"{{"sessionUpdate":"session_info_update","title":{title}}}"#);
-        lines.push(live::update_line(id, &update, None));
+        let update = ObjectWriter::new().str("sessionUpdate", "session_info_update").raw("title", &title);
+        lines.push(live::update_line(id, &update.finish(), None));
     }
     lines.extend(replay);
     let opened = StoredSession::new(row);

@@ -13,7 +13,6 @@ use super::{create, initialize};
 use crate::agent::{Agent, AgentRequest, CancelToken, Origin, Startup};
 use crate::client::Client;
 use crate::hub::Shared;
-use crate::json;
 
 const MCP_MESSAGE: &str = "mcp/message";
 
@@ -77,7 +76,7 @@ impl AgentCall {
             (Some(id), Ok(result)) => {
                 // Some agents respond with null where the protocol has an object.
                 let is_empty = result.is_null() && !self.method.starts_with('_');
-                Frame::result(id, &if is_empty { json::json("{}") } else { result })
+                Frame::result(id, &if is_empty { Json::from(Object::new()) } else { result })
             }
             (Some(id), Err(error)) => Frame::error(id, &error),
             (None, Ok(_)) => return,
@@ -94,7 +93,7 @@ impl AgentCall {
             return None;
         }
         let (server, request) =
-            (json::literal(&self.params, "serverId")?, json::literal(&self.params, "requestId")?);
+            (self.params.get_json_str("serverId")?, self.params.get_json_str("requestId")?);
         self.client.mcp_request(&server, &request, AgentRequest::agent_and_server).flatten()
     }
 }

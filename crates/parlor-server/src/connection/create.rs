@@ -14,8 +14,8 @@ use super::initialize::config;
 use crate::agent::{Agent, CancelToken, Opener, Origin, Startup};
 use crate::client::Client;
 use crate::config::AgentConfig;
+use crate::fields;
 use crate::hub::{AgentChoice, Shared};
-use crate::json;
 use crate::session::{self, Message};
 use crate::stored::{SessionData, StoredSession};
 
@@ -42,7 +42,7 @@ async fn try_new(
     mut cancel: CancelToken,
 ) -> Result<(), RpcError> {
     let config = config(hub, client)?;
-    let cwd = json::absolute(&params, "cwd");
+    let cwd = fields::absolute(&params, "cwd");
     let cwd = cwd.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`cwd` must be an absolute path"))?;
     if let Some(error) = client.take_start_error(config.startup_timeout) {
         return Err(error);

@@ -11,7 +11,6 @@ use crate::agent::Startup;
 use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::hub::Shared;
-use crate::json;
 
 /// The configuration of the agent that a client chose.
 pub(super) fn config(hub: &Shared, client: &Client) -> Result<AgentConfig, RpcError> {
@@ -49,14 +48,16 @@ pub(super) async fn initialized(
 }
 
 /// Every session can be forked at any message, whatever its agent can do.
-const FORK: &str = r#"{"atMessageId":true}"#;
+fn fork_capability() -> Object {
+    Object::new().with("atMessageId", true)
+}
 
 /// The implementation info of parlor in front of an agent.
 fn parlor_info(agent: &str) -> Object {
     let mut info = Object::default();
-    info.set("name", json::string("parlor"));
-    info.set("title", json::string(&format!("parlor ({agent})")));
-    info.set("version", json::string(env!("CARGO_PKG_VERSION")));
+    info.set("name", "parlor");
+    info.set("title", format!("parlor ({agent})"));
+    info.set("version", env!("CARGO_PKG_VERSION"));
     info
 }
 
@@ -64,32 +65,32 @@ fn parlor_info(agent: &str) -> Object {
 fn capabilities(dialect: Dialect, config: &AgentConfig, agents: &Object) -> Object {
     let agent = config.name.as_str();
     let info_name = if dialect == Dialect::V1 { "agentInfo" } else { "info" };
-    let own = config.embedded.as_ref().and_then(|_| json::member(agents, info_name));
+    let own = config.embedded.as_ref().and_then(|_| agents.get_object(info_name));
     let info = own.unwrap_or_else(|| parlor_info(agent)).to_json();
     let mut result = Object::default();
-    result.set("protocolVersion", json::json(dialect.version().to_string()));
+    result.set("protocolVersion", dialect.version());
     match dialect {
         Dialect::V1 => {
-            let mut capabilities = json::member(agents, "agentCapabilities").unwrap_or_default();
-            capabilities.set("loadSession", json::json("true"));
-            let agents_session = json::member(&capabilities, "sessionCapabilities").unwrap_or_default();
+            let mut capabilities = agents.get_object("agentCapabilities").unwrap_or_default();
+            capabilities.set("loadSession", true);
+            let agents_session = capabilities.get_object("sessionCapabilities").unwrap_or_default();
             let mut session = agent_capabilities(&agents_session, &["additionalDirectories", "systemPrompt"]);
             for name in ["list", "resume", "close", "delete", "archive", "title", "status"] {
-                session.set(name, json::json("{}"));
+                session.set(name, Object::new());
             }
-            session.set("fork", json::json(FORK));
+            session.set("fork", fork_capability());
             capabilities.set("sessionCapabilities", session.to_json());
             result.set("agentCapabilities", capabilities.to_json());
         }
         Dialect::V2 | Dialect::Draft => {
-            let mut capabilities = json::member(agents, "capabilities").unwrap_or_default();
-            let agents_session = json::member(&capabilities, "session").unwrap_or_default();
+            let mut capabilities = agents.get_object("capabilities").unwrap_or_default();
+            let agents_session = capabilities.get_object("session").unwrap_or_default();
             let names = ["prompt", "mcp", "additionalDirectories", "systemPrompt"];
             let mut session = agent_capabilities(&agents_session, &names);
             for name in ["delete", "archive", "title", "status"] {
-                session.set(name, json::json("{}"));
+                session.set(name, Object::new());
             }
-            session.set("fork", json::json(FORK));
+            session.set("fork", fork_capability());
             capabilities.set("session", session.to_json());
             result.set("capabilities", capabilities.to_json());
         }
@@ -98,9 +99,9 @@ fn capabilities(dialect: Dialect, config: &AgentConfig, agents: &Object) -> Obje
     if let Some(methods) = agents.get("authMethods") {
         result.set("authMethods", methods.clone());
     }
-    json::note(&mut result, "parlor/agent", json::string(agent));
+    result.set_nested("_meta", "parlor/agent", agent);
     if dialect == Dialect::Draft {
-        json::note(&mut result, Dialect::MARK, json::string(dialect.name()));
+        result.set_nested("_meta", Dialect::MARK, dialect.name());
     }
     result
 }
@@ -119,13 +120,10 @@ mod tests {
 
     #[test]
     fn capabilities_of_parlor_are_added_to_those_of_the_agent() {
-        let agents = json::object(Some(
-            Json::parse(r#"{"agentCapabilities":{"promptCapabilities":{"image":true}},"authMethods":[{"id":"a","name":"A"}]}"#)
-                .unwrap()
-                .raw(),
-        ));
+        let agents = Json::parse(r#"{"agentCapabilities":{"promptCapabilities":{"image":true}},"authMethods":[{"id":"a","name":"A"}]}"#)
+                .unwrap().to_object().unwrap_or_default();
         let result = capabilities(Dialect::V1, &AgentConfig::new("x", Vec::new()), &agents);
-        let capabilities = json::member(&result, "agentCapabilities").unwrap();
+        let capabilities = result.get_object("agentCapabilities").unwrap();
         assert_eq!(capabilities.get("loadSession").unwrap().as_str(), "true");
         assert_eq!(capabilities.get("promptCapabilities").unwrap().as_str(), r#"{"image":true}"#);
         assert!(result.get("authMethods").is_some());
@@ -139,10 +137,10 @@ mod tests {
             (Dialect::V2, "capabilities", "session", "capabilities"),
         ] {
             let initialize = format!(r#"{{"{agents}":{{"{name}":{session}}}}}"#);
-            let initialize = json::object(Some(Json::parse(initialize).unwrap().raw()));
+            let initialize = Json::parse(initialize).unwrap().to_object().unwrap_or_default();
             for (agents, directories) in [(&initialize, Some("{}")), (&Object::default(), None)] {
                 let result = capabilities(dialect, &AgentConfig::new("x", Vec::new()), agents);
-                let result = json::member(&json::member(&result, holder).unwrap(), name).unwrap();
+                let result = result.get_object(holder).unwrap().get_object(name).unwrap();
                 assert_eq!(result.get("additionalDirectories").map(Json::as_str), directories);
                 assert_eq!(result.get("systemPrompt").is_some(), directories.is_some());
                 assert_eq!(result.get("status").unwrap().as_str(), "{}", "parlor answers it itself");

@@ -13,7 +13,6 @@ use super::adopt;
 use crate::agent_sessions;
 use crate::client::Client;
 use crate::hub::Shared;
-use crate::json;
 use crate::session::Message;
 use crate::stored;
 
@@ -29,7 +28,7 @@ pub(super) async fn list(hub: &Arc<Shared>, client: &Arc<Client>, id: &RequestId
 }
 
 async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Object, RpcError> {
-    let requested = json::noted(params, "parlor/agent").and_then(|agent| JsonStr::from_raw(agent.raw()));
+    let requested = params.get_nested("_meta", "parlor/agent").and_then(|agent| agent.to_json_str());
     let agents = &hub.registry().agents;
     let chosen = match requested.as_ref().map(JsonStr::to_text) {
         Some(all) if all == "*" => None,
@@ -54,7 +53,7 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
     }
     let filter = Filter {
         agent: name.clone(),
-        cwd: json::text(params, "cwd"),
+        cwd: params.get_string("cwd"),
         archived: which_archived(params)?,
         ..Filter::default()
     };
@@ -79,15 +78,15 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
                     row.agent.clone_from(name);
                 }
                 row.agent = shown(&row.agent);
-                listed.push(info(store, &row)?.to_json().as_str().to_owned());
+                listed.push(info(store, &row)?);
             }
             Ok((listed, next.flatten()))
         })
         .await?;
     let mut result = Object::default();
-    result.set("sessions", json::json(format!("[{}]", listed.join(","))));
+    result.set("sessions", Json::array(listed));
     if let Some(next) = next {
-        result.set("nextCursor", json::string(&next));
+        result.set("nextCursor", &next);
     }
     Ok(result)
 }
@@ -95,8 +94,10 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
 /// Decodes the filter for archived sessions, which are excluded by default.
 fn which_archived(params: &Object) -> Result<Option<bool>, RpcError> {
     let archived = params.get("archived").filter(|archived| !archived.is_null());
-    match archived.map(|archived| JsonStr::from_raw(archived.raw()).unwrap_or_else(|| JsonStr::new(""))) {
-        None if json::noted(params, "parlor/archived").is_some_and(|all| all.as_str() == "true") => Ok(None),
+    match archived.map(|archived| archived.to_json_str().unwrap_or_else(|| JsonStr::new(""))) {
+        None if params.get_nested("_meta", "parlor/archived").and_then(|all| all.as_bool()) == Some(true) => {
+            Ok(None)
+        }
         None => Ok(Some(false)),
         Some(archived) => match archived.inner() {
             "exclude" => Ok(Some(false)),
@@ -108,7 +109,7 @@ fn which_archived(params: &Object) -> Result<Option<bool>, RpcError> {
 }
 
 fn read_cursor(cursor: &Json) -> Option<Cursor> {
-    let text = JsonStr::from_raw(cursor.raw())?.to_text().into_owned();
+    let text = cursor.to_json_str()?.to_text().into_owned();
     let (active_at, id) = text.split_once(' ')?;
     Some(Cursor { active_at: active_at.parse().ok()?, id: id.to_owned() })
 }
@@ -118,8 +119,8 @@ fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
     let is_agent_only = agent_sessions::is_agent_only(row);
     let data = stored::SessionData::of(row);
     let mut info = Object::default();
-    info.set("sessionId", json::json(row.id.clone()));
-    info.set("cwd", json::string(&row.cwd));
+    info.set("sessionId", Json::parse(&row.id).unwrap_or_default());
+    info.set("cwd", &row.cwd);
     if let Some(title) = stored::title(row) {
         info.set("title", &title);
     }
@@ -127,7 +128,7 @@ fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
     if let Some(time) = data.agent_updated_at.as_ref().map(Json::from).or(own) {
         info.set("updatedAt", time);
     }
-    info.set("archived", json::json(if row.archived { "true" } else { "false" }));
+    info.set("archived", row.archived);
     if is_agent_only {
         info.add_missing(&agent_sessions::other_members(row));
     } else {
@@ -138,16 +139,16 @@ fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
             info.set("_meta", meta.to_json());
         }
     }
-    json::note(&mut info, "parlor/agent", json::string(&row.agent));
+    info.set_nested("_meta", "parlor/agent", &row.agent);
     if let Some(parent) = &row.parent {
-        json::note(&mut info, "parlor/parent", json::json(parent.clone()));
+        info.set_nested("_meta", "parlor/parent", Json::parse(parent).unwrap_or_default());
         if let Some(message) = &data.forked_at {
-            json::note(&mut info, "parlor/forkedAt", Json::from(message));
+            info.set_nested("_meta", "parlor/forkedAt", message);
         }
     }
-    json::note(&mut info, "parlor/busy", json::json(if row.busy { "true" } else { "false" }));
+    info.set_nested("_meta", "parlor/busy", row.busy);
     if is_agent_only {
-        json::note(&mut info, "parlor/adopted", json::json("false"));
+        info.set_nested("_meta", "parlor/adopted", false);
     }
     Ok(info)
 }
@@ -166,25 +167,24 @@ pub(super) fn agent_names(hub: &Arc<Shared>, client: &Client) -> impl Fn(&str) -
 /// Responds with the state of the server and its agents.
 pub(super) async fn status(hub: &Arc<Shared>, client: &Client, id: &RequestId) -> Result<(), RpcError> {
     let mut result = Object::default();
-    result.set("version", json::string(env!("CARGO_PKG_VERSION")));
-    result.set("pid", json::json(std::process::id().to_string()));
-    result.set("uptimeSeconds", json::json(hub.uptime().as_secs().to_string()));
-    result.set("clients", json::json(hub.clients().to_string()));
-    result.set("liveSessions", json::json(hub.live_sessions().to_string()));
+    result.set("version", env!("CARGO_PKG_VERSION"));
+    result.set("pid", std::process::id());
+    result.set("uptimeSeconds", hub.uptime().as_secs());
+    result.set("clients", hub.clients());
+    result.set("liveSessions", hub.live_sessions());
     let shown = agent_names(hub, client);
     let agents = hub.registry().running().await.into_iter().map(|(name, pid, sessions)| {
         let mut agent = Object::default();
-        agent.set("name", json::string(&shown(&name)));
+        agent.set("name", shown(&name));
         if let Some(pid) = pid {
-            agent.set("pid", json::json(pid.to_string()));
+            agent.set("pid", pid);
         }
-        agent.set("sessions", json::json(sessions.to_string()));
-        agent.to_json().as_str().to_owned()
+        agent.set("sessions", sessions);
+        agent
     });
-    let agents: Vec<_> = agents.collect();
-    result.set("agents", json::json(format!("[{}]", agents.join(","))));
+    result.set("agents", Json::array(agents));
     result.set("losses", hub.losses().all());
-    result.set("dialect", json::string(client.negotiated().map_or(Dialect::V2, |info| info.dialect).name()));
+    result.set("dialect", client.negotiated().map_or(Dialect::V2, |info| info.dialect).name());
     client.queue.push(Frame::response(id, &result));
     Ok(())
 }
@@ -205,7 +205,7 @@ pub(super) async fn session_status(
         return Err(crate::hub::no_session(session));
     }
     let mut result = Object::default();
-    result.set("status", json::string("saved"));
+    result.set("status", "saved");
     client.queue.push(Frame::response(id, &result));
     Ok(())
 }
@@ -231,18 +231,15 @@ pub(super) fn agents(hub: &Arc<Shared>, client: &Client, id: &RequestId) {
     let agents = &hub.registry().agents;
     let default = &agents.default_agent().name;
     let listed = agents.all().iter().map(|config| {
-        let words: Vec<_> =
-            config.command.iter().map(|word| json::string(word).as_str().to_owned()).collect();
         let mut agent = Object::default();
-        agent.set("name", json::string(&config.name));
+        agent.set("name", &config.name);
         if client.is_driver() {
-            agent.set("command", json::json(format!("[{}]", words.join(","))));
+            agent.set("command", Json::array(&config.command));
         }
-        agent.set("default", json::json(if config.name == *default { "true" } else { "false" }));
-        agent.to_json().as_str().to_owned()
+        agent.set("default", config.name == *default);
+        agent
     });
-    let listed: Vec<_> = listed.collect();
     let mut result = Object::default();
-    result.set("agents", json::json(format!("[{}]", listed.join(","))));
+    result.set("agents", Json::array(listed));
     client.queue.push(Frame::response(id, &result));
 }

@@ -12,7 +12,6 @@ use parlor_wire::{RpcError, code};
 pub(crate) use self::index::index;
 use self::params::SearchParams;
 use self::snippet::Snippet;
-use crate::json;
 use crate::stored;
 use parlor_engine::search_text::words_of;
 
@@ -36,22 +35,22 @@ pub fn answer(
     for hit in &hits {
         // Entries that were deleted meanwhile are left out.
         if let Some(mut found) = look_up(store, &params.search.query, hit).map_err(failed)? {
-            if let Some(agent) = json::text(&found, "agent") {
-                found.set("agent", json::string(&agent_name(&agent)));
+            if let Some(agent) = found.get_string("agent") {
+                found.set("agent", agent_name(&agent));
             }
-            shown.push(found.to_json().as_str().to_owned());
+            shown.push(found);
         }
     }
     let mut result = Object::default();
-    result.set("hits", json::json(format!("[{}]", shown.join(","))));
+    result.set("hits", Json::array(shown));
     if let Some(next) = params.next().filter(|_| has_more) {
-        result.set("nextCursor", json::string(&next));
+        result.set("nextCursor", &next);
     }
     if params.search.query.ignored_words() > 0 {
-        result.set("ignoredWords", json::json(params.search.query.ignored_words().to_string()));
+        result.set("ignoredWords", params.search.query.ignored_words());
     }
     if !store.unindexed(1).map_err(failed)?.is_empty() {
-        result.set("incomplete", json::json("true"));
+        result.set("incomplete", true);
     }
     Ok(result)
 }
@@ -75,7 +74,7 @@ fn look_up(store: &dyn Store, query: &Query, hit: &Hit) -> Result<Option<Object>
 
 fn show(row: &SessionRow, hit: &Hit, entry: Option<&EntryId>, snippet: &Snippet) -> Object {
     let mut shown = Object::default();
-    shown.set("sessionId", json::json(row.id.clone()));
+    shown.set("sessionId", Json::parse(&row.id).unwrap_or_default());
     match entry {
         Some(EntryId::Message(_, id)) => shown.set("messageId", id.as_json()),
         Some(EntryId::ToolCall(id)) => shown.set("toolCallId", id.as_json()),
@@ -90,15 +89,14 @@ fn show(row: &SessionRow, hit: &Hit, entry: Option<&EntryId>, snippet: &Snippet)
         )
         | None => {}
     }
-    shown.set("role", json::string(&hit.kind));
-    shown.set("title", stored::title(row).map_or_else(Json::null, |title| Json::from(&title)));
-    shown.set("cwd", json::string(&row.cwd));
-    shown.set("agent", json::string(&row.agent));
+    shown.set("role", &hit.kind);
+    shown.set("title", stored::title(row).map(Json::from).unwrap_or_default());
+    shown.set("cwd", &row.cwd);
+    shown.set("agent", &row.agent);
     let at = jiff::Timestamp::from_millisecond(hit.at).ok();
-    shown.set("at", at.map_or_else(Json::null, |at| json::string(&at.to_string())));
-    shown.set("snippet", json::string(&snippet.text));
-    let matches: Vec<_> =
-        snippet.matches.iter().map(|range| format!("[{},{}]", range.start, range.end)).collect();
-    shown.set("matches", json::json(format!("[{}]", matches.join(","))));
+    shown.set("at", at.map(|at| Json::from(at.to_string())).unwrap_or_default());
+    shown.set("snippet", &snippet.text);
+    let matches = snippet.matches.iter().map(|range| Json::array([range.start, range.end]));
+    shown.set("matches", Json::array(matches));
     shown
 }

@@ -2,12 +2,11 @@
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use parlor_json::{JsonStr, Object, Type};
+use parlor_json::{Object, Type};
 use parlor_store::{Query, Search};
 use parlor_wire::{RpcError, code};
 
 use super::ROLES;
-use crate::json;
 
 /// How many hits a page has, by default and at most.
 const DEFAULT_LIMIT: usize = 20;
@@ -30,7 +29,7 @@ impl SearchParams {
         let mut words = None;
         for (name, value) in params.iter().filter(|(_, value)| !value.is_null()) {
             let name = name.to_text();
-            let text = JsonStr::from_raw(value.raw()).map(|text| text.to_text().into_owned());
+            let text = value.to_json_str().map(|text| text.to_text().into_owned());
             match (&*name, text) {
                 ("_meta", _) => {}
                 ("query", Some(query)) => words = Some(query),
@@ -49,7 +48,7 @@ impl SearchParams {
                         .ok_or_else(|| invalid("`cursor` is not a cursor of this server", ""))?;
                 }
                 ("sessionId", Some(_)) => {
-                    let id = JsonStr::from_raw(value.raw()).map(|id| id.as_literal().to_owned());
+                    let id = value.to_json_str().map(|id| id.as_literal().to_owned());
                     read.search.session = id;
                 }
                 ("since", None) if value.type_of() == Type::Number => {
@@ -166,23 +165,25 @@ fn invalid(message: &str, hint: &str) -> RpcError {
         return error;
     }
     let mut data = Object::default();
-    data.set("hint", json::string(hint));
+    data.set("hint", hint);
     error.with_data(data.to_json())
 }
 
 #[cfg(test)]
 mod tests {
+    use parlor_json::Json;
+
     use super::*;
 
     const NOW: i64 = 1_790_000_000_000;
 
     fn read(params: &str) -> Result<SearchParams, RpcError> {
-        SearchParams::read(&json::object(Some(json::json(params).raw())), NOW)
+        SearchParams::read(&Json::parse(params).unwrap().to_object().unwrap_or_default(), NOW)
     }
 
     fn search(query: &str) -> Result<Search, RpcError> {
         let mut params = Object::default();
-        params.set("query", json::string(query));
+        params.set("query", query);
         SearchParams::read(&params, NOW).map(|params| params.search)
     }
 

@@ -14,7 +14,6 @@ use crate::agent::{BoundAgent, History, Opener, Startup};
 use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::hub::Shared;
-use crate::json;
 
 /// How the agent of a fork gets the conversation.
 enum How {
@@ -71,7 +70,7 @@ async fn announce(hub: &Arc<Shared>, client: Arc<Client>, start: ForkStart, how:
         How::Native(bound) => match hub.start_forked(&session, *bound).await {
             Ok(None) => {
                 hub.set_peer(&session, &client.peer);
-                let from = ReplayFrom::Forked(vec![(FORK, json::string("native"))]);
+                let from = ReplayFrom::Forked(vec![(FORK, Json::from("native"))]);
                 let attach = ClientCall::Attach { id: id.clone(), from, cwd: None };
                 let attach = Message::Call(Arc::clone(&client), attach);
                 match (hub.send(&session, attach).await, prompt) {
@@ -113,7 +112,7 @@ async fn announce_transcript(
     error: Option<&RpcError>,
 ) -> Result<(), RpcError> {
     if let Some(error) = error {
-        json::note(&mut answer, "parlor/forkFailed", json::string(error.message()));
+        answer.set_nested("_meta", "parlor/forkFailed", error.message());
     }
     let Some(content) = prompt else {
         hub.attach_on_open(session, client);

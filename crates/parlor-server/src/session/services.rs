@@ -10,7 +10,6 @@ use super::task::SessionTask;
 use super::{AgentMessage, Link, Message};
 use crate::agent::{Agent, Reply};
 use crate::config::chosen_env;
-use crate::json;
 use crate::services::access::FileScope;
 use crate::services::budget::{FilePermit, FileRequest};
 use crate::services::files;
@@ -54,9 +53,7 @@ impl SessionTask {
             let failed = || RpcError::new(code::INTERNAL_ERROR, "the file request was interrupted");
             let _ = match checked.await.unwrap_or_else(|_| Err(failed())) {
                 Ok(params) => link.send(AgentMessage::FileAllowed { id, method, params, request }).await,
-                Err(error) => {
-                    link.send(AgentMessage::Served(id, Err(json::error_object(&error)), None)).await
-                }
+                Err(error) => link.send(AgentMessage::Served(id, Err(error.to_json()), None)).await,
             };
         });
     }
@@ -80,9 +77,7 @@ impl SessionTask {
                 let length = files::length(&method, &params, &scope);
                 (length, method, params, scope)
             });
-            let failed = || {
-                json::error_object(&RpcError::new(code::INTERNAL_ERROR, "the file request was interrupted"))
-            };
+            let failed = || RpcError::new(code::INTERNAL_ERROR, "the file request was interrupted").to_json();
             let Ok((length, method, params, scope)) = measured.await else {
                 let _ = link.send(AgentMessage::Served(id, Err(failed()), None)).await;
                 return;
@@ -93,7 +88,7 @@ impl SessionTask {
                 "fs/read_text_file" => files::read(&params, &scope),
                 _ => files::write(&params, &scope),
             });
-            let done = done.await.map(|done| done.map_err(|error| json::error_object(&error)));
+            let done = done.await.map(|done| done.map_err(|error| error.to_json()));
             let reply = done.unwrap_or_else(|_| Err(failed()));
             permit.lock_response().await;
             queue.drained().await;
@@ -106,7 +101,7 @@ impl SessionTask {
         let row = self.machine.row();
         let access = self.hub.config_of(row).map(|config| config.fs).unwrap_or_default();
         let data = SessionData::of(row);
-        let more = data.additional_directories().and_then(|more| parlor_json::elements(more.raw()));
+        let more = data.additional_directories().and_then(|more| more.elements());
         let more = more.unwrap_or_default();
         let more = more.into_iter().filter_map(|path| Some(JsonStr::from_raw(path)?.to_text().into_owned()));
         let cwd = (!data.is_cwd_unconfirmed).then(|| row.cwd.clone());
@@ -140,7 +135,7 @@ impl SessionTask {
         });
         let served = terminals.serve(method, params);
         tokio::spawn(async move {
-            let reply = served.await.map_err(|error| json::error_object(&error));
+            let reply = served.await.map_err(|error| error.to_json());
             let _ = link.send(AgentMessage::Served(id, reply, None)).await;
         });
     }
@@ -149,5 +144,5 @@ impl SessionTask {
 /// Admits a file request to the budget, or responds with an error.
 fn admit_file(agent: &Agent, id: &RequestId, params: &Object) -> Option<FileRequest> {
     let admitted = agent.files.admit(params);
-    admitted.map_err(|error| agent.answer(id, &Err(json::error_object(&error)))).ok()
+    admitted.map_err(|error| agent.answer(id, &Err(error.to_json()))).ok()
 }

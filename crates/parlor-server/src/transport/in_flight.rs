@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use parlor_engine::{Frame, FrameKind};
 use parlor_wire::{
-    Batches, Body, CANCEL_REQUEST, DEFAULT_LINE_LIMIT, Incoming, Message, Open, RequestId, cancel_target,
-    parse,
+    Batches, Body, CANCEL_REQUEST, DEFAULT_LINE_LIMIT, Incoming, IncomingRequests, Message, RequestId,
+    cancel_target, parse,
 };
 use tokio::sync::Notify;
 
@@ -23,8 +23,8 @@ const KEPT_CAPACITY: usize = 64 << 10;
 /// The requests of a client that have no response, and those to the client.
 #[derive(Debug)]
 pub(super) struct InFlightRequests {
-    from_client: Mutex<Open<()>>,
-    to_client: Mutex<Open<()>>,
+    from_client: Mutex<IncomingRequests<()>>,
+    to_client: Mutex<IncomingRequests<()>>,
     changed: Notify,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct LineScanner {
 
 impl InFlightRequests {
     pub(super) fn new() -> Self {
-        let none = || Mutex::new(Open::new(LIMIT));
+        let none = || Mutex::new(IncomingRequests::new(LIMIT));
         Self { from_client: none(), to_client: none(), changed: Notify::new() }
     }
 
@@ -47,9 +47,9 @@ impl InFlightRequests {
         for_each_message(line, |message| match message.body {
             Body::Request { id, .. } => {
                 // The server rejects a request whose id is in use, and one too many.
-                let _ = lock(&self.from_client).begin(id, ());
+                let _ = lock(&self.from_client).register(id, ());
             }
-            Body::Response { id, .. } => drop(lock(&self.to_client).finish(&id)),
+            Body::Response { id, .. } => drop(lock(&self.to_client).complete(&id)),
             Body::Notification { .. } => {}
         });
     }
@@ -60,11 +60,11 @@ impl InFlightRequests {
             return;
         }
         for_each_message(line, |message| match message.body {
-            Body::Response { id, .. } => drop(lock(&self.from_client).finish(&id)),
-            Body::Request { id, .. } => drop(lock(&self.to_client).begin(id, ())),
+            Body::Response { id, .. } => drop(lock(&self.from_client).complete(&id)),
+            Body::Request { id, .. } => drop(lock(&self.to_client).register(id, ())),
             Body::Notification { method, params } if method == CANCEL_REQUEST => {
                 if let Some(id) = cancel_target(params) {
-                    lock(&self.to_client).finish(&id);
+                    lock(&self.to_client).complete(&id);
                 }
             }
             Body::Notification { .. } => {}
@@ -76,13 +76,13 @@ impl InFlightRequests {
     pub(super) fn on_frame(&self, frame: &Frame) {
         match frame.kind() {
             FrameKind::Updates | FrameKind::Notification => return,
-            FrameKind::Response { id, .. } => drop(lock(&self.from_client).finish(id)),
+            FrameKind::Response { id, .. } => drop(lock(&self.from_client).complete(id)),
             FrameKind::Batch(ids) => {
                 let mut from_client = lock(&self.from_client);
-                ids.iter().for_each(|id| drop(from_client.finish(id)));
+                ids.iter().for_each(|id| drop(from_client.complete(id)));
             }
-            FrameKind::Request(id) => drop(lock(&self.to_client).begin(id.clone(), ())),
-            FrameKind::Cancel(id) => drop(lock(&self.to_client).finish(id)),
+            FrameKind::Request(id) => drop(lock(&self.to_client).register(id.clone(), ())),
+            FrameKind::Cancel(id) => drop(lock(&self.to_client).complete(id)),
         }
         self.changed.notify_waiters();
     }

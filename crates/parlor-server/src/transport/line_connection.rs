@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_engine::Frame;
-use parlor_wire::{InputLine, Lines};
+use parlor_wire::{InputLine, LineDecoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 
@@ -27,7 +27,7 @@ pub(super) struct LineInput<R> {
     read: R,
     buffer: Box<[u8]>,
     /// Bytes that were read and not yet handled.
-    pub(super) lines: Lines,
+    pub(super) lines: LineDecoder,
     ended: bool,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Bounds {
 impl<R: AsyncRead + Unpin> LineInput<R> {
     pub(super) fn new(read: R) -> Self {
         let buffer = vec![0; READ].into_boxed_slice();
-        Self { read, buffer, lines: Lines::default(), ended: false }
+        Self { read, buffer, lines: LineDecoder::default(), ended: false }
     }
 
     /// Waits for more input. `false` if there is none.

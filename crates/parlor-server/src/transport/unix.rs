@@ -62,7 +62,7 @@ impl UnixSocketListener {
                     }
                     None => {
                         // It fits into the socket's buffer; a client that does not get it sees that the connection is closed.
-                        let full = Welcome::refused("the server has too many connections");
+                        let full = Welcome::reject("the server has too many connections");
                         let _ = stream.try_write(full.to_line().as_bytes());
                     }
                 },
@@ -88,12 +88,12 @@ async fn serve_connection(
         FirstLine::Nothing => return Ok(()),
         FirstLine::Message(connection) => *connection,
         FirstLine::Hello(Ok(peer)) => {
-            let welcome = Welcome::come_in(env!("CARGO_PKG_VERSION"), std::process::id());
+            let welcome = Welcome::accept(env!("CARGO_PKG_VERSION"), std::process::id());
             socket.write_all(welcome.to_line().as_bytes()).await?;
             LineConnection::new(hub, *peer)
         }
         FirstLine::Hello(Err(why)) => {
-            return socket.write_all(Welcome::refused(why).to_line().as_bytes()).await;
+            return socket.write_all(Welcome::reject(why).to_line().as_bytes()).await;
         }
     };
     let bounds = Bounds { guard: Some(guard), drain_timeout: Some(drain_timeout) };

@@ -86,7 +86,7 @@ async fn an_editor_sends_requests_to_a_server_and_disconnects() {
 
 #[tokio::test]
 async fn the_hello_comes_first_and_lines_are_copied_unchanged() {
-    let (mut played, mut editor) = accept(&Welcome::come_in("1", 7)).await;
+    let (mut played, mut editor) = accept(&Welcome::accept("1", 7)).await;
     let hello = Hello::read(&played.hello).unwrap().unwrap();
     assert_eq!(hello.agent, Some(Agent::Name("claude".into())));
     let odd = "{ \"jsonrpc\" : \"2.0\", \"method\":\"x\", \"params\": 1.0e2 }\r\n";
@@ -98,7 +98,7 @@ async fn the_hello_comes_first_and_lines_are_copied_unchanged() {
 
 #[tokio::test]
 async fn when_the_server_dies_requests_without_a_response_get_an_error() {
-    let (mut played, mut editor) = accept(&Welcome::come_in("1", 7)).await;
+    let (mut played, mut editor) = accept(&Welcome::accept("1", 7)).await;
     for id in 1..=4 {
         editor.stdin.write_all(format!("{}\n", request(id)).as_bytes()).await.unwrap();
         played.read_line().await;
@@ -125,7 +125,7 @@ async fn when_the_server_dies_requests_without_a_response_get_an_error() {
 
 #[tokio::test]
 async fn responses_are_copied_after_the_editor_has_closed_its_input() {
-    let (mut played, editor) = accept(&Welcome::come_in("1", 7)).await;
+    let (mut played, editor) = accept(&Welcome::accept("1", 7)).await;
     let Editor { mut stdin, stdout, joined } = editor;
     stdin.write_all(request(1).as_bytes()).await.unwrap();
     drop(stdin);
@@ -139,10 +139,10 @@ async fn responses_are_copied_after_the_editor_has_closed_its_input() {
 
 #[tokio::test]
 async fn a_rejected_client_gets_the_reason() {
-    let (_played, editor) = accept(&Welcome::refused("not today")).await;
+    let (_played, editor) = accept(&Welcome::reject("not today")).await;
     assert_eq!(editor.end().await, (Ended::Refused("not today".into()), String::new()));
 
-    let (_played, editor) = accept(&Welcome { parlor: 2, ..Welcome::come_in("1", 7) }).await;
+    let (_played, editor) = accept(&Welcome { parlor: 2, ..Welcome::accept("1", 7) }).await;
     let (ended, _) = editor.end().await;
     assert!(matches!(&ended, Ended::Refused(why) if why.contains('2')), "{ended:?}");
 }
@@ -157,7 +157,7 @@ async fn connecting_without_a_server_is_an_error() {
 
 #[tokio::test]
 async fn copying_ends_when_the_editor_reads_no_more() {
-    let (mut played, editor) = accept(&Welcome::come_in("1", 7)).await;
+    let (mut played, editor) = accept(&Welcome::accept("1", 7)).await;
     let Editor { stdin, stdout, joined } = editor;
     drop(stdout);
     played.to_editor.write_all(format!("{}\n", response(1)).as_bytes()).await.unwrap();

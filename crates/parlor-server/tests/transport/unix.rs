@@ -54,7 +54,7 @@ async fn messages_follow_the_answer_to_a_hello() {
     let mut client = Client::connect(&server.socket).await;
     // Sent in one write: the lines after the hello are not lost.
     let welcome = client.hello(&format!("{}{}\n", Hello::new().to_line(), request(5))).await;
-    assert_eq!(welcome, Welcome::come_in(env!("CARGO_PKG_VERSION"), std::process::id()));
+    assert_eq!(welcome, Welcome::accept(env!("CARGO_PKG_VERSION"), std::process::id()));
     assert_eq!(id_of(&client.read_line().await.unwrap()), Some(5));
 }
 
@@ -63,7 +63,7 @@ async fn an_invalid_hello_is_rejected_with_a_reason() {
     let server = Server::start().await;
     for (hello, part) in [
         ("{\"parlor\":2}\n", "version 1"),
-        ("{\"parlor\":1,\"agent\":[]}\n", "cannot be read"),
+        ("{\"parlor\":1,\"agent\":[]}\n", "invalid handshake"),
         ("{\"parlor\":1,\"dialect\":\"v9\"}\n", "v9"),
     ] {
         let mut client = Client::connect(&server.socket).await;

@@ -302,15 +302,14 @@ mod tests {
     #[test]
     fn a_prompt_keeps_the_fields_of_the_agents_response() {
         let mut prompts = OpenPrompts::default();
-        let fields =
-            Object::parse(&serde_json::value::RawValue::from_string(r#"{"a":1}"#.to_owned()).unwrap());
+        let fields = Object::new().with("a", 1_u64);
         prompts.push(PromptId(1), &Json::parse("[]").unwrap(), ());
         prompts.send_queued(true);
         let open = prompts.get_mut(PromptId(1)).unwrap();
-        open.accept(fields.clone().unwrap());
+        open.accept(fields.clone());
         open.insert("m".into());
         open.insert("n".into());
-        let expected = PromptState::Inserted { message: "n".into(), fields: fields.unwrap() };
+        let expected = PromptState::Inserted { message: "n".into(), fields };
         assert_eq!(open.state, expected);
         open.accept(Object::default());
         assert_eq!(open.state, PromptState::Inserted { message: "n".into(), fields: Object::default() });

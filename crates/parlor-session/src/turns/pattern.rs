@@ -1,6 +1,6 @@
 //! The content of a prompt, prepared for comparison with what an agent repeats chunk by chunk.
 
-use parlor_json::{Json, Unit};
+use parlor_json::{CodePoint, Json};
 use serde_json::Value;
 
 use crate::content::text_units;
@@ -125,12 +125,12 @@ impl Progress {
     }
 }
 
-fn utf16(units: impl Iterator<Item = Unit>) -> impl Iterator<Item = u16> {
+fn utf16(units: impl Iterator<Item = CodePoint>) -> impl Iterator<Item = u16> {
     units.flat_map(|unit| {
         let mut buffer = [0; 2];
         let length = match unit {
-            Unit::Char(c) => c.encode_utf16(&mut buffer).len(),
-            Unit::Surrogate(half) => {
+            CodePoint::Char(c) => c.encode_utf16(&mut buffer).len(),
+            CodePoint::Surrogate(half) => {
                 buffer[0] = half;
                 1
             }

@@ -310,14 +310,14 @@ const HOOKS: DialectHooks = DialectHooks {
             EventKind::Decision(_) => ("decision", None),
             EventKind::MemoryRebuilt { .. } => ("rebuilt", None),
         };
-        fields.set("type", &JsonStr::new(kind));
+        fields.set("type", JsonStr::new(kind));
         fields.set("at", Json::parse(event.at.0.to_string()).unwrap());
         if let Some(prompt) = prompt {
             fields.set("prompt", prompt.as_json());
         }
         if let Some(by) = by {
             let name = by.name.as_ref().map(|name| format!(" {}", name.to_text())).unwrap_or_default();
-            fields.set("by", &JsonStr::new(&format!("{}{name}", by.client.0)));
+            fields.set("by", JsonStr::new(&format!("{}{name}", by.client.0)));
         }
         Upsert { whole: true, fields, ..Upsert::default() }
     },

@@ -1,7 +1,7 @@
 //! What simulated agents do.
 
 use parlor_dialect::Dialect;
-use parlor_engine::{AgentCall, AgentEvent, Event, Frame, json};
+use parlor_engine::{AgentCall, AgentEvent, Event, Frame};
 use parlor_json::{Json, Object};
 use parlor_wire::{RequestId, RpcError, code};
 
@@ -121,7 +121,7 @@ impl World {
             self.ledger.excuse(prompt.token, "the agent failed");
             Err(error("it does not work"))
         } else {
-            Ok(json::json(format!(r#"{{"stopReason":"{}"}}"#, self.stop_reason(is_cancelled))))
+            Ok(Json::parse(format!(r#"{{"stopReason":"{}"}}"#, self.stop_reason(is_cancelled))).unwrap())
         };
         self.answer_call(call, reply);
     }
@@ -230,7 +230,7 @@ impl World {
             format!(r#"{{"messageId":"{message}"}}"#)
         };
         if let Some(call) = self.processes[place.process].calls.remove(&call) {
-            self.answer_call(call, Ok(json::json(result)));
+            self.answer_call(call, Ok(Json::parse(result).unwrap()));
         }
         if !echo_first {
             repeat.iter().for_each(|update| self.say(place, std::slice::from_ref(update)));
@@ -243,7 +243,7 @@ impl World {
         let prompt = session.prompts.remove(at);
         self.ledger.excuse(prompt.token, "the agent rejected it");
         if let Some(call) = self.processes[place.process].calls.remove(&call) {
-            let error = json::error_object(&RpcError::new(code, "no"));
+            let error = RpcError::new(code, "no").to_json();
             self.answer_call(call, Err(error));
         }
     }
@@ -526,7 +526,7 @@ impl World {
                 continue;
             }
             let Some(call) = calls.remove(&id) else { continue };
-            let reply = if self.random.percent(25) { Err(error("no")) } else { Ok(json::json("{}")) };
+            let reply = if self.random.percent(25) { Err(error("no")) } else { Ok(Object::new().to_json()) };
             self.answer_call(call, reply);
         }
     }
@@ -569,7 +569,7 @@ impl World {
                 session.is_cancelled = false;
             }
             if let Some(call) = process.calls.remove(&call) {
-                self.answer_call(call, Ok(json::json(r#"{"stopReason":"end_turn"}"#)));
+                self.answer_call(call, Ok(Json::parse(r#"{"stopReason":"end_turn"}"#).unwrap()));
             }
             return;
         }
@@ -600,12 +600,14 @@ impl World {
         let event = match self.random.below(4) {
             0 => {
                 let prompt = parlor_session::session::PromptId(self.random.between(1, 20) as u64);
-                let reply = Ok(json::json(format!(r#"{{"messageId":"{text}","stopReason":"end_turn"}}"#)));
+                let reply =
+                    Ok(Json::parse(format!(r#"{{"messageId":"{text}","stopReason":"end_turn"}}"#)).unwrap());
                 AgentEvent::Response(AgentCall::Prompt(prompt), reply)
             }
             1 => AgentEvent::Gone(super::shell::gone()),
             2 => {
-                let params = json::object(Some(json::json(r#"{"sessionId":"x","options":[]}"#).raw()));
+                let params =
+                    Json::parse(r#"{"sessionId":"x","options":[]}"#).unwrap().to_object().unwrap_or_default();
                 let id = RequestId::from(9999);
                 AgentEvent::Request { id, method: "session/request_permission".to_owned(), params }
             }

@@ -1,8 +1,8 @@
 //! What simulated clients do.
 
 use parlor_dialect::Dialect;
-use parlor_engine::{ClientCall, Event, ForkKind, ForkRequest, ReplayFrom, json};
-use parlor_json::{JsonStr, Object};
+use parlor_engine::{ClientCall, Event, ForkKind, ForkRequest, ReplayFrom};
+use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{Answer, ClientId, PromptId, Scope};
 use parlor_session::{EntryId, SessionId};
 use parlor_wire::RequestId;
@@ -263,8 +263,8 @@ impl World {
         };
         let answer = match self.random.below(6) {
             0 => Answer::Error(error("I cannot")),
-            1 if self.plan.faults.nonsense => Answer::Result(json::json("7")),
-            _ => Answer::Result(json::json(result)),
+            1 if self.plan.faults.nonsense => Answer::Result(Json::parse("7").unwrap()),
+            _ => Answer::Result(Json::parse(result).unwrap()),
         };
         self.answer(client, id, answer);
     }
@@ -327,13 +327,16 @@ impl World {
         };
         let mut params = Object::default();
         if let Some(message) = &message {
-            params.set("messageId", json::string(message));
+            params.set("messageId", message);
         } else if self.plan.faults.nonsense && self.random.percent(20) {
-            params.set("messageId", json::string("no such message"));
+            params.set("messageId", "no such message");
         }
         if kind == ForkKind::Edit {
             let text = self.tokens.fresh();
-            params.set("prompt", json::json(format!(r#"[{{"type":"text","text":"{text} instead"}}]"#)));
+            params.set(
+                "prompt",
+                Json::parse(format!(r#"[{{"type":"text","text":"{text} instead"}}]"#)).unwrap(),
+            );
         }
         let id = self.new_request(client, Some(&session), What::New);
         let id = RequestId::from(id);

@@ -27,7 +27,7 @@ impl World {
         if machine.has_pending() || machine.session().is_busy() || request.kind != ForkKind::Fork {
             return None;
         }
-        let Some(alias) = parlor_engine::json::text(&request.params, "messageId") else {
+        let Some(alias) = request.params.get_string("messageId") else {
             return Some(ExpectedFork::Whole(machine.transcript().entries().len()));
         };
         let person = self.connections.get(&client.id)?.person;

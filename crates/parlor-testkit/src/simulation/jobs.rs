@@ -6,7 +6,7 @@ use parlor_engine::opening::{RefusedSetting, RefusedSettings};
 use parlor_engine::rows::SessionRow;
 use parlor_engine::stored::StoredSession;
 use parlor_engine::{
-    AgentEpoch, AgentEvent, ClientCall, Event, FORK, ForkAgent, ForkStart, Frame, ReplayFrom, json,
+    AgentEpoch, AgentEvent, ClientCall, Event, FORK, ForkAgent, ForkStart, Frame, ReplayFrom,
 };
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
@@ -119,7 +119,7 @@ impl World {
             result = serde_json::from_str(text).expect("it is an object");
         }
         if self.random.percent(20) {
-            result.set("extra", json::json("1"));
+            result.set("extra", Json::parse("1").unwrap());
         }
         let mut settings = Settings::default();
         settings.take_from(&mut result);
@@ -279,7 +279,7 @@ impl World {
         let (result, settings) = self.opening(place.process);
         let restored =
             Restored { place, epoch, without_history: false, lost: None, result, settings, refused: None };
-        let from = ReplayFrom::Forked(vec![(FORK, json::string("native"))]);
+        let from = ReplayFrom::Forked(vec![(FORK, Json::from("native"))]);
         let attach = ClientCall::Attach { id, from, cwd: None };
         let mut first = vec![Message::Begun(restored, None), Message::Call(client, attach)];
         if let Some(content) = prompt {
@@ -298,7 +298,7 @@ impl World {
         error: Option<&RpcError>,
     ) {
         if let Some(error) = error {
-            json::note(&mut answer, "parlor/forkFailed", json::string(error.message()));
+            answer.set_nested("_meta", "parlor/forkFailed", Json::from(error.message()));
         }
         let Some(content) = prompt else {
             self.expected.insert(fork.clone(), client);
@@ -320,7 +320,7 @@ impl World {
         let calls = std::mem::take(&mut self.processes[process].calls);
         for call in calls.into_values() {
             if let parlor_engine::AgentCall::Forwarded(_) = &call.call {
-                self.answer_call(call, Err(json::error_object(&gone())));
+                self.answer_call(call, Err(gone().to_json()));
             }
         }
         let sessions = self.processes[process].sessions.values();
@@ -347,6 +347,6 @@ pub(super) fn update_line(session: &str, update: &str) -> String {
 
 fn refused_settings() -> RefusedSettings {
     let error = RpcError::new(code::INTERNAL_ERROR, "the agent does not accept the mode");
-    let setting = RefusedSetting { setting: Setting::Mode, value: json::string("b"), is_gone: true };
+    let setting = RefusedSetting { setting: Setting::Mode, value: Json::from("b"), is_gone: true };
     RefusedSettings { error, settings: vec![setting] }
 }

@@ -607,7 +607,7 @@ pub(super) fn gone() -> RpcError {
 
 /// An error object.
 pub(super) fn error(message: &str) -> Json {
-    parlor_engine::json::error_object(&RpcError::new(code::INTERNAL_ERROR, message))
+    RpcError::new(code::INTERNAL_ERROR, message).to_json()
 }
 
 /// The number that an id is.
@@ -617,9 +617,9 @@ pub(super) fn number(id: &RequestId) -> u64 {
 
 /// The last block of a prompt: what comes before it may be context.
 fn last_block(blocks: &str) -> String {
-    let list = Json::parse(blocks.to_owned()).ok();
-    let list = list.as_ref().and_then(|list| parlor_json::elements(list.raw())).unwrap_or_default();
-    list.last().map(|block| block.get().to_owned()).unwrap_or_default()
+    let list = Json::parse(blocks).ok();
+    let list = list.as_ref().and_then(Json::elements).unwrap_or_default();
+    list.last().map(|block| block.as_str().to_owned()).unwrap_or_default()
 }
 
 /// An event for the trace.

@@ -9,13 +9,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use parlor_json::{Json, Object};
+use parlor_json::{Json, Object, ObjectWriter};
 use parlor_wire::{
-    Asked, Batches, Body, CANCEL_REQUEST, Incoming, Lines, Malformed, Message, Outcome, RequestId, RpcError,
-    cancel_target, code, write,
+    Batches, Body, CANCEL_REQUEST, Incoming, LineDecoder, Malformed, Message, Outcome, OutgoingRequests,
+    RequestId, RpcError, cancel_target, code, write,
 };
 
-use super::json::{self, Text};
+use super::json;
 use super::output::Output;
 use super::say::Voice;
 use super::session::{Event, Session, Work};
@@ -38,7 +38,7 @@ pub(super) struct Agent {
     /// The client, once it said hello.
     pub(super) peer: Mutex<Option<Arc<Peer>>>,
     sessions: Mutex<BTreeMap<String, Arc<Session>>>,
-    asked: Mutex<Asked<Sender<Event>>>,
+    asked: Mutex<OutgoingRequests<Sender<Event>>>,
     /// The sessions that are being closed.
     closing: Mutex<BTreeSet<String>>,
     /// Differs from process to process, so that ids do not come back.
@@ -67,14 +67,14 @@ pub(super) fn serve(options: Options) -> io::Result<()> {
         is_logged_in: AtomicBool::new(false),
         peer: Mutex::default(),
         sessions: Mutex::default(),
-        asked: Mutex::new(Asked::new(MAX_ASKED)),
+        asked: Mutex::new(OutgoingRequests::new(MAX_ASKED)),
         closing: Mutex::default(),
         tag: random(),
         ids: AtomicU64::new(1),
         working: Mutex::new(0),
         ended: Condvar::new(),
     });
-    let (mut lines, mut buffer) = (Lines::default(), vec![0; 64 * 1024]);
+    let (mut lines, mut buffer) = (LineDecoder::default(), vec![0; 64 * 1024]);
     let mut stdin = io::stdin().lock();
     loop {
         let read = match stdin.read(&mut buffer) {
@@ -115,7 +115,7 @@ impl Agent {
     }
 
     fn complain(&self, malformed: &Malformed) {
-        if let Some(answer) = malformed.answer() {
+        if let Some(answer) = malformed.response() {
             self.out.line(&answer);
         }
     }
@@ -130,7 +130,7 @@ impl Agent {
             }
             Body::Notification { method, .. } => match method.as_ref() {
                 "session/cancel" => {
-                    let session = json::text(&params, "sessionId").and_then(|id| self.session(&id));
+                    let session = params.get_string("sessionId").and_then(|id| self.session(&id));
                     if let Some(session) = session {
                         self.cancel(&session);
                     }
@@ -144,10 +144,10 @@ impl Agent {
             },
             Body::Response { id, outcome } => {
                 // An answer to nothing, or to a turn that has ended, is nobody's.
-                if let Some(turn) = self.asked().answered(id) {
+                if let Some(turn) = self.asked().complete(id) {
                     let answer = match outcome {
                         Outcome::Result(result) => Ok(Json::from(*result)),
-                        Outcome::Error(error) => Err(RpcError::from_raw(error)),
+                        Outcome::Error(error) => Err(RpcError::from_raw(*error)),
                     };
                     let _ = turn.send(Event::Answer(id.clone(), answer));
                 }
@@ -264,7 +264,7 @@ impl Agent {
     }
 
     /// The questions to the client that have no answer yet.
-    pub(super) fn asked(&self) -> MutexGuard<'_, Asked<Sender<Event>>> {
+    pub(super) fn asked(&self) -> MutexGuard<'_, OutgoingRequests<Sender<Event>>> {
         lock(&self.asked)
     }
 
@@ -278,8 +278,7 @@ impl Peer {
     /// Whether the client can do something, named by the way to it in its capabilities.
     pub(super) fn offers(&self, way: &[&str]) -> bool {
         let Some((last, way)) = way.split_last() else { return false };
-        let holder =
-            way.iter().try_fold(self.capabilities.clone(), |object, name| json::object(&object, name));
+        let holder = way.iter().try_fold(self.capabilities.clone(), |object, name| object.get_object(name));
         holder.and_then(|holder| holder.get(last).map(|value| !matches!(value.as_str(), "null" | "false")))
             == Some(true)
     }
@@ -287,7 +286,7 @@ impl Peer {
 
 /// The line that sends an update.
 pub(super) fn update_line(session: &str, update: &str) -> String {
-    let params = Text::new().str("sessionId", session).raw("update", update).end();
+    let params = ObjectWriter::new().str("sessionId", session).raw("update", update).finish();
     write::notification("session/update", Some(json::value(params).raw()))
 }
 

@@ -6,7 +6,7 @@ use anstyle::Style;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use parlor_client::{Connection, Hello};
-use parlor_json::{Json, JsonStr, Object, elements, text};
+use parlor_json::{JsonStr, Object};
 use parlor_server::search::ROLES;
 
 use crate::failure::Failure;
@@ -62,9 +62,9 @@ impl Search {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let mut hits: Vec<Object> = Vec::new();
         let answer = loop {
-            params.set("limit", number(PAGE.min(limit - hits.len())));
+            params.set("limit", PAGE.min(limit - hits.len()));
             let answer = asker.ask(&params)?;
-            let found = answer.get("hits").and_then(|hits| elements(hits.raw())).unwrap_or_default();
+            let found = answer.get_array("hits").unwrap_or_default();
             hits.extend(found.into_iter().filter_map(|hit| Object::parse(hit).ok()));
             match answer.get("nextCursor") {
                 Some(next) if hits.len() < limit => params.set("cursor", next.clone()),
@@ -97,7 +97,7 @@ impl Search {
     fn params(&self) -> Result<Object, Failure> {
         let cwd = self.cwd.as_deref().map(setup::directory).transpose()?;
         let mut params = Object::default();
-        params.set("query", &JsonStr::new(&self.query.join(" ")));
+        params.set("query", JsonStr::new(&self.query.join(" ")));
         for (name, value) in [
             ("role", self.role.clone()),
             ("cwd", cwd.map(|cwd| cwd.to_string_lossy().into_owned())),
@@ -105,7 +105,7 @@ impl Search {
             ("since", self.since.clone()),
         ] {
             if let Some(value) = value {
-                params.set(name, &JsonStr::new(&value));
+                params.set(name, JsonStr::new(&value));
             }
         }
         Ok(params)
@@ -141,7 +141,7 @@ impl Asker {
 
 /// One thing that was found: where, who said it and when, and what.
 fn show(hit: &Object, out: &mut dyn Write) -> io::Result<()> {
-    let named = |name: &str| hit.get(name).and_then(|value| text(value.raw())).unwrap_or_default();
+    let named = |name: &str| hit.get_str(name).unwrap_or_default();
     let at: Option<jiff::Timestamp> = named("at").parse().ok();
     let when = at.map(|at| ago(at.as_millisecond(), output::now())).unwrap_or_default();
     let title = named("title");
@@ -157,8 +157,8 @@ fn show(hit: &Object, out: &mut dyn Write) -> io::Result<()> {
 
 /// Where the matches of a hit are, in characters.
 fn places(hit: &Object) -> Vec<(usize, usize)> {
-    let pairs = hit.get("matches").and_then(|matches| elements(matches.raw())).unwrap_or_default();
-    let place = |raw: &serde_json::value::RawValue| serde_json::from_str::<(usize, usize)>(raw.get()).ok();
+    let pairs = hit.get_array("matches").unwrap_or_default();
+    let place = |raw: parlor_json::JsonRef<'_>| serde_json::from_str::<(usize, usize)>(raw.as_str()).ok();
     pairs.into_iter().filter_map(place).collect()
 }
 
@@ -188,8 +188,4 @@ fn remark(answer: &Object) {
             "parlor: some sessions of an earlier version cannot be searched yet; a running server sees to it"
         );
     }
-}
-
-fn number(count: usize) -> Json {
-    Json::parse(count.to_string()).expect("a number is JSON")
 }

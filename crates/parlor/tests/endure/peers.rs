@@ -79,7 +79,7 @@ fn an_agent_that_dies_in_a_turn_ends_it_and_comes_back() {
         let end = client.turn("say before\nstderr the last words\ncrash");
         assert_eq!(reason(&end), "error");
         let error = Members::of(end.fields.get("error").unwrap().raw()).unwrap();
-        assert!(error.get("data").unwrap().get().contains("the last words"), "{error:?}");
+        assert!(error.get("data").unwrap().as_str().contains("the last words"), "{error:?}");
 
         assert_eq!(reason(&client.turn("say after")), "end_turn");
         assert_eq!(client.said(), "beforeafter");

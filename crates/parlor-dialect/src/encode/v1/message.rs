@@ -1,13 +1,12 @@
 //! Messages for a v1 peer, which can only be appended to.
 
-use parlor_json::{Json, MAX_DEPTH, Members, Unit, Units};
+use parlor_json::{CodePoint, CodePoints, Json, JsonRef, MAX_DEPTH, Members};
 use parlor_session::{Content, MessageId, MetaPatch, Patch, Role, Upsert, plain_text_in};
-use serde_json::value::RawValue;
 
 use super::V1PeerState;
+use crate::LossKind;
 use crate::encode::{Context, chunk, message_kinds};
 use crate::values::blocks::{self, ForV1};
-use crate::{LossKind, json_ext};
 
 /// The metadata key for the id of the message that a restated one replaces.
 const REPLACES: &str = "parlor/replaces";
@@ -107,7 +106,7 @@ impl V1PeerState {
             all.add(item.as_str(), &block);
         }
         let id = peer.alias.as_ref().unwrap_or(id).as_json();
-        vec![chunk(message_kinds(role).1, "messageId", id, block_json.as_str(), extra)]
+        vec![chunk(message_kinds(role).1, "messageId", id, block_json.as_str(), extra).finish()]
     }
 
     /// Encodes a whole message: its content if the peer has none of it, else what v1 can express of the change.
@@ -170,14 +169,14 @@ impl V1PeerState {
             peer.alias = Some((cx.new_id)());
             peer.received = Some(Fingerprint::default());
             peer.echo = None;
-            json_ext::note(&mut extra, REPLACES, Json::from(id.as_json()));
+            extra.set_nested("_meta", REPLACES, id.as_json());
         }
         let mut chunks = Vec::with_capacity(blocks.len());
         for block in blocks {
             let members = Members::parse(&block).unwrap_or_default();
             let known = match blocks::for_v1(&members, cx.losses) {
-                ForV1::Same => json_ext::json(block.clone()),
-                ForV1::Changed(known) => known,
+                ForV1::Same => None,
+                ForV1::Changed(known) => Some(known),
                 ForV1::Unknown => {
                     cx.losses.add_for(LossKind::ContentBlockType, id);
                     continue;
@@ -190,13 +189,15 @@ impl V1PeerState {
             let first_extra = std::mem::take(&mut extra);
             let first_extra = (!first_extra.is_empty()).then(|| first_extra.to_json());
             let id = peer.alias.as_ref().unwrap_or(id).as_json();
-            chunks.push(chunk(message_kinds(role).1, "messageId", id, known.as_str(), first_extra.as_ref()));
+            let block = known.as_ref().map_or(block.as_str(), Json::as_str);
+            let chunk = chunk(message_kinds(role).1, "messageId", id, block, first_extra.as_ref());
+            chunks.push(chunk.finish());
         }
         if is_replaced && chunks.is_empty() {
             // The previous content is obsolete, although none of the new content can be expressed.
             let id = peer.alias.as_ref().unwrap_or(id).as_json();
             let first_extra = extra.to_json();
-            chunks.push(chunk(message_kinds(role).1, "messageId", id, EMPTY, Some(&first_extra)));
+            chunks.push(chunk(message_kinds(role).1, "messageId", id, EMPTY, Some(&first_extra)).finish());
         }
         chunks
     }
@@ -253,9 +254,9 @@ impl Fingerprint {
     }
 
     /// Hashes a value that is not plain text.
-    fn value(&mut self, value: &RawValue, depth: usize) {
+    fn value(&mut self, value: JsonRef<'_>, depth: usize) {
         self.unit(Self::MARK);
-        match (Members::of(value), parlor_json::elements(value)) {
+        match (Members::of(value), value.elements()) {
             (Ok(members), _) if depth > 0 => {
                 let mut members: Vec<_> = members.iter().collect();
                 members.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -268,12 +269,12 @@ impl Fingerprint {
                 elements.into_iter().for_each(|element| self.value(element, depth - 1));
             }
             (Ok(_) | Err(_), _) => {
-                match value.get().strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+                match value.as_str().strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
                     Some(string) => {
                         self.unit(Self::MARK);
                         self.text(string);
                     }
-                    None => self.text(value.get()),
+                    None => self.text(value.as_str()),
                 }
             }
         }
@@ -285,12 +286,12 @@ impl Fingerprint {
         if !literal.contains('\\') {
             return literal.encode_utf16().for_each(|unit| self.unit(unit.into()));
         }
-        for unit in Units::of_literal(literal) {
+        for unit in CodePoints::of_literal(literal) {
             match unit {
-                Unit::Char(c) => {
+                CodePoint::Char(c) => {
                     c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| self.unit((*unit).into()));
                 }
-                Unit::Surrogate(half) => self.unit(half.into()),
+                CodePoint::Surrogate(half) => self.unit(half.into()),
             }
         }
     }

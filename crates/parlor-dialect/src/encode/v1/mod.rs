@@ -19,10 +19,10 @@ pub(crate) use self::slot::split_modes;
 pub(crate) use self::tool::tool_call;
 use super::{Context, v2};
 use crate::decode::ONLY_PLAN;
-use crate::object_writer::ObjectText;
+use crate::encode::update_writer;
 use crate::values::blocks::{self, ForV1};
 use crate::values::plan;
-use crate::{Dialect, LossKind, json_ext};
+use crate::{Dialect, LossKind};
 
 /// The parts of one session that a v1 peer has received.
 #[derive(Debug, Clone, Default)]
@@ -53,10 +53,10 @@ pub(crate) struct Features {
 impl Features {
     /// Reads them from the params of a v1 client's `initialize`.
     pub(crate) fn of(params: &Object) -> Self {
-        let client = json_ext::member(params, "clientCapabilities").unwrap_or_default();
-        let has = |holder: &Object, name: &str| json_ext::member(holder, name).is_some();
-        let session = json_ext::member(&client, "session").unwrap_or_default();
-        let options = json_ext::member(&session, "configOptions").unwrap_or_default();
+        let client = params.get_object("clientCapabilities").unwrap_or_default();
+        let has = |holder: &Object, name: &str| holder.get_object(name).is_some();
+        let session = client.get_object("session").unwrap_or_default();
+        let options = session.get_object("configOptions").unwrap_or_default();
         Self {
             plans: has(&client, "plan"),
             notices: has(&session, "notices"),
@@ -169,8 +169,8 @@ impl V1PeerState {
 
     fn plan_update(&mut self, upsert: &Upsert, features: Features, cx: &mut Context<'_>) -> Vec<String> {
         let mut fields = upsert.fields.clone();
-        let plan = fields.remove("plan").and_then(|plan| json_ext::object(&plan)).unwrap_or_default();
-        let type_ = json_ext::text(&plan, "type");
+        let plan = fields.remove("plan").and_then(|plan| plan.to_object()).unwrap_or_default();
+        let type_ = plan.get_string("type");
         let is_list = type_.as_deref() == Some("items");
         let is_known = matches!(type_.as_deref(), Some("items" | "file" | "markdown"));
         let meta = match &upsert.meta {
@@ -180,10 +180,10 @@ impl V1PeerState {
         let text = match (features.plans && is_known, is_list) {
             (true, _) => {
                 let plan = plan::entries_to_v1(&plan, cx.losses).to_json();
-                ObjectText::update("plan_update").raw("plan", plan.as_str())
+                update_writer("plan_update").raw("plan", plan.as_str())
             }
             (false, true) => {
-                let id = json_ext::text(&plan, "planId");
+                let id = plan.get_string("planId");
                 if self.plan.is_some() && self.plan != id {
                     cx.losses.add(LossKind::PlanReplaced);
                 }
@@ -191,14 +191,14 @@ impl V1PeerState {
                 // The id is kept as a field that v1 does not know, so that it can be converted back.
                 let mut plan = plan::entries_to_v1(&plan, cx.losses);
                 plan.remove("type");
-                if json_ext::text(&plan, "planId").as_deref() == Some(ONLY_PLAN) {
+                if plan.get_str("planId").as_deref() == Some(ONLY_PLAN) {
                     plan.remove("planId");
                 }
-                ObjectText::update("plan").members(&plan)
+                update_writer("plan").members(&plan)
             }
             (false, false) => return lost(LossKind::PlanType, cx),
         };
-        vec![text.members(&fields).maybe("_meta", meta.as_ref().map(Json::as_str)).finish()]
+        vec![text.members(&fields).optional_json("_meta", meta.as_ref()).finish()]
     }
 }
 
@@ -228,9 +228,9 @@ fn with_known_blocks(update: &Update, cx: &mut Context<'_>) -> Vec<String> {
 }
 
 fn note(fields: &Object, features: Features, cx: &mut Context<'_>) -> Vec<String> {
-    let is_notice = json_ext::text(fields, "sessionUpdate").as_deref() == Some("notice");
+    let is_notice = fields.get_str("sessionUpdate").as_deref() == Some("notice");
     match (is_notice, features.notices) {
-        (true, true) => vec![fields.to_json().as_str().to_owned()],
+        (true, true) => vec![fields.text()],
         (true, false) => lost(LossKind::Notice, cx),
         (false, _) => lost(LossKind::UnknownUpdate, cx),
     }

@@ -1,11 +1,11 @@
 //! Slots for a v1 peer: title, commands, options and, separately, the mode.
 
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, Object};
 use parlor_session::{Slot, Target, Upsert};
 
 use super::{Features, V1PeerState};
-use crate::encode::{Context, patch_text, v2};
-use crate::object_writer::ObjectText;
+use crate::encode::update_writer;
+use crate::encode::{Context, patch_json, v2};
 use crate::values::{commands, options};
 use crate::{Dialect, Losses, json_ext};
 
@@ -14,14 +14,14 @@ use crate::{Dialect, Losses, json_ext};
 pub(crate) fn split_modes(list: &Json, features: Features, losses: &mut Losses) -> (Json, Option<Object>) {
     let modes = options::mode_option(list).and_then(|option| options::option_to_modes(&option));
     let own = json_ext::each(list, |option| {
-        let meta = json_ext::member(&option, "_meta").unwrap_or_default();
+        let meta = option.get_object("_meta").unwrap_or_default();
         (meta.get("parlor/modes").is_none()).then_some(option)
     });
     (options::to_v1(&own, features.booleans, losses), modes)
 }
 
 fn empty_list() -> Json {
-    json_ext::list_of(&[])
+    Json::array::<Json>([])
 }
 
 fn with_models(options: &Json, cx: &Context<'_>) -> Json {
@@ -39,8 +39,8 @@ impl V1PeerState {
     ) -> Vec<String> {
         let meta = cx.meta(&Target::Slot(slot), upsert, Dialect::V1);
         let is_patch = slot == Slot::Info;
-        let meta = patch_text(&meta, |meta| meta.to_json().as_str().to_owned());
-        let meta = meta.filter(|meta| is_patch || meta != "null");
+        let meta = patch_json(&meta, Object::to_json);
+        let meta = meta.filter(|meta| is_patch || !meta.is_null());
         let mut fields = upsert.fields.clone();
         let kind = match slot {
             Slot::Info => "session_info_update",
@@ -49,7 +49,7 @@ impl V1PeerState {
                 // The available modes are part of the response that created the session; v1 updates have only the
                 // current one.
                 fields.remove("availableModes");
-                let current = fields.get("currentModeId").and_then(|mode| JsonStr::from_raw(mode.raw()));
+                let current = fields.get_json_str("currentModeId");
                 // v1 cannot express that a session has no mode.
                 if current.is_none() || (current == self.mode && meta.is_none()) {
                     self.mode = current;
@@ -72,12 +72,12 @@ impl V1PeerState {
             Slot::Options => {
                 if let Some(list) = fields.get("configOptions").cloned() {
                     let list = with_models(&list, cx);
-                    return self.options(&list, &mut fields, meta.as_deref(), features, cx);
+                    return self.options(&list, &mut fields, meta.as_ref(), features, cx);
                 }
                 "config_option_update"
             }
         };
-        vec![ObjectText::update(kind).members(&fields).maybe("_meta", meta.as_deref()).finish()]
+        vec![update_writer(kind).members(&fields).optional_json("_meta", meta.as_ref()).finish()]
     }
 
     /// Options, and the mode among them, which v1 receives separately.
@@ -85,7 +85,7 @@ impl V1PeerState {
         &mut self,
         list: &Json,
         fields: &mut Object,
-        meta: Option<&str>,
+        meta: Option<&Json>,
         features: Features,
         cx: &mut Context<'_>,
     ) -> Vec<String> {
@@ -96,13 +96,12 @@ impl V1PeerState {
         if !only_modes {
             fields.set("configOptions", own);
             encoded.push(
-                ObjectText::update("config_option_update").members(fields).maybe("_meta", meta).finish(),
+                update_writer("config_option_update").members(fields).optional_json("_meta", meta).finish(),
             );
         }
-        let current = modes.and_then(|modes| JsonStr::from_raw(modes.get("currentModeId")?.raw()));
+        let current = modes.and_then(|modes| modes.get_json_str("currentModeId"));
         if let Some(current) = current.filter(|current| self.mode.as_ref() != Some(current)) {
-            encoded
-                .push(ObjectText::update("current_mode_update").string("currentModeId", &current).finish());
+            encoded.push(update_writer("current_mode_update").json_str("currentModeId", &current).finish());
             self.mode = Some(current);
         }
         encoded

@@ -1,27 +1,27 @@
 //! Tool calls for a v1 peer, which are created once and then updated, and the terminals that they show.
 
-use parlor_json::{Json, Object};
+use parlor_json::{Json, JsonRef, Object, ObjectWriter};
 use parlor_session::{Content, EntryId, Patch, Target, TerminalId, ToolCallId, Transcript, Upsert};
 
 use super::V1PeerState;
+use crate::encode::update_writer;
 use crate::encode::{CLIENT_TERMINAL, Context, array};
-use crate::object_writer::ObjectText;
 use crate::values::tool_content;
-use crate::{Dialect, LossKind, Losses, json_ext};
+use crate::{Dialect, LossKind, Losses};
 
 /// Converts a tool call in a request to v1. Its session may be unknown.
 pub(crate) fn tool_call(call: &Object, transcript: Option<&Transcript>, losses: &mut Losses) -> Object {
     let mut call = tool_fields(call, false, losses);
     let empty = Transcript::default();
     let terminal_text = |terminal: &str| Some(terminal_text(transcript.unwrap_or(&empty), terminal));
-    if let Some(items) = call.get("content").and_then(|content| parlor_json::elements(content.raw())) {
-        let items = items.into_iter().filter_map(|item| Object::parse(item).ok());
-        let convert = |mut item: Object| match json_ext::take_note(&mut item, CLIENT_TERMINAL) {
+    if let Some(items) = call.get_array("content") {
+        let items = items.into_iter().filter_map(JsonRef::to_object);
+        let convert = |mut item: Object| match item.remove_nested("_meta", CLIENT_TERMINAL) {
             Some(_) => vec![item],
             None => tool_content::item_to_v1(&item, losses, &terminal_text),
         };
         let items: Vec<_> = items.flat_map(convert).collect();
-        call.set("content", json_ext::json(array(&items)));
+        call.set("content", array(&items));
     }
     call
 }
@@ -33,16 +33,16 @@ impl V1PeerState {
         let is_new = self.tool_calls.insert(id.clone());
         let mut fields = tool_fields(&upsert.fields, is_new, cx.losses);
         if is_new {
-            let title = json_ext::text(&fields, "title");
+            let title = fields.get_string("title");
             if title.is_none() {
-                let made = json_ext::text(&fields, "name").or_else(|| json_ext::text(&fields, "kind"));
-                fields.set("title", json_ext::string(made.as_deref().unwrap_or("Tool call")));
+                let made = fields.get_string("name").or_else(|| fields.get_string("kind"));
+                fields.set("title", Json::from(made.as_deref().unwrap_or("Tool call")));
                 cx.losses.add(LossKind::ToolCallTitleMade);
             }
         }
         let content = match &upsert.content {
             Patch::Omitted => None,
-            Patch::Clear => Some("[]".to_owned()),
+            Patch::Clear => Some(Json::array::<Json>([])),
             Patch::Value(content) => {
                 Some(array(&self.tool_items(id, content.iter().map(|item| item.json), cx)))
             }
@@ -57,8 +57,8 @@ impl V1PeerState {
         };
         tool_call_text(id, is_new)
             .members(&fields)
-            .maybe("content", content.as_deref())
-            .maybe("_meta", meta.as_ref().map(Json::as_str))
+            .optional_json("content", content.as_ref())
+            .optional_json("_meta", meta.as_ref())
             .finish()
     }
 
@@ -85,9 +85,9 @@ impl V1PeerState {
         let mut text = tool_call_text(id, is_new);
         if is_new {
             cx.losses.add(LossKind::ToolCallTitleMade);
-            text = text.raw("title", r#""Tool call""#);
+            text = text.str("title", "Tool call");
         }
-        Some(text.raw("content", &array(&items)).finish())
+        Some(text.raw("content", array(&items).as_str()).finish())
     }
 
     fn tool_items<'a>(
@@ -100,11 +100,11 @@ impl V1PeerState {
         let terminal_text = |terminal: &str| Some(terminal_text(transcript, terminal));
         let mut encoded = Vec::new();
         for mut item in items.filter_map(|item| serde_json::from_str::<Object>(item).ok()) {
-            if json_ext::take_note(&mut item, CLIENT_TERMINAL).is_some() {
+            if item.remove_nested("_meta", CLIENT_TERMINAL).is_some() {
                 encoded.push(item);
                 continue;
             }
-            if let Some(terminal) = json_ext::text(&item, "terminalId") {
+            if let Some(terminal) = item.get_string("terminalId") {
                 let shown_by = self.terminals.entry(terminal.as_str().into()).or_default();
                 if !shown_by.contains(id) {
                     shown_by.push(id.clone());
@@ -134,9 +134,9 @@ fn tool_fields(fields: &Object, is_new: bool, losses: &mut Losses) -> Object {
             continue;
         }
         match name.inner() {
-            "status" => converted.set("status", json_ext::string("pending")),
-            "kind" => converted.set("kind", json_ext::string("other")),
-            "locations" => converted.set("locations", json_ext::json("[]")),
+            "status" => converted.set("status", "pending"),
+            "kind" => converted.set("kind", "other"),
+            "locations" => converted.set("locations", Json::array::<Json>([])),
             _ if is_new => {}
             _ => losses.add(LossKind::ToolCallFieldCleared),
         }
@@ -146,26 +146,26 @@ fn tool_fields(fields: &Object, is_new: bool, losses: &mut Losses) -> Object {
 
 /// Replaces a status and a kind that v1 does not know.
 fn with_v1_names(mut fields: Object, losses: &mut Losses) -> Object {
-    if let Some(status) = json_ext::text(&fields, "status") {
+    if let Some(status) = fields.get_string("status") {
         let (known, lossy) = tool_content::status_to_v1(&status);
         if lossy {
-            fields.set("status", json_ext::string(known));
+            fields.set("status", known);
             losses.add(LossKind::ToolCallStatus);
         }
     }
-    if let Some(kind) = json_ext::text(&fields, "kind") {
+    if let Some(kind) = fields.get_string("kind") {
         let (known, lossy) = tool_content::kind_to_v1(&kind);
         if lossy {
-            fields.set("kind", json_ext::string(known));
+            fields.set("kind", known);
             losses.add(LossKind::ToolCallKind);
         }
     }
     fields
 }
 
-fn tool_call_text(id: &ToolCallId, is_new: bool) -> ObjectText {
+fn tool_call_text(id: &ToolCallId, is_new: bool) -> ObjectWriter {
     let kind = if is_new { "tool_call" } else { "tool_call_update" };
-    ObjectText::update(kind).string("toolCallId", id.as_json())
+    update_writer(kind).json_str("toolCallId", id.as_json())
 }
 
 /// The indexes where the first items end and the last items begin that fill about `bytes` at each end.

@@ -1,7 +1,6 @@
 //! Limits tool content that grows by chunks in v2 and is repeated with every update in v1.
 
-use parlor_json::{JsonStr, Object, Type, Unit, Units, type_of};
-use serde_json::value::RawValue;
+use parlor_json::{CodePoint, CodePoints, JsonRef, JsonStr, Object, Type};
 
 use super::{text_block, text_item};
 use crate::{LossKind, Losses};
@@ -122,9 +121,8 @@ impl<'a> TextItem<'a> {
     /// The item with its text replaced.
     fn with<const N: usize>(&self, parts: [&str; N]) -> Object {
         let mut item = self.item.clone();
-        let mut block =
-            self.item.get("content").and_then(|block| Object::parse(block.raw()).ok()).unwrap_or_default();
-        block.set("text", &literal(parts));
+        let mut block = self.item.get_object("content").unwrap_or_default();
+        block.set("text", literal(parts));
         item.set("content", block.to_json());
         item
     }
@@ -148,10 +146,10 @@ fn boundaries(inner: &str) -> impl Iterator<Item = usize> {
 /// The length of a part of a literal as UTF-8. An unpaired surrogate counts as its replacement character.
 fn utf8_len(inner: &str) -> usize {
     let length = |unit| match unit {
-        Unit::Char(c) => c.len_utf8(),
-        Unit::Surrogate(_) => char::REPLACEMENT_CHARACTER.len_utf8(),
+        CodePoint::Char(c) => c.len_utf8(),
+        CodePoint::Surrogate(_) => char::REPLACEMENT_CHARACTER.len_utf8(),
     };
-    Units::of_literal(inner).map(length).sum()
+    CodePoints::of_literal(inner).map(length).sum()
 }
 
 /// Bytes of the readable content of an item.
@@ -168,7 +166,7 @@ fn joined(items: &[Object]) -> Vec<Object> {
             continue;
         }
         let inners = run.iter().filter_map(text_in).map(|raw| {
-            let literal = raw.get();
+            let literal = raw.as_str();
             &literal[1..literal.len() - 1]
         });
         joined.push(text_item(&literal(inners)));
@@ -183,8 +181,8 @@ fn literal<'a>(parts: impl IntoIterator<Item = &'a str>) -> JsonStr {
 }
 
 /// The literal of the text of a text item.
-fn text_in(item: &Object) -> Option<&RawValue> {
-    text_block(item)?.get("text").filter(|raw| type_of(raw) == Type::String)
+fn text_in(item: &Object) -> Option<JsonRef<'_>> {
+    text_block(item)?.get("text").filter(|raw| raw.type_of() == Type::String)
 }
 
 /// Whether the item has only a text, so that it can be merged with a neighbour.
@@ -284,7 +282,7 @@ mod tests {
 
         // The other fields alone exceed the limit.
         let mut huge = plain("text");
-        huge.set("_meta", &JsonStr::new(&"m".repeat(1_000)));
+        huge.set("_meta", "m".repeat(1_000));
         assert_eq!(capped(vec![huge], 300).0, ["\n[... 4 bytes left out ...]\n"]);
     }
 
