@@ -493,13 +493,13 @@ impl Driver {
     fn on_peer_request(&mut self, id: &RequestId, method: &str, params: Option<JsonRef<'_>>) {
         // Updates that arrived before the request are visible before it.
         self.announce();
-        let params = params.and_then(|params| Object::parse(params).ok()).unwrap_or_default();
+        let params = params.and_then(JsonRef::to_object).unwrap_or_default();
         // A request replaces an open one with the same id: there can be only one response.
         self.cancel_peer_request(id);
         let (sender, cancelled) = watch::channel(false);
         let is_full = self.peer_requests.len() >= MAX_PEER_REQUESTS;
         self.peer_requests.insert(id.clone(), sender);
-        let session = params.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw()));
+        let session = params.get_json_str("sessionId");
         let session = session.and_then(|id| self.shared.subscriptions.find(&id.into(), || false));
         let request = PeerRequest::new(
             id.clone(),

@@ -2,7 +2,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use parlor_json::{Json, JsonStr};
+use parlor_json::Json;
 use parlor_session::SessionId;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -24,7 +24,7 @@ impl Notification {
     /// The session that its params name.
     pub fn session(&self) -> Option<SessionId> {
         let params = self.params.as_ref()?.to_object()?;
-        JsonStr::from_raw(params.get("sessionId")?.raw()).map(SessionId::from)
+        params.get_json_str("sessionId").map(SessionId::from)
     }
 }
 

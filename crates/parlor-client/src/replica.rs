@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parlor_dialect::live::AgentUpdate;
 use parlor_dialect::{Dialect, Fold};
-use parlor_json::{Json, Object};
+use parlor_json::{Json, Object, ObjectWriter};
 use parlor_session::{Activity, SessionId, State, Transcript};
 use tokio::sync::watch;
 use tracing::Span;
@@ -227,7 +227,7 @@ impl SessionFold {
     fn note_state(&mut self, state: &str) {
         let is_running = self.transcript().state().is_some_and(|state| state.activity != Activity::Idle);
         if self.is_state_noted || !is_running {
-            let line = format!(r#"{{"sessionUpdate":"state_update","state":{state}}}"#);
+            let line = ObjectWriter::new().str("sessionUpdate", "state_update").raw("state", state).finish();
             self.apply(Encoded::Line(&line), self.server_seq);
             self.is_state_noted = true;
         }

@@ -297,7 +297,7 @@ pub fn map_sessions(update: &mut Update, ours: impl Fn(&SessionId) -> Option<Ses
         }
         EntryId::SessionMessage(_) => {
             for name in ["senderSessionId", "recipientSessionId"] {
-                let named = upsert.fields.get(name).and_then(|id| JsonStr::from_raw(id.raw()));
+                let named = upsert.fields.get_json_str(name);
                 if let Some(known) = named.and_then(|id| ours(&id.into())) {
                     upsert.fields.set(name, known.as_json());
                 }

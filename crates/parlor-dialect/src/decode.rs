@@ -3,7 +3,7 @@ use std::fmt;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use parlor_json::{Json, JsonRef, JsonStr, MAX_ELEMENTS, Members, NotAnObject, Object, Type};
+use parlor_json::{Json, JsonRef, JsonStr, MAX_ELEMENTS, Members, NotAnObject, Object, ObjectWriter, Type};
 use parlor_session::{
     Activity, Change, Content, EntryId, IdSource, ImplicitMessageIds, MessageId, MetaPatch, Patch, Role,
     Slot, State, Target, Update, Upsert,
@@ -315,9 +315,8 @@ impl Fields<'_> {
     fn only_plan(&mut self) -> Result<Update, Problem> {
         let entries = typed(self.members.take("entries"), "entries", Type::Array)?;
         let id = self.members.take("planId").and_then(JsonStr::from_raw).unwrap_or_else(|| ONLY_PLAN.into());
-        let plan =
-            format!(r#"{{"type":"items","planId":{},"entries":{}}}"#, id.as_literal(), entries.as_str());
-        let plan = Json::parse(plan).expect("it is made of JSON");
+        let plan = ObjectWriter::new().str("type", "items").json_str("planId", &id);
+        let plan = plan.raw("entries", entries.as_str()).into_json();
         Ok(self.whole(Target::Entry(EntryId::Plan(id.into())), Some(("plan", plan))))
     }
 

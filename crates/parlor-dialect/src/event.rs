@@ -1,6 +1,6 @@
 //! Events as JSON: the members of an `_parlor_event` update.
 
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonRef, JsonStr, Object};
 use parlor_session::session::TurnEnd;
 use parlor_session::{Body, Decider, Decision, Event, EventKind, State, Upsert};
 
@@ -15,15 +15,14 @@ const MAX_INPUT: usize = 64 << 10;
 
 /// Whether the params of an `initialize` request events.
 pub fn wants_events(initialize: &Object) -> bool {
-    let meta = initialize.get_object("_meta");
-    meta.and_then(|meta| meta.get(EVENTS_KEY).cloned()).is_some_and(|wanted| wanted.as_str() == "true")
+    initialize.get_nested("_meta", EVENTS_KEY).is_some_and(|wanted| wanted.as_bool() == Some(true))
 }
 
 /// The entry of an event.
 pub(crate) fn upsert(event: &Event) -> Upsert {
     let mut fields = Object::default();
     fields.set("type", type_of(&event.kind));
-    fields.set("at", &event.at.to_string());
+    fields.set("at", event.at.to_string());
     match &event.kind {
         EventKind::TurnFailed { prompt, error } => {
             set(&mut fields, "messageId", prompt.as_ref().map(|prompt| prompt.as_json().into()));
@@ -89,26 +88,27 @@ pub fn decision(method: &str, params: &Object, result: &Json, by: Decider) -> Ev
     let subject = params.get_object("subject").unwrap_or_default();
     let call = params.get_object("toolCall").or_else(|| subject.get_object("toolCall"));
     let call = call.unwrap_or_else(|| subject.clone());
-    let string = |holder: &Object, name: &str| JsonStr::from_raw(holder.get(name)?.raw());
-    let title = string(params, "title").or_else(|| string(&call, "title"));
+    let title = params.get_json_str("title").or_else(|| call.get_json_str("title"));
     let input = call.get("rawInput").filter(|input| !input.is_null()).cloned();
     let input = input.or_else(|| command(&subject)).filter(|input| input.as_str().len() <= MAX_INPUT);
     let result = result.to_object().unwrap_or_default();
     let outcome = result.get_object("outcome").unwrap_or_default();
-    let chosen = string(&outcome, "optionId");
+    let chosen = outcome.get_json_str("optionId");
     let options = params.get_array("options");
     let option = chosen.as_ref().and_then(|chosen| {
-        let mut options =
-            options.unwrap_or_default().into_iter().filter_map(|option| Object::parse(option).ok());
-        let listed = options.find(|option| string(option, "optionId").as_ref() == Some(chosen))?;
+        let mut options = options.unwrap_or_default().into_iter().filter_map(JsonRef::to_object);
+        let listed = options.find(|option| option.get_json_str("optionId").as_ref() == Some(chosen))?;
         Some(listed.to_json())
     });
     EventKind::Decision(Decision {
         request: method.to_owned(),
-        tool_call: string(&call, "toolCallId").or_else(|| string(params, "toolCallId")).map(Into::into),
-        title: title.or_else(|| string(params, "message")),
+        tool_call: call
+            .get_json_str("toolCallId")
+            .or_else(|| params.get_json_str("toolCallId"))
+            .map(Into::into),
+        title: title.or_else(|| params.get_json_str("message")),
         input,
-        outcome: string(&outcome, "outcome").or_else(|| string(&result, "action")),
+        outcome: outcome.get_json_str("outcome").or_else(|| result.get_json_str("action")),
         option: option.or_else(|| {
             let mut unlisted = Object::default();
             unlisted.set("optionId", &chosen?);
@@ -143,7 +143,7 @@ pub fn sentence(body: &Body) -> String {
         }
         Some("turn_refused") => "turn refused by the agent".to_owned(),
         Some("turn_cancelled") => {
-            let unanswered = fields.get("agentDidNotAnswer").is_some_and(|is_so| is_so.as_str() == "true");
+            let unanswered = fields.get_bool("agentDidNotAnswer") == Some(true);
             let why = if unanswered { "; the agent did not answer the cancellation" } else { "" };
             format!("turn cancelled{}{why}", by())
         }

@@ -94,7 +94,7 @@ fn difference(before: &Object, after: &Object, depth: usize, losses: &mut Losses
             losses.add(LossKind::MetaNull);
             continue;
         }
-        let nested = |json: &Json| Object::parse(json.raw()).ok();
+        let nested = |json: &Json| json.to_object();
         let value = match (depth, nested(new)) {
             (1.., Some(new)) => {
                 let old = old.and_then(nested).unwrap_or_default();

@@ -3,7 +3,7 @@
 //! An agent may present its mode in two views, as a mode and as an option of category `mode`, and report a change in
 //! either; its model likewise. The session has one mode and one model: if one view changes, the other is updated.
 
-use parlor_json::{Json, JsonStr, Object, Type};
+use parlor_json::{Json, JsonRef, Object, Type};
 use parlor_session::{MetaPatch, Slot, Target, Transcript, Update, Upsert};
 
 use crate::values::options;
@@ -80,7 +80,7 @@ impl View {
     /// Whether a value is available; `None` if the available values are unknown.
     fn offers(&self, shown: &Object, value: &Json) -> Option<bool> {
         let list = shown.get_array(self.available)?;
-        let mut ids = list.into_iter().filter_map(|one| Object::parse(one).ok()?.get(self.id).cloned());
+        let mut ids = list.into_iter().filter_map(|one| one.to_object()?.get(self.id).cloned());
         Some(ids.any(|id| id == *value))
     }
 
@@ -105,7 +105,7 @@ fn whole(slot: Slot, fields: Object) -> Update {
 
 /// The option in a list that is a view of a setting.
 fn option_of(list: &Json, view: &View) -> Option<Object> {
-    let mut list = list.elements()?.into_iter().filter_map(|option| Object::parse(option).ok());
+    let mut list = list.elements()?.into_iter().filter_map(JsonRef::to_object);
     list.find(|option| options::is_choice_of(option, view.category))
 }
 
@@ -136,7 +136,7 @@ pub fn option_chosen(transcript: &Transcript, params: &Object) -> Option<Update>
     let list = transcript.slot(Slot::Options)?.fields.get(OPTIONS)?;
     let (id, value) = (params.get("configId")?, params.get("value")?);
     let is_it = |option: &Object| option_id(option).as_ref() == Some(id);
-    let mut list_of = list.elements()?.into_iter().filter_map(|option| Object::parse(option).ok());
+    let mut list_of = list.elements()?.into_iter().filter_map(JsonRef::to_object);
     list_of.find(is_it)?;
     let list = json_ext::each(list, |mut option| {
         if is_it(&option) {
@@ -372,7 +372,7 @@ impl Settings {
     /// The options, if known.
     fn list(&self) -> Vec<Object> {
         let list = self.options.as_ref().and_then(Json::elements).unwrap_or_default();
-        list.into_iter().filter_map(|option| Object::parse(option).ok()).collect()
+        list.into_iter().filter_map(JsonRef::to_object).collect()
     }
 
     /// Whether an agent with these settings offers the value of a choice; `None` if it does not present what it
@@ -521,8 +521,7 @@ fn option_choice(id: &Json, value: &Json, dialect: Dialect) -> Choice {
     if is_boolean || dialect != Dialect::V1 {
         params.set("type", if is_boolean { "boolean" } else { "id" });
     }
-    let what =
-        JsonStr::from_raw(id.raw()).map_or_else(|| id.as_str().to_owned(), |id| id.to_text().into_owned());
+    let what = id.to_json_str().map_or_else(|| id.as_str().to_owned(), |id| id.to_text().into_owned());
     let (setting, value) = (Setting::Option(id.clone()), value.clone());
     Choice { setting, request: Some((SET_OPTION, params)), what, value }
 }

@@ -117,7 +117,7 @@ pub fn kind_name(entry: &Entry) -> JsonStr {
         EntryId::Event(_) => "event".into(),
         EntryId::Note(_) => {
             let kind = entry.body().fields.get("sessionUpdate");
-            kind.and_then(|kind| JsonStr::from_raw(kind.raw())).unwrap_or_else(|| "note".into())
+            kind.and_then(parlor_json::Json::to_json_str).unwrap_or_else(|| "note".into())
         }
     }
 }

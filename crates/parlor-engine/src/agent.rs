@@ -65,7 +65,7 @@ impl Capability {
     /// Whether an agent has it that said this of itself.
     pub fn is_in(self, dialect: Dialect, initialize: &Object) -> bool {
         let has = |holder: &Object, name: &str| holder.get(name).is_some_and(|value| !value.is_null());
-        let flag = |holder: &Object, name: &str| holder.get(name).is_some_and(|on| on.as_str() == "true");
+        let flag = |holder: &Object, name: &str| holder.get_bool(name) == Some(true);
         let forks_at_message =
             |session: &Object| session.get_object("fork").is_some_and(|fork| flag(&fork, "atMessageId"));
         match dialect {

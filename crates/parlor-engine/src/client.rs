@@ -32,7 +32,7 @@ impl ClientInfo {
     /// Reads what a client says of itself in `initialize`.
     pub fn new(id: ClientId, dialect: Dialect, initialize: Object, is_driver: bool, is_local: bool) -> Self {
         let wants_seq =
-            initialize.get_nested("_meta", "parlor/seq").is_some_and(|wants| wants.as_str() == "true");
+            initialize.get_nested("_meta", "parlor/seq").is_some_and(|wants| wants.as_bool() == Some(true));
         let wants_events = wants_events(&initialize);
         let capabilities = match dialect {
             Dialect::V1 => initialize.get_object("clientCapabilities"),
@@ -68,6 +68,6 @@ impl ClientInfo {
         };
         let capabilities = self.initialize.get_object("clientCapabilities");
         let files = capabilities.and_then(|capabilities| capabilities.get_object("fs"));
-        files.is_some_and(|files| files.get(capability).is_some_and(|offers| offers.as_str() == "true"))
+        files.is_some_and(|files| files.get_bool(capability) == Some(true))
     }
 }

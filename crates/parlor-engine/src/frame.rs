@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use parlor_json::{Json, Object};
+use parlor_json::{ArrayWriter, Json, Object};
 use parlor_wire::{Malformed, RequestId, RpcError, cancel_line, write};
 
 /// One outgoing line, or several updates in a row, encoded once and shared by reference.
@@ -88,9 +88,10 @@ impl Frame {
 
     /// Joins the responses to a batch of requests.
     pub fn batch(responses: &[Self]) -> Self {
-        let lines: Vec<_> = responses.iter().map(|response| response.as_str().trim_end()).collect();
+        let mut array = ArrayWriter::new();
+        responses.iter().for_each(|response| array.push(response.as_str().trim_end()));
         let ids = responses.iter().filter_map(|response| response.response_to().cloned()).collect();
-        Self::line(format!("[{}]", lines.join(",")), FrameKind::Batch(ids))
+        Self::line(array.finish(), FrameKind::Batch(ids))
     }
 
     /// Updates that were encoded before, one a line, each with `\n` at its end.

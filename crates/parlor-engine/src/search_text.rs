@@ -99,5 +99,5 @@ fn beginning(content: &Content) -> Content {
         length += plain_text(item.json).map_or(0, str::len);
         is_wanted
     });
-    items.filter_map(|item| serde_json::from_str::<JsonRef<'_>>(item.json).ok()).collect()
+    items.filter_map(|item| JsonRef::parse(item.json).ok()).collect()
 }

@@ -102,7 +102,7 @@ impl SessionData {
             }
         }
         data.add_missing(&self.other);
-        data.to_json().as_str().to_owned()
+        data.text()
     }
 
     /// The dialect in which [`params`](Self::params) are written.

@@ -10,7 +10,7 @@
 //! - [`JsonStr`]: a string, stored as its canonical literal, so that equal strings have equal bytes.
 //! - [`Members`]: the members of an object, borrowed from its text.
 //! - [`Object`]: an owned object with typed getters and the merge rules for metadata.
-//! - [`ObjectWriter`]: writes the text of an object member by member.
+//! - [`ObjectWriter`] and [`ArrayWriter`]: write text member by member, element by element.
 //!
 //! **Invariant:** this crate does no I/O, reads no clock and never recurses deeper than [`MAX_DEPTH`].
 
@@ -26,7 +26,7 @@ pub use members::{Members, NotAnObject};
 pub use object::Object;
 pub use string::{CodePoint, CodePoints, JsonStr, string_literal};
 pub use value::Json;
-pub use writer::ObjectWriter;
+pub use writer::{ArrayWriter, ObjectWriter};
 
 /// The depth to which a recursive merge descends; deeper values are replaced as a whole.
 pub const MAX_DEPTH: usize = 64;

@@ -154,11 +154,25 @@ impl Object {
         (members + 1).max(2)
     }
 
+    /// Returns the object's text.
+    pub fn text(&self) -> String {
+        let mut text = String::with_capacity(self.text_len());
+        text.push('{');
+        for (index, (key, value)) in self.0.iter().enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
+            text.push_str(key.as_literal());
+            text.push(':');
+            text.push_str(value.as_str());
+        }
+        text.push('}');
+        text
+    }
+
     /// Returns the object as a value.
     pub fn to_json(&self) -> Json {
-        let mut text = String::with_capacity(self.text_len());
-        self.write_to(&mut text);
-        Json::from_valid(&text)
+        Json::from_valid(&self.text())
     }
 
     /// Adds the members of `other` whose names the object does not have.
@@ -214,19 +228,6 @@ impl Object {
                 patch.iter().filter(|(_, new)| new.is_null()).map(|(name, _)| name).collect();
             self.0.retain(|(name, _)| !nulls.contains(name));
         }
-    }
-
-    fn write_to(&self, text: &mut String) {
-        text.push('{');
-        for (index, (key, value)) in self.0.iter().enumerate() {
-            if index > 0 {
-                text.push(',');
-            }
-            text.push_str(key.as_literal());
-            text.push(':');
-            text.push_str(value.as_str());
-        }
-        text.push('}');
     }
 }
 
@@ -287,9 +288,7 @@ impl NameIndex {
 
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::new();
-        self.write_to(&mut text);
-        f.write_str(&text)
+        f.write_str(&self.text())
     }
 }
 
@@ -397,7 +396,7 @@ mod tests {
     fn text_len_is_the_length_of_the_text() {
         for text in ["{}", r#"{"a":1}"#, r#"{"a":1,"b":[2,3]}"#] {
             assert_eq!(object(text).text_len(), text.len());
-            assert_eq!(object(text).to_json().as_str(), text);
+            assert_eq!(object(text).text(), text);
         }
     }
 

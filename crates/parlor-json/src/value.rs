@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::{InvalidJson, JsonRef, JsonStr, Object, Type, string_literal};
+use crate::{ArrayWriter, InvalidJson, JsonRef, JsonStr, Object, Type, string_literal};
 
 /// An owned JSON value, kept as the text in which it was received.
 ///
@@ -42,15 +42,9 @@ impl Json {
 
     /// Returns an array of values.
     pub fn array<T: Into<Json>>(values: impl IntoIterator<Item = T>) -> Self {
-        let mut text = String::from("[");
-        for value in values {
-            if text.len() > 1 {
-                text.push(',');
-            }
-            text.push_str(value.into().as_str());
-        }
-        text.push(']');
-        Self::from_valid(&text)
+        let mut array = ArrayWriter::new();
+        values.into_iter().for_each(|value| array.push(value.into().as_str()));
+        array.into_json()
     }
 
     /// Returns the text of the value, as it was received.

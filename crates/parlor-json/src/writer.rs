@@ -7,7 +7,7 @@ use crate::{Json, JsonStr, Object, string_literal};
 /// ```
 /// use parlor_json::ObjectWriter;
 ///
-/// let block = ObjectWriter::new().str("type", "text").str("text", "hello").raw("size", "5").finish();
+/// let block = ObjectWriter::new().str("type", "text").str("text", "hello").u64("size", 5).finish();
 /// assert_eq!(block, r#"{"type":"text","text":"hello","size":5}"#);
 /// ```
 #[derive(Debug, Clone)]
@@ -47,6 +47,12 @@ impl ObjectWriter {
     #[must_use]
     pub fn json_str(self, name: &str, value: &JsonStr) -> Self {
         self.raw(name, value.as_literal())
+    }
+
+    /// Adds a number.
+    #[must_use]
+    pub fn u64(self, name: &str, value: u64) -> Self {
+        self.raw(name, &value.to_string())
     }
 
     /// Adds a value that is JSON.
@@ -137,6 +143,60 @@ impl Default for ObjectWriter {
     }
 }
 
+/// Writes the text of an array element by element.
+///
+/// Elements are appended as they are, so the caller must pass valid JSON.
+///
+/// ```
+/// use parlor_json::ArrayWriter;
+///
+/// let mut array = ArrayWriter::new();
+/// array.push("1");
+/// array.push(r#"{"a":2}"#);
+/// assert_eq!(array.finish(), r#"[1,{"a":2}]"#);
+/// ```
+#[derive(Debug, Clone)]
+pub struct ArrayWriter(String);
+
+impl ArrayWriter {
+    /// Starts an array.
+    pub fn new() -> Self {
+        Self::with_capacity(64)
+    }
+
+    /// Starts an array whose text is expected to take this many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        let mut text = String::with_capacity(bytes);
+        text.push('[');
+        Self(text)
+    }
+
+    /// Adds an element.
+    pub fn push(&mut self, json: &str) {
+        if self.0.len() > 1 {
+            self.0.push(',');
+        }
+        self.0.push_str(json);
+    }
+
+    /// Ends the array and returns it as a value, without checking the text again.
+    pub fn into_json(self) -> Json {
+        Json::from_valid(&self.finish())
+    }
+
+    /// Ends the array and returns its text.
+    pub fn finish(mut self) -> String {
+        self.0.push(']');
+        self.0
+    }
+}
+
+impl Default for ArrayWriter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Appends a string literal, without a temporary copy if nothing needs an escape.
 fn push_literal(text: &mut String, value: &str) {
     if value.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
@@ -174,8 +234,9 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_members_is_written() {
+    fn objects_and_arrays_may_be_empty() {
         assert_eq!(ObjectWriter::default().finish(), "{}");
+        assert_eq!(ArrayWriter::default().finish(), "[]");
     }
 
     #[test]

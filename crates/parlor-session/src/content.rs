@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use parlor_json::{CodePoint, CodePoints, Json, JsonRef, JsonStr, Members, Type};
+use parlor_json::{ArrayWriter, CodePoint, CodePoints, Json, JsonRef, JsonStr, Members, Type};
 
 /// A list of content items: the blocks of a message or the content of a tool call.
 ///
@@ -39,11 +39,16 @@ impl Content {
 
     /// Appends one item. The caller has checked that it fits into [`Limits`](crate::Limits).
     pub(crate) fn push(&mut self, item: JsonRef<'_>, extra: Option<Json>) {
+        self.push_valid(item.as_str(), extra);
+    }
+
+    /// Appends one item that is valid JSON.
+    fn push_valid(&mut self, item: &str, extra: Option<Json>) {
         if let Some(extra) = extra {
             self.extras_len += extra.as_str().len();
             self.extras.push((Self::offset(self.ends.len()), extra));
         }
-        self.text.push_str(item.as_str());
+        self.text.push_str(item);
         self.ends.push(Self::offset(self.text.len()));
     }
 
@@ -99,16 +104,9 @@ impl Content {
 
     /// The items as a JSON array.
     pub fn to_json(&self) -> Json {
-        let mut text = String::with_capacity(self.text.len() + self.len() + 1);
-        text.push('[');
-        for (index, item) in self.iter().enumerate() {
-            if index > 0 {
-                text.push(',');
-            }
-            text.push_str(item.json);
-        }
-        text.push(']');
-        Json::parse(text).expect("items are valid JSON, so the array is")
+        let mut array = ArrayWriter::with_capacity(self.text.len() + self.len() + 1);
+        self.iter().for_each(|item| array.push(item.json));
+        array.into_json()
     }
 
     /// Merges neighbouring plain text blocks into one; see [`plain_text`].
@@ -128,7 +126,7 @@ impl Content {
                 continue;
             }
             joined.push_run(&std::mem::take(&mut run));
-            joined.push(serde_json::from_str(item.json).expect("an item is JSON"), item.extra.cloned());
+            joined.push_valid(item.json, item.extra.cloned());
         }
         joined.push_run(&run);
         joined
@@ -155,12 +153,12 @@ impl Content {
     }
 
     fn push_run(&mut self, run: &Run<'_>) {
-        let block = match run.blocks {
-            0 => return,
-            1 => run.first.to_owned(),
-            2.. => format!(r#"{{"type":"text","text":"{}"}}"#, run.escaped),
-        };
-        self.push(Json::parse(block).expect("escaped text stays valid when joined").raw(), None);
+        match run.blocks {
+            0 => {}
+            1 => self.push_valid(run.first, None),
+            // Escaped text stays valid when it is joined.
+            2.. => self.push_valid(&format!(r#"{}"{}"{}"#, PLAIN.0, run.escaped, PLAIN.1), None),
+        }
     }
 
     fn offset(index: usize) -> u32 {

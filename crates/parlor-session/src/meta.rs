@@ -73,9 +73,9 @@ impl MetaPatch {
 fn deep(first: &Object, next: &Object, depth: usize) -> Option<Object> {
     let mut both = first.clone();
     for (name, new) in next.iter() {
-        let nested = Object::parse(new.raw()).ok().filter(|_| depth > 0);
+        let nested = new.to_object().filter(|_| depth > 0);
         let value = match (both.get_key(name), nested) {
-            (Some(old), Some(new)) => deep(&Object::parse(old.raw()).ok()?, &new, depth - 1)?.to_json(),
+            (Some(old), Some(new)) => deep(&old.to_object()?, &new, depth - 1)?.to_json(),
             (_, None) | (None, Some(_)) => new.clone(),
         };
         both.set(name.clone(), value);

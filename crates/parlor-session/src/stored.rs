@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, JsonRef, JsonStr, Object};
 
 use crate::content::canonical_text;
 use crate::revisions::{Revisions, SeqRuns};
@@ -140,14 +140,14 @@ impl DirtyParts {
         }
         for slot in slots {
             let (seq, body, revisions) = transcript.tracked_slot(slot);
-            rows.push(Row::Slot {
-                name: slot_name(slot),
-                seq,
-                body: body_object(body, revisions, 0).to_json().as_str().to_owned(),
-            });
+            rows.push(Row::Slot { name: slot_name(slot), seq, body: body_object(body, revisions, 0).text() });
         }
         if let Some(state) = transcript.state().filter(|_| state) {
-            rows.push(Row::Slot { name: STATE, seq: transcript.state_seq(), body: state_text(state) });
+            rows.push(Row::Slot {
+                name: STATE,
+                seq: transcript.state_seq(),
+                body: state_object(state).text(),
+            });
         }
         rows
     }
@@ -179,7 +179,7 @@ impl Transcript {
         inherited: usize,
     ) -> Result<(), InvalidRow> {
         let bad = || InvalidRow(format!("entry {created}"));
-        let head = Json::parse(head).ok().and_then(|head| Object::parse(head.raw()).ok()).ok_or_else(bad)?;
+        let head = JsonRef::parse(head).ok().and_then(JsonRef::to_object).ok_or_else(bad)?;
         let id = entry_id(&head).ok_or_else(bad)?;
         let (mut body, mut revisions) = read_body(&head, created).ok_or_else(bad)?;
         // Content that follows a removal is appended, and a removal leaves none, so that an entry with content is not
@@ -200,8 +200,7 @@ impl Transcript {
     /// Restores a slot. A slot with an unknown name is ignored.
     pub fn restore_slot(&mut self, name: &str, seq: u64, body: &str) -> Result<(), InvalidRow> {
         let bad = || InvalidRow(format!("slot {name}"));
-        let object =
-            || Json::parse(body).ok().and_then(|body| Object::parse(body.raw()).ok()).ok_or_else(bad);
+        let object = || JsonRef::parse(body).ok().and_then(JsonRef::to_object).ok_or_else(bad);
         if name == STATE {
             self.put_state(seq, read_state(&object()?).ok_or_else(bad)?);
         } else if let Some(slot) = Slot::ALL.into_iter().find(|slot| slot_name(*slot) == name) {
@@ -236,7 +235,7 @@ pub(crate) fn forked_head(entry: &Entry, id: &EntryId, failed: Option<&Upsert>) 
 
 /// The row of a slot in a forked session.
 pub(crate) fn forked_slot(slot: Slot, body: &Body, seq: u64) -> Row {
-    Row::Slot { name: slot_name(slot), seq, body: body_without_seqs(body).to_json().as_str().to_owned() }
+    Row::Slot { name: slot_name(slot), seq, body: body_without_seqs(body).text() }
 }
 
 fn head_of(id: &EntryId, body: &Object, removed: bool) -> String {
@@ -252,23 +251,23 @@ fn head_of(id: &EntryId, body: &Object, removed: bool) -> String {
         EntryId::Subagent(id) => ("subagent", id.as_json().into()),
         EntryId::SessionMessage(id) => ("message", id.as_json().into()),
         EntryId::Event(id) => ("event", id.as_json().into()),
-        EntryId::Note(seq) => ("note", number(*seq)),
+        EntryId::Note(seq) => ("note", (*seq).into()),
     };
-    head.set("kind", JsonStr::new(kind));
+    head.set("kind", kind);
     head.set("id", id);
     for (name, value) in body.iter() {
         head.set(name.clone(), value.clone());
     }
     if removed {
-        head.set("removed", Json::parse("true").expect("it is JSON"));
+        head.set("removed", true);
     }
-    head.to_json().as_str().to_owned()
+    head.text()
 }
 
 fn entry_id(head: &Object) -> Option<EntryId> {
     let id = head.get("id")?;
-    let text = || JsonStr::from_raw(id.raw());
-    Some(match JsonStr::from_raw(head.get("kind")?.raw())?.inner() {
+    let text = || id.to_json_str();
+    Some(match head.get_json_str("kind")?.inner() {
         "user" => EntryId::Message(Role::User, text()?.into()),
         "agent" => EntryId::Message(Role::Agent, text()?.into()),
         "thought" => EntryId::Message(Role::Thought, text()?.into()),
@@ -279,7 +278,7 @@ fn entry_id(head: &Object) -> Option<EntryId> {
         "subagent" => EntryId::Subagent(text()?.into()),
         "message" => EntryId::SessionMessage(text()?.into()),
         "event" => EntryId::Event(text()?.into()),
-        "note" => EntryId::Note(id.as_str().parse().ok()?),
+        "note" => EntryId::Note(id.as_u64()?),
         _ => return None,
     })
 }
@@ -288,15 +287,10 @@ fn entry_id(head: &Object) -> Option<EntryId> {
 fn body_object(body: &Body, revisions: &Revisions, created: u64) -> Object {
     let mut object = body_without_seqs(body);
     if let Some(seqs) = later_seqs(revisions, created) {
-        object.set(
-            "seqs",
-            Json::parse(format!("[{}]", seqs.map(|seq| seq.to_string()).join(",")))
-                .expect("numbers are JSON"),
-        );
+        object.set("seqs", Json::array(seqs));
     }
     if !revisions.cleared.is_empty() {
-        let names: Vec<_> = revisions.cleared.iter().map(JsonStr::as_literal).collect();
-        object.set("cleared", Json::parse(format!("[{}]", names.join(","))).expect("names are JSON"));
+        object.set("cleared", Json::array(&revisions.cleared));
     }
     object
 }
@@ -320,15 +314,15 @@ fn later_seqs(revisions: &Revisions, created: u64) -> Option<[u64; 4]> {
 }
 
 fn read_body(object: &Object, created: u64) -> Option<(Body, Revisions)> {
-    let fields = Object::parse(object.get("fields")?.raw()).ok()?;
+    let fields = object.get_object("fields")?;
     let meta = match object.get("meta") {
-        Some(meta) => Some(Object::parse(meta.raw()).ok()?),
+        Some(meta) => Some(meta.to_object()?),
         None => None,
     };
     let [fields_at, meta_at, content_at, output_at] = match object.get("seqs") {
         Some(seqs) => {
             let seqs = seqs.elements()?;
-            let seqs = seqs.into_iter().map(|seq| seq.as_str().parse().ok()).collect::<Option<Vec<_>>>()?;
+            let seqs = seqs.into_iter().map(JsonRef::as_u64).collect::<Option<Vec<_>>>()?;
             seqs.try_into().ok()?
         }
         None => [created; 4],
@@ -342,15 +336,13 @@ fn read_body(object: &Object, created: u64) -> Option<(Body, Revisions)> {
     Some((Body::restored(fields, meta), revisions))
 }
 
-pub(crate) fn state_text(state: &State) -> String {
+pub(crate) fn state_object(state: &State) -> Object {
     let mut object = Object::default();
     let activity = match &state.activity {
-        Activity::Running => Json::from(&JsonStr::new("running")),
-        Activity::Idle => (&JsonStr::new("idle")).into(),
-        Activity::RequiresAction => (&JsonStr::new("waits")).into(),
-        Activity::Other(other) => {
-            Json::parse(format!("[{}]", other.as_literal())).expect("it consists of valid JSON")
-        }
+        Activity::Running => Json::from("running"),
+        Activity::Idle => "idle".into(),
+        Activity::RequiresAction => "waits".into(),
+        Activity::Other(other) => Json::array([other]),
     };
     object.set("activity", activity);
     if let Some(reason) = &state.stop_reason {
@@ -360,12 +352,12 @@ pub(crate) fn state_text(state: &State) -> String {
     if let Some(meta) = &state.meta {
         object.set("meta", meta.to_json());
     }
-    object.to_json().as_str().to_owned()
+    object
 }
 
 pub(crate) fn read_state(object: &Object) -> Option<State> {
     let activity = object.get("activity")?;
-    let activity = match JsonStr::from_raw(activity.raw()) {
+    let activity = match activity.to_json_str() {
         Some(known) => match known.inner() {
             "running" => Activity::Running,
             "idle" => Activity::Idle,
@@ -375,18 +367,14 @@ pub(crate) fn read_state(object: &Object) -> Option<State> {
         None => Activity::Other(JsonStr::from_raw(*activity.elements()?.first()?)?),
     };
     let stop_reason = match object.get("reason") {
-        Some(reason) => Some(JsonStr::from_raw(reason.raw())?),
+        Some(reason) => Some(reason.to_json_str()?),
         None => None,
     };
     let meta = match object.get("meta") {
-        Some(meta) => Some(Object::parse(meta.raw()).ok()?),
+        Some(meta) => Some(meta.to_object()?),
         None => None,
     };
-    Some(State { activity, stop_reason, fields: Object::parse(object.get("fields")?.raw()).ok()?, meta })
-}
-
-fn number(seq: u64) -> Json {
-    Json::parse(seq.to_string()).expect("a number is JSON")
+    Some(State { activity, stop_reason, fields: object.get_object("fields")?, meta })
 }
 
 /// The lines for the content after change `saved`, or for all of it.

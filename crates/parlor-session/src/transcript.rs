@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use parlor_json::{JsonStr, Object};
+use parlor_json::Object;
 
 use crate::body::Patched;
 use crate::revisions::Revisions;
@@ -273,7 +273,7 @@ impl Transcript {
     /// Truncates a title that is too long.
     fn with_title_limit(&self, mut update: Update) -> Update {
         if let Update::Upsert { target: Target::Slot(Slot::Info), upsert } = &mut update {
-            let title = upsert.fields.get(TITLE).and_then(|title| JsonStr::from_raw(title.raw()));
+            let title = upsert.fields.get_json_str(TITLE);
             if let Some(cut) = title.and_then(|title| title.truncated(self.limits.title_chars)) {
                 upsert.fields.set(TITLE, &cut);
             }

@@ -85,7 +85,7 @@ async fn a_connection_without_initialization_starts_no_agent() {
         within_timeout(parlor_client::Connection::socket(&server.socket(), &Hello::new())).await.unwrap();
     assert_eq!(welcome.pid, Some(server.pid()));
     let mut search = Object::default();
-    search.set("query", &parlor_client::JsonStr::new("word"));
+    search.set("query", parlor_client::JsonStr::new("word"));
     within_timeout(asking.call("_parlor/search", &search)).await.unwrap();
     within_timeout(asking.call("_parlor/agents", &Object::default())).await.unwrap();
     let status = within_timeout(asking.call("_parlor/status", &Object::default())).await.unwrap();

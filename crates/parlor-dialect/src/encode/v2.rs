@@ -25,7 +25,7 @@ pub(crate) fn updates(update: &Update, dialect: Dialect, cx: &mut Context<'_>) -
             vec![text.optional_members(extra.as_ref()).finish()]
         }
         Update::Remove { .. } => Vec::new(),
-        Update::Note { fields } => vec![fields.to_json().as_str().to_owned()],
+        Update::Note { fields } => vec![fields.text()],
         Update::State(state) => vec![state_writer(state, dialect).finish()],
     }
 }
@@ -181,7 +181,7 @@ fn upsert_text(target: &Target, upsert: &Upsert, dialect: Dialect, cx: &mut Cont
         Target::Entry(EntryId::Event(id)) => {
             update_writer(crate::event::UPDATE).json_str("eventId", id.as_json()).members(fields)
         }
-        Target::Entry(EntryId::Note(_)) => return vec![fields.to_json().as_str().to_owned()],
+        Target::Entry(EntryId::Note(_)) => return vec![fields.text()],
         Target::Slot(Slot::Info) => update_writer("session_info_update").members(fields),
         Target::Slot(Slot::Usage) => update_writer("usage_update").members(fields),
         Target::Slot(Slot::Commands) => {

@@ -1,9 +1,9 @@
 //! Interprets the state, settings and tool calls of a session for the server.
 
-use parlor_json::{Json, JsonRef, JsonStr, Object, Type};
+use parlor_json::{Json, JsonStr, Object, Type};
 use parlor_session::session::{DialectHooks, TITLE_MARK};
 use parlor_session::{Activity, Body, MetaPatch, Slot, State, TITLE, Target, Transcript, Update, Upsert};
-use parlor_wire::{Outcome, RequestId, RpcError};
+use parlor_wire::{Outcome, RpcError};
 
 use crate::encode::v2;
 use crate::values::tool_content::item_to_v2;
@@ -85,10 +85,7 @@ pub fn state_after(outcome: Outcome<'_>) -> State {
 
 /// The state of a session whose turn ended with an error.
 pub fn failed_state(error: &RpcError) -> State {
-    let line = parlor_wire::write::error_response(&RequestId::null(), error);
-    let error = serde_json::from_str::<JsonRef<'_>>(&line).ok().and_then(|line| Object::parse(line).ok());
-    let error = error.and_then(|line| line.get("error").cloned()).unwrap_or_else(|| Object::new().to_json());
-    turn_end::idle(Outcome::Error(error.raw()))
+    turn_end::idle(Outcome::Error(error.to_json().raw()))
 }
 
 /// The metadata key for the message id in the response to a v1 prompt.

@@ -1,6 +1,6 @@
 //! Encodes changes of a session for one client.
 
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, Object};
 use parlor_session::{EntryId, MessageId, Slot, State, Target, Transcript, Update};
 
 use crate::encode::update_writer;
@@ -99,7 +99,7 @@ impl UpdateEncoder {
         }
         let modes = modes.filter(|modes| modes.get("availableModes").is_some()).cloned().or(made);
         if let Some(modes) = modes {
-            self.peer.set_mode(modes.get("currentModeId").and_then(|mode| JsonStr::from_raw(mode.raw())));
+            self.peer.set_mode(modes.get_json_str("currentModeId"));
             fields.set("modes", modes.to_json());
         }
         fields
@@ -108,9 +108,8 @@ impl UpdateEncoder {
 
 /// The update that reports the state of a session to a v1 client.
 fn state_note(state: &State) -> String {
-    let name = activity_name(&state.activity);
-    let meta = format!(r#"{{"parlor/state":{}}}"#, name.as_literal());
-    update_writer("session_info_update").raw("_meta", &meta).finish()
+    let meta = Object::new().with("parlor/state", activity_name(&state.activity));
+    update_writer("session_info_update").raw("_meta", &meta.text()).finish()
 }
 
 fn is_event(update: &Update) -> bool {

@@ -1,6 +1,6 @@
 //! Requests and responses of the agent.
 
-use parlor_json::{JsonRef, JsonStr, Object};
+use parlor_json::{JsonRef, Object};
 use parlor_session::Slot;
 use parlor_wire::{Message, Outcome, RequestId};
 
@@ -24,7 +24,7 @@ impl Translator {
         params: Option<JsonRef<'_>>,
         out: &mut Output,
     ) {
-        let given = params.and_then(|params| Object::parse(params).ok());
+        let given = params.and_then(JsonRef::to_object);
         let session = given.as_ref().and_then(session_in);
         let what = match method {
             "session/request_permission" => ResultKind::Permission,
@@ -170,7 +170,7 @@ impl Translator {
             ResultKind::SetMode => {
                 let session = self.session_of_result(request, result)?;
                 session.store_v2_settings(result);
-                session.peer.set_mode(request.value.as_ref().and_then(|mode| JsonStr::from_raw(mode.raw())));
+                session.peer.set_mode(request.value.as_ref().and_then(parlor_json::Json::to_json_str));
                 let mut result = result.clone();
                 // Setting a mode may change other options, which v1 receives separately.
                 if let Some(list) = result.remove("configOptions") {
@@ -255,7 +255,7 @@ impl TranslatedSession {
             result.remove("configOptions");
         }
         if let Some(modes) = modes {
-            self.peer.set_mode(modes.get("currentModeId").and_then(|mode| JsonStr::from_raw(mode.raw())));
+            self.peer.set_mode(modes.get_json_str("currentModeId"));
             if what == ResultKind::Session {
                 result.set("modes", modes.to_json());
             }

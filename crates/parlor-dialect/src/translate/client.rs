@@ -1,6 +1,6 @@
 //! Requests and responses of the client.
 
-use parlor_json::{Json, JsonRef, JsonStr, Object};
+use parlor_json::{Json, JsonRef, Object};
 use parlor_session::{MessageId, SessionId, Transcript};
 use parlor_wire::{Message, Outcome, RequestId, RpcError, code, write};
 
@@ -32,7 +32,7 @@ impl Translator {
         out: &mut Output,
     ) {
         let way = self.client;
-        let mut given = params.and_then(|params| Object::parse(params).ok());
+        let mut given = params.and_then(JsonRef::to_object);
         let is_renamed = given.as_mut().is_some_and(|params| self.rename(params));
         let request = match (way.from, way.to) {
             (Dialect::V1, Dialect::V2 | Dialect::Draft) => {
@@ -83,7 +83,7 @@ impl Translator {
 
     /// Replaces the message id in params by the agent's, if they differ.
     fn rename(&self, params: &mut Object) -> bool {
-        let message = params.get("messageId").and_then(|id| JsonStr::from_raw(id.raw())).map(MessageId::from);
+        let message = params.get_json_str("messageId").map(MessageId::from);
         let session = session_in(params).and_then(|session| self.sessions.get(&session));
         let named = message.and_then(|message| session?.turns.agents_id(&message));
         match named.cloned() {

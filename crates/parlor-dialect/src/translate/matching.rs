@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use parlor_json::{JsonStr, Object};
+use parlor_json::Object;
 use parlor_session::turns::{Candidate, Claim, MatchRule, PromptId, PromptState, is_output, user_message};
 use parlor_session::{Activity, EntryId, IdSource, MessageId, Patch, Role, State, Update};
 use parlor_wire::{Message, write};
@@ -140,7 +140,7 @@ impl TranslatedSession {
             self.turns.prompts.remove(prompt);
             return;
         }
-        let named = fields.get("messageId").and_then(|id| JsonStr::from_raw(id.raw())).map(MessageId::from);
+        let named = fields.get_json_str("messageId").map(MessageId::from);
         self.turns.prompts.get_mut(prompt).into_iter().for_each(|open| open.accept(fields.clone()));
         let Some(named) = named else { return self.respond_if_inserted(prompt, out) };
         self.insert(prompt, named.clone(), out);

@@ -352,7 +352,7 @@ fn envelope(message: &Message<'_>, method: Option<&str>, body: &[(&str, &str)]) 
 fn result_of(outcome: Outcome<'_>) -> Option<Object> {
     match outcome {
         Outcome::Result(result) if result.type_of() == parlor_json::Type::Null => Some(Object::default()),
-        Outcome::Result(result) => Object::parse(result).ok(),
+        Outcome::Result(result) => result.to_object(),
         Outcome::Error(_) => None,
     }
 }

@@ -1,6 +1,6 @@
 //! Converts requests of clients for agents of another version.
 
-use parlor_json::{Json, JsonStr, Object, Type};
+use parlor_json::{Json, JsonRef, Object, Type};
 use parlor_session::{SessionId, Slot, Transcript};
 
 use crate::values::{blocks, capabilities, mcp, options};
@@ -181,7 +181,7 @@ fn is_boolean(params: &Object, transcript: Option<&Transcript>) -> bool {
         let options = transcript?.slot(Slot::Options)?;
         let list = options.fields.get("configOptions")?.elements()?;
         let wanted = params.get_string("configId")?;
-        let options = list.into_iter().filter_map(|option| Object::parse(option).ok());
+        let options = list.into_iter().filter_map(JsonRef::to_object);
         options.into_iter().find(|option| option.get_string("configId").as_ref() == Some(&wanted))
     };
     option().is_some_and(|option| option.get_str("type").as_deref() == Some("boolean"))
@@ -261,7 +261,7 @@ pub(super) fn same_version(method: &str, params: Option<Object>, to: Dialect) ->
 }
 
 pub(crate) fn session_in(params: &Object) -> Option<SessionId> {
-    JsonStr::from_raw(params.get("sessionId")?.raw()).map(SessionId::from)
+    params.get_json_str("sessionId").map(SessionId::from)
 }
 
 fn with_servers(mut params: Object, convert: fn(&Json, &mut Losses) -> Json, losses: &mut Losses) -> Object {

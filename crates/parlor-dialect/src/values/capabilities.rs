@@ -4,7 +4,7 @@
 //! agent; v2 requires listing, resuming and closing. Members that only one version has stay in the other as unknown
 //! fields, so that they can be converted back.
 
-use parlor_json::{Json, JsonStr, Object, Type};
+use parlor_json::{Json, Object, Type};
 
 use crate::json_ext;
 use crate::{LossKind, Losses};
@@ -124,7 +124,7 @@ fn agent_capabilities_to_v2(mut v1: Object, offers_login: bool, losses: &mut Los
     for (name, value) in v1.get_object("sessionCapabilities").unwrap_or_default().iter() {
         session.set(name.clone(), value.clone());
     }
-    let loads = v1.get("loadSession").is_some_and(|loads| loads.as_str() == "true");
+    let loads = v1.get_bool("loadSession") == Some(true);
     mark_methods(&mut session, &mut v1, loads, offers_login, losses);
 
     if let Some(prompt) = v1.get("promptCapabilities").filter(|prompt| !prompt.is_null()) {
@@ -292,7 +292,7 @@ fn auth_method_to_v2(method: &Object) -> Object {
             variable.set("value", value.clone());
             variable.to_json()
         });
-        let list = Json::array(&variables.collect::<Vec<_>>());
+        let list = Json::array(variables.collect::<Vec<_>>());
         let kept = method.remove_nested("_meta", &note_of("env"));
         method.set("env", kept.unwrap_or(list));
     }
@@ -320,7 +320,7 @@ fn env_to_v1(method: &mut Object) {
     let mut says_more = false;
     for variable in list.elements().unwrap_or_default() {
         let Ok(variable) = Object::parse(variable) else { return };
-        let name = variable.get("name").and_then(|name| JsonStr::from_raw(name.raw()));
+        let name = variable.get_json_str("name");
         let (Some(name), Some(value)) = (name, variable.get("value")) else { return };
         says_more |= variable.iter().count() > 2 || env.get_key(&name).is_some();
         env.set(name, value.clone());

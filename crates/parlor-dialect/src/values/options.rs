@@ -1,6 +1,6 @@
 //! Session options, the values they are set to, and v1 modes and models, which are options in v2.
 
-use parlor_json::{Json, Object, Type};
+use parlor_json::{Json, JsonRef, Object, Type};
 
 use crate::json_ext;
 use crate::{LossKind, Losses};
@@ -188,13 +188,13 @@ const OF_OPTIONS: &[&str] =
 
 /// The option of category `mode` in a list of either version.
 pub(crate) fn mode_option(options: &Json) -> Option<Object> {
-    options.elements()?.into_iter().filter_map(|option| Object::parse(option).ok()).find(is_mode)
+    options.elements()?.into_iter().filter_map(JsonRef::to_object).find(is_mode)
 }
 
 /// Whether a list has a select option of this category.
 pub(crate) fn has_choice_of(options: &Json, category: &str) -> bool {
     let options = options.elements().unwrap_or_default().into_iter();
-    options.filter_map(|option| Object::parse(option).ok()).any(|option| is_choice_of(&option, category))
+    options.filter_map(JsonRef::to_object).any(|option| is_choice_of(&option, category))
 }
 
 /// Sets the mode in a list of options; `None` if no option is for modes.
@@ -222,7 +222,7 @@ pub(crate) fn is_choice_of(option: &Object, category: &str) -> bool {
 pub(crate) fn values_of(option: &Object) -> Vec<Json> {
     let list = |holder: &Object| -> Vec<Object> {
         let list = holder.get_array("options").unwrap_or_default();
-        list.into_iter().filter_map(|value| Object::parse(value).ok()).collect()
+        list.into_iter().filter_map(JsonRef::to_object).collect()
     };
     let each = list(option).into_iter().flat_map(|value| match value.get("value") {
         Some(_) => vec![value],

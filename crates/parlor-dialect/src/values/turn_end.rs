@@ -19,7 +19,7 @@ pub(crate) fn idle_and_message(outcome: Outcome<'_>) -> (State, Option<MessageId
     if state.meta.as_ref().is_some_and(Object::is_empty) {
         state.meta = None;
     }
-    (state, named.and_then(|id| JsonStr::from_raw(id.raw())).map(MessageId::from))
+    (state, named.and_then(|id| id.to_json_str()).map(MessageId::from))
 }
 
 /// The state that the response to a v1 prompt stands for.
@@ -27,7 +27,7 @@ pub(crate) fn idle(outcome: Outcome<'_>) -> State {
     let (mut fields, stop_reason) = match outcome {
         Outcome::Result(result) => {
             let mut fields = Object::parse(result).unwrap_or_default();
-            let reason = fields.remove("stopReason").and_then(|reason| JsonStr::from_raw(reason.raw()));
+            let reason = fields.remove("stopReason").and_then(|reason| reason.to_json_str());
             (fields, reason)
         }
         Outcome::Error(error) => {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use parlor_json::{Json, JsonStr};
+use parlor_json::Json;
 use parlor_session::{EntryId, MessageId, Target, Update};
 
 use super::SessionMachine;
@@ -26,7 +26,7 @@ impl Aliases {
         for pair in list.as_ref().and_then(Json::elements).unwrap_or_default() {
             let parts = pair.elements().unwrap_or_default();
             if let [alias, message] = parts[..]
-                && let (Some(alias), Some(message)) = (JsonStr::from_raw(alias), JsonStr::from_raw(message))
+                && let (Some(alias), Some(message)) = (alias.to_json_str(), message.to_json_str())
             {
                 aliases.add(alias.into(), message.into());
             }
@@ -37,10 +37,9 @@ impl Aliases {
     pub(super) fn to_json(&self) -> String {
         let pairs = self.order.iter().filter_map(|alias| {
             let message = self.meant.get(alias)?;
-            Some(format!("[{},{}]", alias.as_json().as_literal(), message.as_json().as_literal()))
+            Some(Json::array([alias.as_json(), message.as_json()]))
         });
-        let pairs: Vec<_> = pairs.collect();
-        format!("[{}]", pairs.join(","))
+        Json::array(pairs).as_str().to_owned()
     }
 
     fn add(&mut self, alias: MessageId, message: MessageId) {

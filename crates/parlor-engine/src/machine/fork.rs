@@ -293,11 +293,11 @@ impl SessionMachine {
         }
         let opened = self.opened_for_fork();
         if !opened.is_empty() {
-            let body = Some(opened.to_json().as_str().to_owned());
+            let body = Some(opened.text());
             writes.push(Write::Slot { session: session(), name: OPENED.to_owned(), seq: last, body });
         }
         if !fork.side_state.is_empty() {
-            let body = Some(fork.side_state.to_json().as_str().to_owned());
+            let body = Some(fork.side_state.text());
             writes.push(Write::Slot { session: session(), name: SIDE_STATE.to_owned(), seq: last, body });
         }
         writes

@@ -57,7 +57,7 @@ impl SessionMachine {
             }
             Update::Upsert { target: Target::Slot(Slot::Info), upsert } => {
                 if let Some(time) = upsert.fields.get("updatedAt") {
-                    self.set_updated_at(JsonStr::from_raw(time.raw()));
+                    self.set_updated_at(time.to_json_str());
                 }
                 let info = self.session.transcript().slot(Slot::Info);
                 let title = info.and_then(|info| info.fields.get_json_str("title"));
@@ -152,7 +152,7 @@ impl SessionMachine {
         }
         if std::mem::take(&mut self.dirty.opened) {
             let seq = self.session.transcript().seq().max(1);
-            let body = Some(self.open_result.to_json().as_str().to_owned());
+            let body = Some(self.open_result.text());
             writes.push(Write::Slot { session: session.clone(), name: OPENED.to_owned(), seq, body });
         }
         if std::mem::take(&mut self.dirty.aliases) {

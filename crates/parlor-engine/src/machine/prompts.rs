@@ -246,20 +246,11 @@ impl SessionMachine {
             return;
         }
         let held: Vec<_> = self.session.queued_prompts();
-        let list: Vec<_> = held
+        let list = held
             .iter()
-            .map(|held| {
-                let mut shown = Object::default();
-                shown.set("id", held.id.0);
-                shown.set("text", &held.text);
-                shown.set("from", held.by.0);
-                shown.to_json().as_str().to_owned()
-            })
-            .collect();
-        let update = format!(
-            r#"{{"sessionUpdate":"session_info_update","_meta":{{"parlor/queue":[{}]}}}}"#,
-            list.join(",")
-        );
+            .map(|held| Object::new().with("id", held.id.0).with("text", &held.text).with("from", held.by.0));
+        let meta = Object::new().with("parlor/queue", Json::array(list));
+        let update = Object::new().with("sessionUpdate", "session_info_update").with("_meta", meta).text();
         // A client that catches up is sent this when it knows more than it would say.
         let is_numbered = self
             .subscribers

@@ -52,7 +52,7 @@ impl SessionMachine {
     }
 
     fn apply_info(&mut self, mut said: Upsert, line: Option<&AgentLine<'_>>) {
-        let mut title = said.fields.get(TITLE).and_then(|title| JsonStr::from_raw(title.raw()));
+        let mut title = said.fields.get_json_str(TITLE);
         // An agent makes its title of the first prompt, whatever that contains.
         if title.take_if(|title| self.is_title_of_context(title)).is_some() {
             said.fields.remove(TITLE);

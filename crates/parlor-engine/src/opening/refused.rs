@@ -1,7 +1,7 @@
 //! Settings that an agent does not accept again when its session is restored.
 
 use parlor_dialect::settings::{Choice, Setting, Settings};
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, Object};
 use parlor_wire::{RpcError, code};
 
 use super::missing::is_setting_missing;
@@ -95,7 +95,7 @@ fn refused_before(data: &SessionData) -> Vec<(Setting, Json)> {
         };
         Some((setting, one.get("value")?.clone()))
     };
-    list.into_iter().filter_map(|one| read(Object::parse(one).ok()?)).collect()
+    list.into_iter().filter_map(|one| read(one.to_object()?)).collect()
 }
 
 /// Whether an agent that did not accept a setting does not have it any more.
@@ -154,8 +154,7 @@ fn error_of(
 }
 
 fn text_of(value: &Json) -> String {
-    JsonStr::from_raw(value.raw())
-        .map_or_else(|| value.as_str().to_owned(), |text| text.to_text().into_owned())
+    value.to_json_str().map_or_else(|| value.as_str().to_owned(), |text| text.to_text().into_owned())
 }
 
 #[cfg(test)]

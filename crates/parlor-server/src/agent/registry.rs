@@ -188,7 +188,7 @@ impl Registry {
         let mut info = Object::default();
         info.set("dialect", agent.info.dialect.name());
         info.set("info", agent.info.initialize.to_json());
-        let value = Some(info.to_json().as_str().to_owned());
+        let value = Some(info.text());
         let key = stored::agent_key(config);
         let known = CachedAgentInfo { dialect: agent.info.dialect, info: agent.info.initialize.clone() };
         lock(&self.agent_info).insert(key.clone(), Some(known));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parlor_dialect::{Losses, live};
 use parlor_engine::opening::{OpeningPlan, session_not_found};
-use parlor_json::{Json, Object};
+use parlor_json::{Json, Object, ObjectWriter};
 use parlor_session::SessionId;
 use parlor_store::SessionRow;
 use parlor_wire::RpcError;
@@ -126,8 +126,8 @@ async fn adopt(
     let mut lines = Vec::with_capacity(replay.len() + 1);
     if let Some(title) = listed.and_then(|row| row.title) {
         // The listed title precedes the replay, which may change it.
-        let update = format!(r#"{{"sessionUpdate":"session_info_update","title":{title}}}"#);
-        lines.push(live::update_line(id, &update, None));
+        let update = ObjectWriter::new().str("sessionUpdate", "session_info_update").raw("title", &title);
+        lines.push(live::update_line(id, &update.finish(), None));
     }
     lines.extend(replay);
     let opened = StoredSession::new(row);

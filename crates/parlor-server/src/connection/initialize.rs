@@ -56,7 +56,7 @@ fn fork_capability() -> Object {
 fn parlor_info(agent: &str) -> Object {
     let mut info = Object::default();
     info.set("name", "parlor");
-    info.set("title", &format!("parlor ({agent})"));
+    info.set("title", format!("parlor ({agent})"));
     info.set("version", env!("CARGO_PKG_VERSION"));
     info
 }

@@ -28,8 +28,7 @@ pub(super) async fn list(hub: &Arc<Shared>, client: &Arc<Client>, id: &RequestId
 }
 
 async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Object, RpcError> {
-    let requested =
-        params.get_nested("_meta", "parlor/agent").and_then(|agent| JsonStr::from_raw(agent.raw()));
+    let requested = params.get_nested("_meta", "parlor/agent").and_then(|agent| agent.to_json_str());
     let agents = &hub.registry().agents;
     let chosen = match requested.as_ref().map(JsonStr::to_text) {
         Some(all) if all == "*" => None,
@@ -95,8 +94,8 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
 /// Decodes the filter for archived sessions, which are excluded by default.
 fn which_archived(params: &Object) -> Result<Option<bool>, RpcError> {
     let archived = params.get("archived").filter(|archived| !archived.is_null());
-    match archived.map(|archived| JsonStr::from_raw(archived.raw()).unwrap_or_else(|| JsonStr::new(""))) {
-        None if params.get_nested("_meta", "parlor/archived").is_some_and(|all| all.as_str() == "true") => {
+    match archived.map(|archived| archived.to_json_str().unwrap_or_else(|| JsonStr::new(""))) {
+        None if params.get_nested("_meta", "parlor/archived").and_then(|all| all.as_bool()) == Some(true) => {
             Ok(None)
         }
         None => Ok(Some(false)),
@@ -110,7 +109,7 @@ fn which_archived(params: &Object) -> Result<Option<bool>, RpcError> {
 }
 
 fn read_cursor(cursor: &Json) -> Option<Cursor> {
-    let text = JsonStr::from_raw(cursor.raw())?.to_text().into_owned();
+    let text = cursor.to_json_str()?.to_text().into_owned();
     let (active_at, id) = text.split_once(' ')?;
     Some(Cursor { active_at: active_at.parse().ok()?, id: id.to_owned() })
 }

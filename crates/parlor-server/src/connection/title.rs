@@ -9,7 +9,7 @@ pub(super) fn title(method: &str, params: &Object) -> Result<Option<JsonStr>, Rp
     let given = params.get("title").filter(|title| !title.is_null());
     let title = match given {
         Some(title) => {
-            let title = JsonStr::from_raw(title.raw()).ok_or_else(|| invalid("`title` must be a string"))?;
+            let title = title.to_json_str().ok_or_else(|| invalid("`title` must be a string"))?;
             let text = title.to_text();
             let trimmed = text.trim();
             let trimmed = if trimmed.len() == text.len() { title.clone() } else { JsonStr::new(trimmed) };

@@ -36,7 +36,7 @@ pub fn answer(
         // Entries that were deleted meanwhile are left out.
         if let Some(mut found) = look_up(store, &params.search.query, hit).map_err(failed)? {
             if let Some(agent) = found.get_string("agent") {
-                found.set("agent", &agent_name(&agent));
+                found.set("agent", agent_name(&agent));
             }
             shown.push(found);
         }

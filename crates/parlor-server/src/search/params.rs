@@ -2,7 +2,7 @@
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use parlor_json::{JsonStr, Object, Type};
+use parlor_json::{Object, Type};
 use parlor_store::{Query, Search};
 use parlor_wire::{RpcError, code};
 
@@ -29,7 +29,7 @@ impl SearchParams {
         let mut words = None;
         for (name, value) in params.iter().filter(|(_, value)| !value.is_null()) {
             let name = name.to_text();
-            let text = JsonStr::from_raw(value.raw()).map(|text| text.to_text().into_owned());
+            let text = value.to_json_str().map(|text| text.to_text().into_owned());
             match (&*name, text) {
                 ("_meta", _) => {}
                 ("query", Some(query)) => words = Some(query),
@@ -48,7 +48,7 @@ impl SearchParams {
                         .ok_or_else(|| invalid("`cursor` is not a cursor of this server", ""))?;
                 }
                 ("sessionId", Some(_)) => {
-                    let id = JsonStr::from_raw(value.raw()).map(|id| id.as_literal().to_owned());
+                    let id = value.to_json_str().map(|id| id.as_literal().to_owned());
                     read.search.session = id;
                 }
                 ("since", None) if value.type_of() == Type::Number => {

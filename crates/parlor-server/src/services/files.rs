@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use parlor_json::{Json, Object, string_literal};
+use parlor_json::{Json, Object, ObjectWriter, string_literal};
 use parlor_wire::{RpcError, code};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use uuid::Uuid;
@@ -49,10 +49,9 @@ pub fn read(params: &Object, scope: &FileScope) -> Result<Json, RpcError> {
         let message = format!("`{shown}` is too long as JSON: read it in parts, with `line` and `limit`");
         return Err(RpcError::new(code::INTERNAL_ERROR, message));
     }
-    let mut result = String::with_capacity(content.len() + 16);
-    result.extend([r#"{"content":"#, &content, "}"]);
+    let result = ObjectWriter::with_capacity(content.len() + 16).raw("content", &content);
     drop(content);
-    Ok(Json::parse(result).expect("a string literal is JSON"))
+    Ok(result.into_json())
 }
 
 /// Writes a text file, which is created if it does not exist (directories are not). The file is replaced atomically where
@@ -99,8 +98,8 @@ fn refusal(operation: &str, path: &Path, refused: &FileRefused) -> RpcError {
         FileRefused::Unresolved => "unresolved",
     };
     let mut data = Object::default();
-    data.set("path", params::string(&path.display().to_string()));
-    data.set("reason", params::string(reason));
+    data.set("path", path.display().to_string());
+    data.set("reason", reason);
     params::invalid(format!("cannot {operation} `{}`: {refused}", path.display())).with_data(data.to_json())
 }
 
@@ -237,7 +236,7 @@ mod tests {
         let scope = FileScope::new(FileAccess::Workspace, vec![work.clone()], Vec::new());
         for (path, bytes) in [("work/in", 6), ("work/none", 0), ("out", 0), ("work/link", 0)] {
             let mut params = Object::default();
-            params.set("path", params::string(home.path().join(path).to_str().unwrap()));
+            params.set("path", home.path().join(path).to_str().unwrap());
             assert_eq!(length("fs/read_text_file", &params, &scope), bytes, "{path}");
         }
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use parlor_json::{Json, JsonStr, Object, Type, string_literal};
+use parlor_json::{Json, Object, Type};
 use parlor_wire::{RpcError, code};
 
 /// The error for invalid params.
@@ -13,25 +13,14 @@ pub(super) fn invalid(message: impl Into<String>) -> RpcError {
 
 /// The error for something that does not exist, with its name as data.
 pub(super) fn not_found(message: impl Into<String>, member: &str, name: &str) -> RpcError {
-    let mut data = Object::default();
-    data.set(JsonStr::new(member), string(name));
-    RpcError::new(code::RESOURCE_NOT_FOUND, message).with_data(data.to_json())
+    let data = Object::new().with(member, name).to_json();
+    RpcError::new(code::RESOURCE_NOT_FOUND, message).with_data(data)
 }
 
 /// The error for a failed system call.
 pub(super) fn io_error(error: &io::Error, message: String) -> RpcError {
     let invalid = error.kind() == io::ErrorKind::InvalidInput;
     RpcError::new(if invalid { code::INVALID_PARAMS } else { code::INTERNAL_ERROR }, message)
-}
-
-/// Encodes a string.
-pub(super) fn string(text: &str) -> Json {
-    Json::parse(string_literal(text)).expect("a string literal is JSON")
-}
-
-/// Encodes a number or boolean.
-pub(super) fn scalar(scalar: &impl ToString) -> Json {
-    Json::parse(scalar.to_string()).expect("numbers and booleans are JSON")
 }
 
 /// A required string.
@@ -42,9 +31,9 @@ pub(super) fn text(params: &Object, name: &str) -> Result<String, RpcError> {
 /// An optional whole number.
 pub(super) fn number(params: &Object, name: &str) -> Result<Option<u64>, RpcError> {
     let Some(value) = present(params, name) else { return Ok(None) };
-    match value.as_str().parse() {
-        Ok(number) => Ok(Some(number)),
-        Err(_) => Err(invalid(format!("`{name}` must be a whole number, not {}", shown(value)))),
+    match value.as_u64() {
+        Some(number) => Ok(Some(number)),
+        None => Err(invalid(format!("`{name}` must be a whole number, not {}", shown(value)))),
     }
 }
 
@@ -90,7 +79,8 @@ fn present<'a>(params: &'a Object, name: &str) -> Option<&'a Json> {
 }
 
 fn exact(name: &str, value: &Json) -> Result<String, RpcError> {
-    let string = JsonStr::from_raw(value.raw())
+    let string = value
+        .to_json_str()
         .ok_or_else(|| invalid(format!("`{name}` must be a string, not {}", shown(value))))?;
     match string.to_exact() {
         Some(text) => Ok(text.into_owned()),

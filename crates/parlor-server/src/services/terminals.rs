@@ -136,7 +136,7 @@ impl Terminals {
         live.insert(Arc::clone(&id), Terminal { process, output, exit, _release: release });
 
         let mut result = Object::default();
-        result.set("terminalId", params::string(&id));
+        result.set("terminalId", &*id);
         Ok(result.to_json())
     }
 
@@ -164,8 +164,8 @@ impl Terminal {
         let exit = self.exit.borrow().clone();
         let output = lock(&self.output);
         let mut result = Object::default();
-        result.set("output", params::string(output.text()));
-        result.set("truncated", params::scalar(&output.is_truncated()));
+        result.set("output", output.text());
+        result.set("truncated", output.is_truncated());
         if let Some(exit) = exit {
             result.set("exitStatus", exit.to_json());
         }
@@ -244,8 +244,8 @@ impl From<ExitStatus> for Exit {
 impl Exit {
     fn to_json(&self) -> Json {
         let mut result = Object::default();
-        result.set("exitCode", self.code.map_or_else(Json::null, |code| params::scalar(&code)));
-        result.set("signal", self.signal.as_deref().map_or_else(Json::null, params::string));
+        result.set("exitCode", self.code.map(Json::from).unwrap_or_default());
+        result.set("signal", self.signal.as_deref().map(Json::from).unwrap_or_default());
         result.to_json()
     }
 }

@@ -63,7 +63,7 @@ async fn an_invalid_hello_is_rejected_with_a_reason() {
     let server = Server::start().await;
     for (hello, part) in [
         ("{\"parlor\":2}\n", "version 1"),
-        ("{\"parlor\":1,\"agent\":[]}\n", "cannot be read"),
+        ("{\"parlor\":1,\"agent\":[]}\n", "invalid handshake"),
         ("{\"parlor\":1,\"dialect\":\"v9\"}\n", "v9"),
     ] {
         let mut client = Client::connect(&server.socket).await;

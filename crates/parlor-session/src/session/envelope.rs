@@ -278,14 +278,12 @@ impl Envelopes {
 
     pub(super) fn store(&self, side_state: &mut Object) {
         if !self.used.is_empty() {
-            let ids: Vec<_> = self.used.iter().map(|used| parlor_json::string_literal(&used.id)).collect();
-            side_state
-                .set(KEY, Json::parse(format!("[{}]", ids.join(","))).expect("it consists of valid JSON"));
+            side_state.set(KEY, Json::array(self.used.iter().map(|used| &used.id)));
         }
     }
 
     pub(super) fn restored(side_state: Option<&Object>) -> Self {
-        let ids = side_state.and_then(|state| state.get(KEY)?.elements()).unwrap_or_default();
+        let ids = side_state.and_then(|state| state.get_array(KEY)).unwrap_or_default();
         let used = ids.into_iter().filter_map(|id| Some(Envelope::new(id.to_text()?)));
         Self { used: used.collect(), ..Self::default() }
     }
@@ -495,7 +493,7 @@ fn trim_end<T>(
 
 /// A text block with its text replaced.
 fn with_text(block: &Json, text: &str) -> Json {
-    let mut members = Object::parse(block.raw()).unwrap_or_default();
+    let mut members = block.to_object().unwrap_or_default();
     members.set("text", JsonStr::new(text));
     members.to_json()
 }

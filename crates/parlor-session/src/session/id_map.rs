@@ -194,7 +194,7 @@ impl IdMap {
         if *self == Self::default() {
             return;
         }
-        let mut aliases: Vec<String> = self
+        let mut aliases: Vec<_> = self
             .aliases
             .iter()
             .map(|(agents, name)| {
@@ -204,19 +204,19 @@ impl IdMap {
                     AgentId::Message(Role::Thought, id) => ("thought", id.as_json()),
                     AgentId::ToolCall(id) => ("tool", id.as_json()),
                 };
-                format!(r#"["{kind}",{},{}]"#, id.as_literal(), name.as_literal())
+                Json::array([Json::from(kind), id.into(), name.into()])
             })
             .collect();
-        aliases.sort();
-        let text = format!(r#"{{"upto":{},"renamed":[{}]}}"#, self.foreign_through, aliases.join(","));
-        side_state.set(KEY, Json::parse(text).expect("it consists of valid JSON"));
+        aliases.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+        let id_map = Object::new().with("upto", self.foreign_through).with("renamed", Json::array(aliases));
+        side_state.set(KEY, id_map);
     }
 
     pub(crate) fn restored(side_state: Option<&Object>) -> Self {
         let id_map = || {
-            let id_map = Object::parse(side_state?.get(KEY)?.raw()).ok()?;
+            let id_map = side_state?.get_object(KEY)?;
             let mut aliases = HashMap::new();
-            for triple in id_map.get("renamed")?.elements()? {
+            for triple in id_map.get_array("renamed")? {
                 let parts = triple.elements()?;
                 let [kind, id, name] = parts[..] else { return None };
                 let id = JsonStr::from_raw(id)?;
@@ -228,8 +228,7 @@ impl IdMap {
                 };
                 aliases.insert(agents, JsonStr::from_raw(name)?);
             }
-            let foreign_through = id_map.get("upto")?.as_str().parse().ok()?;
-            Some(Self { aliases, foreign_through })
+            Some(Self { aliases, foreign_through: id_map.get_u64("upto")? })
         };
         id_map().unwrap_or_default()
     }

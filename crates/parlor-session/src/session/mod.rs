@@ -1095,7 +1095,3 @@ fn entry_of(update: &mut Update) -> Option<&mut EntryId> {
 fn blocks(content: &Json) -> Content {
     Content::parse(content.raw()).unwrap_or_default()
 }
-
-fn string_member(object: &Object, name: &str) -> Option<JsonStr> {
-    JsonStr::from_raw(object.get(name)?.raw())
-}

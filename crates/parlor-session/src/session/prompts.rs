@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use parlor_json::{Json, JsonRef, JsonStr, Object};
 
-use super::{ClientId, Clients, Effect, Scope, Step, blocks, string_member};
-use crate::stored::{read_state, state_text};
+use super::{ClientId, Clients, Effect, Scope, Step, blocks};
+use crate::stored::{read_state, state_object};
 use crate::turns::{OpenPrompt, OpenPrompts, PromptId, PromptState};
 use crate::{Activity, MessageId, State, UpdateError};
 
@@ -430,34 +430,26 @@ impl Prompts {
         let stored: Vec<_> =
             self.open.all.iter().filter(|open| open.is_waiting()).map(|open| open.to_stored()).collect();
         if !stored.is_empty() {
-            side_state.set(
-                QUEUE,
-                Json::parse(format!("[{}]", stored.join(","))).expect("it consists of valid JSON"),
-            );
+            side_state.set(QUEUE, Json::array(stored));
         }
         if self.last_id > 0 {
-            side_state.set(LAST_ID, Json::parse(self.last_id.to_string()).expect("a number is JSON"));
+            side_state.set(LAST_ID, self.last_id);
         }
         let recent: Vec<_> = self.recent.iter().map(RecentKey::to_stored).collect();
         if !recent.is_empty() {
-            side_state.set(
-                KEYS,
-                Json::parse(format!("[{}]", recent.join(","))).expect("it consists of valid JSON"),
-            );
+            side_state.set(KEYS, Json::array(recent));
         }
     }
 
     pub(super) fn restored(side_state: Option<&Object>) -> Self {
-        let list = |name: &str| side_state.and_then(|state| state.get(name)).and_then(|list| list.elements());
+        let list = |name: &str| side_state.and_then(|state| state.get_array(name));
         let recent = list(KEYS).unwrap_or_default().into_iter().filter_map(RecentKey::restored);
-        let last_id =
-            side_state.and_then(|state| state.get(LAST_ID)?.as_str().parse().ok()).unwrap_or_default();
+        let last_id = side_state.and_then(|state| state.get_u64(LAST_ID)).unwrap_or_default();
         let mut prompts = Self { open: OpenPrompts::default(), recent: recent.collect(), last_id };
         let queued = list(QUEUE).unwrap_or_default().into_iter().filter_map(|stored| {
-            let stored = Object::parse(stored).ok()?;
-            let id = PromptId(stored.get("id")?.as_str().parse().ok()?);
-            let more = Object::parse(stored.get("more")?.raw()).ok()?;
-            let (content, key) = (stored.get("content")?.clone(), string_member(&stored, "key"));
+            let stored = stored.to_object()?;
+            let (id, more) = (PromptId(stored.get_u64("id")?), stored.get_object("more")?);
+            let (content, key) = (stored.get("content")?.clone(), stored.get_json_str("key"));
             Some(Prompt { id, by: ClientId::UNKNOWN, content, extra: more, key })
         });
         queued.for_each(|prompt| prompts.push(prompt, Vec::new()));
@@ -500,15 +492,15 @@ impl SessionPrompt {
         self.waiters.drain(..).for_each(|waiter| waiter.respond(outcome.clone(), out));
     }
 
-    fn to_stored(&self) -> String {
+    fn to_stored(&self) -> Object {
         let mut stored = Object::default();
-        stored.set("id", Json::parse(self.prompt.id.0.to_string()).expect("a number is JSON"));
+        stored.set("id", self.prompt.id.0);
         stored.set("content", self.prompt.content.clone());
         stored.set("more", self.prompt.extra.to_json());
         if let Some(key) = &self.prompt.key {
             stored.set("key", key);
         }
-        stored.to_json().as_str().to_owned()
+        stored
     }
 }
 
@@ -536,16 +528,16 @@ impl Waiter {
 }
 
 impl RecentKey {
-    fn to_stored(&self) -> String {
-        let message = self.message.as_ref().map_or("null", |message| message.as_json().as_literal());
-        let ended = self.ended.as_ref().map_or_else(|| "null".to_owned(), state_text);
-        format!("[{},{message},{ended}]", self.key.as_literal())
+    fn to_stored(&self) -> Json {
+        let message = self.message.as_ref().map(|message| Json::from(message.as_json()));
+        let ended = self.ended.as_ref().map(|ended| state_object(ended).to_json());
+        Json::array([Json::from(&self.key), message.unwrap_or_default(), ended.unwrap_or_default()])
     }
 
     fn restored(stored: JsonRef<'_>) -> Option<Self> {
         let parts = stored.elements()?;
         let [key, message, ended] = parts[..] else { return None };
-        let ended = Object::parse(ended).ok().and_then(|ended| read_state(&ended));
+        let ended = ended.to_object().and_then(|ended| read_state(&ended));
         Some(Self {
             key: JsonStr::from_raw(key)?,
             message: JsonStr::from_raw(message).map(MessageId::from),

@@ -6,7 +6,6 @@
 
 use parlor_json::{Json, JsonStr, Object};
 
-use super::string_member;
 use crate::{
     Body, Content, EntryId, Limits, MetaPatch, Role, Slot, TITLE, Target, Transcript, Update, Upsert, text_of,
 };
@@ -38,16 +37,16 @@ struct Shown<'a> {
 impl Titles {
     /// Restores the titles from the side state; if it has none, from the title in the transcript and its mark.
     pub(super) fn restored(side_state: Option<&Object>, transcript: &Transcript) -> Self {
-        match side_state.and_then(|state| Object::parse(state.get(KEY)?.raw()).ok()) {
+        match side_state.and_then(|state| state.get_object(KEY)) {
             Some(titles) => Self {
-                person: string_member(&titles, "person"),
-                agent: string_member(&titles, "agent"),
-                generated: string_member(&titles, "made"),
+                person: titles.get_json_str("person"),
+                agent: titles.get_json_str("agent"),
+                generated: titles.get_json_str("made"),
             },
             None => {
                 let info = transcript.slot(Slot::Info);
-                let title = info.and_then(|info| string_member(&info.fields, TITLE)).filter(is_not_blank);
-                let mark = info.and_then(|info| string_member(info.meta.as_ref()?, TITLE_MARK));
+                let title = info.and_then(|info| info.fields.get_json_str(TITLE)).filter(is_not_blank);
+                let mark = info.and_then(|info| info.meta.as_ref()?.get_json_str(TITLE_MARK));
                 match mark.as_ref().map(JsonStr::inner) {
                     Some("person") => Self { person: title, ..Self::default() },
                     Some("made") => Self { generated: title, ..Self::default() },
@@ -104,7 +103,7 @@ impl Titles {
     pub(super) fn on_agent_info(&mut self, mut upsert: Upsert, limits: Limits) -> Option<Upsert> {
         let mark_before = self.shown().mark;
         if let Some(title) = upsert.fields.get(TITLE) {
-            let title = JsonStr::from_raw(title.raw()).map(|title| cut(title, limits)).filter(is_not_blank);
+            let title = title.to_json_str().map(|title| cut(title, limits)).filter(is_not_blank);
             // An agent may repeat a person's title that it was sent; that does not make it the agent's title.
             if title.is_none() || title != self.person {
                 self.agent = title;

@@ -230,7 +230,7 @@ fn with_known_blocks(update: &Update, cx: &mut Context<'_>) -> Vec<String> {
 fn note(fields: &Object, features: Features, cx: &mut Context<'_>) -> Vec<String> {
     let is_notice = fields.get_str("sessionUpdate").as_deref() == Some("notice");
     match (is_notice, features.notices) {
-        (true, true) => vec![fields.to_json().as_str().to_owned()],
+        (true, true) => vec![fields.text()],
         (true, false) => lost(LossKind::Notice, cx),
         (false, _) => lost(LossKind::UnknownUpdate, cx),
     }

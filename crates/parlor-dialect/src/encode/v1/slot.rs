@@ -1,6 +1,6 @@
 //! Slots for a v1 peer: title, commands, options and, separately, the mode.
 
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, Object};
 use parlor_session::{Slot, Target, Upsert};
 
 use super::{Features, V1PeerState};
@@ -49,7 +49,7 @@ impl V1PeerState {
                 // The available modes are part of the response that created the session; v1 updates have only the
                 // current one.
                 fields.remove("availableModes");
-                let current = fields.get("currentModeId").and_then(|mode| JsonStr::from_raw(mode.raw()));
+                let current = fields.get_json_str("currentModeId");
                 // v1 cannot express that a session has no mode.
                 if current.is_none() || (current == self.mode && meta.is_none()) {
                     self.mode = current;
@@ -99,7 +99,7 @@ impl V1PeerState {
                 update_writer("config_option_update").members(fields).optional_json("_meta", meta).finish(),
             );
         }
-        let current = modes.and_then(|modes| JsonStr::from_raw(modes.get("currentModeId")?.raw()));
+        let current = modes.and_then(|modes| modes.get_json_str("currentModeId"));
         if let Some(current) = current.filter(|current| self.mode.as_ref() != Some(current)) {
             encoded.push(update_writer("current_mode_update").json_str("currentModeId", &current).finish());
             self.mode = Some(current);

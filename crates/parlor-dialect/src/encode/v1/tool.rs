@@ -1,6 +1,6 @@
 //! Tool calls for a v1 peer, which are created once and then updated, and the terminals that they show.
 
-use parlor_json::{Json, Object, ObjectWriter};
+use parlor_json::{Json, JsonRef, Object, ObjectWriter};
 use parlor_session::{Content, EntryId, Patch, Target, TerminalId, ToolCallId, Transcript, Upsert};
 
 use super::V1PeerState;
@@ -15,7 +15,7 @@ pub(crate) fn tool_call(call: &Object, transcript: Option<&Transcript>, losses: 
     let empty = Transcript::default();
     let terminal_text = |terminal: &str| Some(terminal_text(transcript.unwrap_or(&empty), terminal));
     if let Some(items) = call.get_array("content") {
-        let items = items.into_iter().filter_map(|item| Object::parse(item).ok());
+        let items = items.into_iter().filter_map(JsonRef::to_object);
         let convert = |mut item: Object| match item.remove_nested("_meta", CLIENT_TERMINAL) {
             Some(_) => vec![item],
             None => tool_content::item_to_v1(&item, losses, &terminal_text),
