@@ -1,9 +1,9 @@
 //! Steps that need the client's answer.
 
-use parlor_json::{Json, Object};
+use parlor_json::{Json, ObjectWriter};
 use parlor_wire::{RequestId, RpcError, cancel_line, code, write};
 
-use super::json::{self, Text, list};
+use super::json::{self, list};
 use super::say::{Tool, Voice, tool_fields};
 use super::session::Event;
 use super::turn::{End, Turn};
@@ -47,8 +47,8 @@ impl Turn {
     }
 
     /// The params of a request about this session, to be continued.
-    pub(super) fn about_session(&self) -> Text {
-        Text::new().str("sessionId", &self.session.id)
+    pub(super) fn about_session(&self) -> ObjectWriter {
+        ObjectWriter::new().str("sessionId", &self.session.id)
     }
 
     /// A tool call that may only be done if the user agrees. `closes`: it is said to have ended when it is cancelled.
@@ -63,18 +63,18 @@ impl Turn {
         };
         self.update(&self.voice.tool_begins(&tool));
         let choice = |(id, name, kind): &(&str, &str, &str)| {
-            Text::new().str("optionId", id).str("name", name).str("kind", kind).end()
+            ObjectWriter::new().str("optionId", id).str("name", name).str("kind", kind).finish()
         };
         let choices = list(CHOICES.iter().map(choice));
-        let call = tool_fields(Text::new(), &tool).end();
+        let call = tool_fields(ObjectWriter::new(), &tool).finish();
         let params = if self.voice.is_v1() {
             self.about_session().raw("toolCall", &call)
         } else {
-            let subject = Text::new().str("type", "tool_call").raw("toolCall", &call).end();
+            let subject = ObjectWriter::new().str("type", "tool_call").raw("toolCall", &call).finish();
             self.about_session().str("title", title).raw("subject", &subject)
         };
         self.state("requires_action");
-        let answer = self.request("session/request_permission", params.raw("options", &choices).end());
+        let answer = self.request("session/request_permission", params.raw("options", &choices).finish());
         let ended = |status| Voice::tool_goes_on(&Tool { id: &id, status: Some(status), ..Tool::default() });
         let Ok(answer) = answer else {
             if closes {
@@ -104,7 +104,7 @@ impl Turn {
         let schema = r#"{"type":"object","properties":{"name":{"type":"string","title":"Your name"},"sugar":{"type":"boolean","title":"Sugar?"}},"required":["name"]}"#;
         let params = self.about_session().str("mode", "form").str("message", "Who wants coffee?");
         self.state("requires_action");
-        let answer = self.request("elicitation/create", params.raw("requestedSchema", schema).end())?;
+        let answer = self.request("elicitation/create", params.raw("requestedSchema", schema).finish())?;
         self.state("running");
         self.report("Your answer", answer)
     }
@@ -114,10 +114,8 @@ impl Turn {
         if !self.voice.is_v1() || !self.peer.offers(&["fs", "readTextFile"]) {
             return self.say("This client reads no files for me.");
         }
-        let answer = self.request("fs/read_text_file", self.about_session().str("path", path).end())?;
-        match answer
-            .map(|answer| Object::parse(answer.raw()).ok().and_then(|file| json::text(&file, "content")))
-        {
+        let answer = self.request("fs/read_text_file", self.about_session().str("path", path).finish())?;
+        match answer.map(|answer| answer.to_object().and_then(|file| file.get_string("content"))) {
             Ok(Some(content)) => self.say(&format!("{path} says: {content}")),
             Ok(None) => self.say("The answer has no content."),
             Err(error) => self.say(&format!("Reading failed: {error}")),
@@ -129,7 +127,7 @@ impl Turn {
         if !self.voice.is_v1() || !self.peer.offers(&["fs", "writeTextFile"]) {
             return self.say("This client writes no files for me.");
         }
-        let params = self.about_session().str("path", path).str("content", text).end();
+        let params = self.about_session().str("path", path).str("content", text).finish();
         match self.request("fs/write_text_file", params)? {
             Ok(_) => self.say(&format!("Wrote {} bytes to {path}.", text.len())),
             Err(error) => self.say(&format!("Writing failed: {error}")),
@@ -138,7 +136,7 @@ impl Turn {
 
     /// A request that no version of the protocol knows.
     pub(super) fn extension(&mut self, method: &str) -> Result<(), End> {
-        let answer = self.request(method, self.about_session().end())?;
+        let answer = self.request(method, self.about_session().finish())?;
         self.report("The answer", answer)
     }
 
@@ -152,6 +150,6 @@ impl Turn {
 
 /// The option that was chosen; `None` if the client cancelled.
 fn outcome(answer: &Json) -> Option<String> {
-    let outcome = json::object(&Object::parse(answer.raw()).ok()?, "outcome")?;
-    json::text(&outcome, "optionId")
+    let outcome = answer.to_object()?.get_object("outcome")?;
+    outcome.get_string("optionId")
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parlor_dialect::Dialect;
-use parlor_json::Object;
+use parlor_json::{Object, ObjectWriter};
 use parlor_wire::{RequestId, RpcError, code};
 
-use super::json::{self, Text, list};
+use super::json::{self, list};
 use super::offer::{self, MODE, MODEL, Offer};
 use super::quirk::Quirk;
 use super::say::{self, Voice};
@@ -85,7 +85,7 @@ impl Agent {
         } else {
             ["capabilities", "clientCapabilities"]
         };
-        let capabilities = names.iter().find_map(|name| json::object(params, name)).unwrap_or_default();
+        let capabilities = names.iter().find_map(|name| params.get_object(name)).unwrap_or_default();
         let peer = Arc::new(Peer { voice, capabilities });
         *self.peer.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(peer);
         self.answer(id, &offer::initialize(&self.options, voice));
@@ -180,9 +180,9 @@ impl Agent {
                 format!("there are {MAX_SESSIONS} sessions already"),
             ));
         }
-        let text = Text::new().str("sessionId", &saved.id);
+        let text = ObjectWriter::new().str("sessionId", &saved.id);
         let result = if is_restored && self.options.quirks.has(Quirk::SilentSettings) {
-            text.end()
+            text.finish()
         } else {
             offer::session(&self.options.quirks, peer.voice, &saved, text)
         };
@@ -196,8 +196,8 @@ impl Agent {
     }
 
     fn resume(&self, id: &RequestId, params: &Object, peer: &Peer) -> Done {
-        let from = json::object(params, "replayFrom").filter(|_| !peer.voice.is_v1());
-        let from = from.map(|from| json::text(&from, "type").unwrap_or_default());
+        let from = params.get_object("replayFrom").filter(|_| !peer.voice.is_v1());
+        let from = from.map(|from| from.get_string("type").unwrap_or_default());
         match from.as_deref() {
             None => self.open(id, params, peer, false),
             Some("start") => self.open(id, params, peer, true),
@@ -237,15 +237,15 @@ impl Agent {
             self.answer(id, "{}");
         } else {
             let quirks = &self.options.quirks;
-            self.answer(id, &offer::session(quirks, peer.voice, &state.saved, Text::new()));
+            self.answer(id, &offer::session(quirks, peer.voice, &state.saved, ObjectWriter::new()));
         }
         self.update(&name, &offer::commands(peer.voice));
         Ok(())
     }
 
     fn list(&self, id: &RequestId, params: &Object) -> Done {
-        let cwd = json::text(params, "cwd");
-        let start = match json::text(params, "cursor") {
+        let cwd = params.get_string("cwd");
+        let start = match params.get_string("cursor") {
             Some(cursor) => cursor.parse().map_err(|_| invalid("the cursor is not one of this agent"))?,
             None => 0,
         };
@@ -253,9 +253,9 @@ impl Agent {
         let wanted: Vec<&Saved> =
             all.iter().filter(|session| cwd.as_ref().is_none_or(|cwd| *cwd == session.cwd)).collect();
         let page = wanted.iter().skip(start).take(PAGE).map(|session| offer::listed(session));
-        let result = Text::new().raw("sessions", &list(page));
+        let result = ObjectWriter::new().raw("sessions", &list(page));
         let next = (wanted.len() > start.saturating_add(PAGE)).then(|| (start + PAGE).to_string());
-        self.answer(id, &result.maybe("nextCursor", next.as_deref()).end());
+        self.answer(id, &result.optional_str("nextCursor", next.as_deref()).finish());
         Ok(())
     }
 
@@ -314,7 +314,7 @@ impl Agent {
         let (session, title) = (self.open_session(params)?, required(params, "title")?);
         session.lock().saved.title = Some(title.clone());
         self.save(&session);
-        self.answer(id, &Text::new().str("title", &title).end());
+        self.answer(id, &ObjectWriter::new().str("title", &title).finish());
         self.update(&session.id, &say::title(&title));
         Ok(())
     }
@@ -327,7 +327,7 @@ impl Agent {
         }
         self.set(&session, &option, &required(params, "value")?)?;
         let options = offer::config_options(&self.options.quirks, voice, &session.lock().saved);
-        self.answer(id, &Text::new().raw("configOptions", &options).end());
+        self.answer(id, &ObjectWriter::new().raw("configOptions", &options).finish());
         Ok(())
     }
 
@@ -376,7 +376,7 @@ fn cwd(params: &Object) -> Result<String, RpcError> {
 }
 
 fn required(params: &Object, name: &str) -> Result<String, RpcError> {
-    json::text(params, name).ok_or_else(|| invalid(&format!("`{name}` is missing or no string")))
+    params.get_string(name).ok_or_else(|| invalid(&format!("`{name}` is missing or no string")))
 }
 
 fn invalid(message: &str) -> RpcError {

@@ -5,11 +5,12 @@ use std::str::FromStr;
 
 use super::Options;
 use super::commands::{COMMANDS, Step};
-use super::json::{Text, list};
+use super::json::list;
 use super::quirk::{Quirk, Quirks};
 use super::say::{Voice, update};
 use super::session::Saved;
 use crate::script::Command;
+use parlor_json::ObjectWriter;
 
 /// A method that agents need not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,56 +101,59 @@ impl std::error::Error for UnknownOffer {}
 
 /// The answer to `initialize`.
 pub(super) fn initialize(options: &Options, voice: Voice) -> String {
-    let info = Text::new().str("name", &options.name).str("title", "Test agent of parlor");
-    let info = info.str("version", env!("CARGO_PKG_VERSION")).end();
-    let result = Text::new().int("protocolVersion", u64::from(voice.dialect.version()));
+    let info = ObjectWriter::new().str("name", &options.name).str("title", "Test agent of parlor");
+    let info = info.str("version", env!("CARGO_PKG_VERSION")).finish();
+    let result = ObjectWriter::new().u64("protocolVersion", u64::from(voice.dialect.version()));
     let has = |offer| options.offers.has(offer);
-    let fork = has(Offer::ForkAtMessage).then(|| Text::new().raw("atMessageId", "true").end());
+    let empty_if = |offer| has(offer).then_some("{}");
+    let fork = has(Offer::ForkAtMessage).then(|| ObjectWriter::new().raw("atMessageId", "true").finish());
     let fork = fork.or_else(|| has(Offer::Fork).then(|| "{}".to_owned()));
-    let with_fork = |text: Text| match &fork {
-        Some(fork) => text.raw("fork", fork),
-        None => text,
-    };
+    let fork = fork.as_deref();
     if voice.is_v1() {
-        let sessions = Text::new().mark("list", has(Offer::List)).mark("resume", has(Offer::Resume));
-        let sessions = sessions.mark("close", has(Offer::Close)).mark("delete", has(Offer::Delete));
-        let sessions = with_fork(sessions).mark("title", has(Offer::Title)).end();
+        let sessions = ObjectWriter::new()
+            .optional_raw("list", empty_if(Offer::List))
+            .optional_raw("resume", empty_if(Offer::Resume));
+        let sessions = sessions
+            .optional_raw("close", empty_if(Offer::Close))
+            .optional_raw("delete", empty_if(Offer::Delete));
+        let sessions =
+            sessions.optional_raw("fork", fork).optional_raw("title", empty_if(Offer::Title)).finish();
         let prompts = r#"{"image":true,"audio":true,"embeddedContext":true}"#;
-        let capabilities = Text::new()
+        let capabilities = ObjectWriter::new()
             .raw("loadSession", if has(Offer::Load) { "true" } else { "false" })
             .raw("promptCapabilities", prompts)
             .raw("sessionCapabilities", &sessions)
             .raw("auth", if options.auth { r#"{"logout":{}}"# } else { "{}" })
-            .end();
+            .finish();
         let method = r#"[{"id":"test","name":"Test login","description":"Always works"}]"#;
         return result
             .raw("agentCapabilities", &capabilities)
             .raw("agentInfo", &info)
             .raw("authMethods", if options.auth { method } else { "[]" })
-            .end();
+            .finish();
     }
-    let sessions = Text::new()
+    let sessions = ObjectWriter::new()
         .raw("prompt", r#"{"image":{},"audio":{},"embeddedContext":{}}"#)
         .raw("mcp", r#"{"stdio":{}}"#)
-        .mark("delete", has(Offer::Delete));
-    let sessions = with_fork(sessions).mark("title", has(Offer::Title)).end();
+        .optional_raw("delete", empty_if(Offer::Delete));
+    let sessions = sessions.optional_raw("fork", fork).optional_raw("title", empty_if(Offer::Title)).finish();
     let method = r#"[{"type":"agent","methodId":"test","name":"Test login","description":"Always works"}]"#;
     result
         .raw("info", &info)
-        .raw("capabilities", &Text::new().raw("session", &sessions).raw("auth", "{}").end())
+        .raw("capabilities", &ObjectWriter::new().raw("session", &sessions).raw("auth", "{}").finish())
         .raw("authMethods", if options.auth { method } else { "[]" })
-        .end()
+        .finish()
 }
 
 /// What a session can be set to, in the answer that opens it.
-pub(super) fn session(quirks: &Quirks, voice: Voice, session: &Saved, text: Text) -> String {
+pub(super) fn session(quirks: &Quirks, voice: Voice, session: &Saved, text: ObjectWriter) -> String {
     if voice.is_v1() && quirks.has(Quirk::LacksSettings) {
-        return text.end();
+        return text.finish();
     }
     let text = if voice.is_v1() { text.raw("modes", &modes(quirks, session)) } else { text };
     let has_models = voice.is_v1() && quirks.has(Quirk::Models);
     let text = if has_models { text.raw("models", &models(session)) } else { text };
-    text.raw("configOptions", &config_options(quirks, voice, session)).end()
+    text.raw("configOptions", &config_options(quirks, voice, session)).finish()
 }
 
 /// The options of a session; v1 has modes beside them.
@@ -157,15 +161,16 @@ pub(super) fn config_options(quirks: &Quirks, voice: Voice, session: &Saved) -> 
     let id = if voice.is_v1() { "id" } else { "configId" };
     let shown = SETTINGS.iter().filter(|setting| has_option(quirks, voice, setting.id));
     list(shown.map(|setting| {
-        let value = |(value, name): &(&str, &str)| Text::new().str("value", value).str("name", name).end();
-        Text::new()
+        let value =
+            |(value, name): &(&str, &str)| ObjectWriter::new().str("value", value).str("name", name).finish();
+        ObjectWriter::new()
             .str(id, setting.id)
             .str("name", setting.name)
             .str("category", setting.id)
             .str("type", "select")
             .str("currentValue", if setting.id == MODE { &session.mode } else { &session.model })
             .raw("options", &list(setting.values_with(quirks).map(value)))
-            .end()
+            .finish()
     }))
 }
 
@@ -178,15 +183,15 @@ pub(super) fn has_option(quirks: &Quirks, voice: Voice, id: &str) -> bool {
 }
 
 fn models(session: &Saved) -> String {
-    let model = |(id, name): &(&str, &str)| Text::new().str("modelId", id).str("name", name).end();
+    let model = |(id, name): &(&str, &str)| ObjectWriter::new().str("modelId", id).str("name", name).finish();
     let available = list(SETTINGS[1].values.iter().map(model));
-    Text::new().str("currentModelId", &session.model).raw("availableModels", &available).end()
+    ObjectWriter::new().str("currentModelId", &session.model).raw("availableModels", &available).finish()
 }
 
 fn modes(quirks: &Quirks, session: &Saved) -> String {
-    let mode = |(id, name): &(&str, &str)| Text::new().str("id", id).str("name", name).end();
+    let mode = |(id, name): &(&str, &str)| ObjectWriter::new().str("id", id).str("name", name).finish();
     let available = list(SETTINGS[0].values_with(quirks).map(mode));
-    Text::new().str("currentModeId", &session.mode).raw("availableModes", &available).end()
+    ObjectWriter::new().str("currentModeId", &session.mode).raw("availableModes", &available).finish()
 }
 
 /// Sets an option of a session; false if there is no such option or value.
@@ -203,33 +208,34 @@ pub(super) fn set(session: &mut Saved, option: &str, value: &str) -> bool {
 /// Tells of a mode that the agent changed itself.
 pub(super) fn mode_changed(quirks: &Quirks, voice: Voice, session: &Saved) -> String {
     if voice.is_v1() {
-        return update("current_mode_update").str("currentModeId", &session.mode).end();
+        return update("current_mode_update").str("currentModeId", &session.mode).finish();
     }
-    update("config_option_update").raw("configOptions", &config_options(quirks, voice, session)).end()
+    update("config_option_update").raw("configOptions", &config_options(quirks, voice, session)).finish()
 }
 
 /// Announces the commands of the script.
 pub(super) fn commands(voice: Voice) -> String {
     let one = |command: &Command<Step>| {
-        let text = if voice.is_v1() { Text::new() } else { Text::new().str("type", "command") };
+        let text =
+            if voice.is_v1() { ObjectWriter::new() } else { ObjectWriter::new().str("type", "command") };
         let text = text.str("name", command.name).str("description", command.about);
         if command.input.is_empty() {
-            return text.end();
+            return text.finish();
         }
-        let input = if voice.is_v1() { Text::new() } else { Text::new().str("type", "text") };
-        text.raw("input", &input.str("hint", command.input).end()).end()
+        let input = if voice.is_v1() { ObjectWriter::new() } else { ObjectWriter::new().str("type", "text") };
+        text.raw("input", &input.str("hint", command.input).finish()).finish()
     };
-    update("available_commands_update").raw("availableCommands", &list(COMMANDS.iter().map(one))).end()
+    update("available_commands_update").raw("availableCommands", &list(COMMANDS.iter().map(one))).finish()
 }
 
 /// A session in the answer to `session/list`.
 pub(super) fn listed(session: &Saved) -> String {
-    Text::new()
+    ObjectWriter::new()
         .str("sessionId", &session.id)
         .str("cwd", &session.cwd)
-        .maybe("title", session.title.as_deref())
+        .optional_str("title", session.title.as_deref())
         .str("updatedAt", &session.updated_at)
-        .end()
+        .finish()
 }
 
 #[cfg(test)]

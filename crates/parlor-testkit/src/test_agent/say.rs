@@ -1,9 +1,9 @@
 //! How each dialect spells an update.
 
 use parlor_dialect::Dialect;
-use parlor_json::string_literal;
+use parlor_json::{ObjectWriter, string_literal};
 
-use super::json::{Text, list};
+use super::json::list;
 use super::turn::End;
 
 /// Who a message is from.
@@ -78,7 +78,7 @@ impl Block {
     /// The content block.
     pub(super) fn to_json(&self) -> String {
         match self {
-            Self::Text(text) => Text::new().str("type", "text").str("text", text).end(),
+            Self::Text(text) => ObjectWriter::new().str("type", "text").str("text", text).finish(),
             Self::Json(json) => json.clone(),
         }
     }
@@ -93,13 +93,16 @@ impl Voice {
     /// One more piece of a message.
     pub(super) fn chunk(self, role: Role, id: &str, block: &str) -> String {
         let id = (!self.is_v1() || self.message_ids).then_some(id);
-        update(&format!("{}_chunk", role.update())).maybe("messageId", id).raw("content", block).end()
+        update(&format!("{}_chunk", role.update()))
+            .optional_str("messageId", id)
+            .raw("content", block)
+            .finish()
     }
 
     /// A whole message, which only v2 can say; `None` clears its content.
     pub(super) fn message(role: Role, id: &str, content: Option<&[Block]>) -> String {
         let content = content.map_or_else(|| "null".to_owned(), blocks);
-        update(role.update()).str("messageId", id).raw("content", &content).end()
+        update(role.update()).str("messageId", id).raw("content", &content).finish()
     }
 
     /// A message of the past: chunks in v1, a whole one in v2.
@@ -112,7 +115,7 @@ impl Voice {
 
     /// A state without more to say; v1 has none.
     pub(super) fn state(self, state: &str) -> Option<String> {
-        Some(update(self.state_names()?.0).str("state", state).end())
+        Some(update(self.state_names()?.0).str("state", state).finish())
     }
 
     /// The state at the end of a turn; v1 has none.
@@ -120,12 +123,13 @@ impl Voice {
         let (kind, reason) = self.state_names()?;
         let state = update(kind).str("state", "idle").str(reason, end.stop_reason());
         let state = match end {
-            End::Failed { code, message } => {
-                state.raw("error", &Text::new().raw("code", &code.to_string()).str("message", message).end())
-            }
+            End::Failed { code, message } => state.raw(
+                "error",
+                &ObjectWriter::new().raw("code", &code.to_string()).str("message", message).finish(),
+            ),
             End::Done | End::Cancelled | End::Refused => state,
         };
-        Some(state.raw("usage", usage).end())
+        Some(state.raw("usage", usage).finish())
     }
 
     fn state_names(self) -> Option<(&'static str, &'static str)> {
@@ -138,12 +142,12 @@ impl Voice {
 
     /// A tool call that begins.
     pub(super) fn tool_begins(self, tool: &Tool<'_>) -> String {
-        tool_fields(update(if self.is_v1() { "tool_call" } else { "tool_call_update" }), tool).end()
+        tool_fields(update(if self.is_v1() { "tool_call" } else { "tool_call_update" }), tool).finish()
     }
 
     /// What is new about a tool call.
     pub(super) fn tool_goes_on(tool: &Tool<'_>) -> String {
-        tool_fields(update("tool_call_update"), tool).end()
+        tool_fields(update("tool_call_update"), tool).finish()
     }
 
     /// More content of a tool call: v1 says all of it again, v2 adds.
@@ -152,7 +156,7 @@ impl Voice {
             return vec![Self::tool_goes_on(&Tool { id, content: Some(list(contents)), ..Tool::default() })];
         }
         let chunk = |content: &String| {
-            update("tool_call_content_chunk").str("toolCallId", id).raw("content", content).end()
+            update("tool_call_content_chunk").str("toolCallId", id).raw("content", content).finish()
         };
         contents.iter().map(chunk).collect()
     }
@@ -164,18 +168,19 @@ impl Voice {
 
     /// A file that was changed from `old` to `new`, one line each.
     pub(super) fn diff(self, path: &str, old: &str, new: &str) -> String {
-        let diff = Text::new().str("type", "diff");
+        let diff = ObjectWriter::new().str("type", "diff");
         if self.is_v1() {
-            return diff.str("path", path).str("oldText", old).str("newText", new).end();
+            return diff.str("path", path).str("oldText", old).str("newText", new).finish();
         }
         let patch = format!(
             "diff --git {path} {path}\n--- {path}\n+++ {path}\n@@ -1 +1 @@\n-{}\n+{}\n",
             old.trim_end(),
             new.trim_end()
         );
-        let change = Text::new().str("operation", "modify").str("path", path).str("fileType", "text").end();
-        let patch = Text::new().str("format", "git_patch").str("text", &patch).end();
-        diff.raw("changes", &list([change])).raw("patch", &patch).end()
+        let change =
+            ObjectWriter::new().str("operation", "modify").str("path", path).str("fileType", "text").finish();
+        let patch = ObjectWriter::new().str("format", "git_patch").str("text", &patch).finish();
+        diff.raw("changes", &list([change])).raw("patch", &patch).finish()
     }
 
     /// A plan; the entries before `done` are completed and the one after them is being worked on if `is_busy`.
@@ -186,42 +191,43 @@ impl Voice {
                 place if place == done && is_busy => "in_progress",
                 _ => "pending",
             };
-            Text::new().str("content", text).str("priority", "medium").str("status", status).end()
+            ObjectWriter::new().str("content", text).str("priority", "medium").str("status", status).finish()
         };
         let entries = list(entries.iter().enumerate().map(entry));
         if self.is_v1() {
-            return update("plan").raw("entries", &entries).end();
+            return update("plan").raw("entries", &entries).finish();
         }
-        let plan = Text::new().str("type", "items").str("planId", PLAN).raw("entries", &entries).end();
-        update("plan_update").raw("plan", &plan).end()
+        let plan =
+            ObjectWriter::new().str("type", "items").str("planId", PLAN).raw("entries", &entries).finish();
+        update("plan_update").raw("plan", &plan).finish()
     }
 
     /// The plan is gone; only v2 can say so.
     pub(super) fn plan_removed() -> String {
-        update("plan_removed").str("planId", PLAN).end()
+        update("plan_removed").str("planId", PLAN).finish()
     }
 }
 
 /// An update of this kind, to be continued.
-pub(super) fn update(kind: &str) -> Text {
-    Text::new().str("sessionUpdate", kind)
+pub(super) fn update(kind: &str) -> ObjectWriter {
+    ObjectWriter::new().str("sessionUpdate", kind)
 }
 
 /// Tool content that is a content block.
 pub(super) fn tool_text(text: &str) -> String {
     let block = Block::Text(text.to_owned()).to_json();
-    Text::new().str("type", "content").raw("content", &block).end()
+    ObjectWriter::new().str("type", "content").raw("content", &block).finish()
 }
 
 /// Tool content that shows a terminal.
 pub(super) fn tool_terminal(id: &str) -> String {
-    Text::new().str("type", "terminal").str("terminalId", id).end()
+    ObjectWriter::new().str("type", "terminal").str("terminalId", id).finish()
 }
 
 /// What a tool call says about itself, also outside of updates.
-pub(super) fn tool_fields(text: Text, tool: &Tool<'_>) -> Text {
-    let text = text.str("toolCallId", tool.id).maybe("title", tool.title);
-    let text = text.maybe("kind", tool.kind).maybe("status", tool.status);
+pub(super) fn tool_fields(text: ObjectWriter, tool: &Tool<'_>) -> ObjectWriter {
+    let text = text.str("toolCallId", tool.id).optional_str("title", tool.title);
+    let text = text.optional_str("kind", tool.kind).optional_str("status", tool.status);
     match &tool.content {
         Some(content) => text.raw("content", content),
         None => text,
@@ -231,7 +237,7 @@ pub(super) fn tool_fields(text: Text, tool: &Tool<'_>) -> Text {
 /// A title, where an empty one clears.
 pub(super) fn title(title: &str) -> String {
     let title = if title.is_empty() { "null".to_owned() } else { string_literal(title) };
-    update("session_info_update").raw("title", &title).end()
+    update("session_info_update").raw("title", &title).finish()
 }
 
 /// A list of content blocks.

@@ -9,13 +9,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use parlor_json::{Json, Object};
+use parlor_json::{Json, Object, ObjectWriter};
 use parlor_wire::{
     Batches, Body, CANCEL_REQUEST, Incoming, LineDecoder, Malformed, Message, Outcome, OutgoingRequests,
     RequestId, RpcError, cancel_target, code, write,
 };
 
-use super::json::{self, Text};
+use super::json;
 use super::output::Output;
 use super::say::Voice;
 use super::session::{Event, Session, Work};
@@ -130,7 +130,7 @@ impl Agent {
             }
             Body::Notification { method, .. } => match method.as_ref() {
                 "session/cancel" => {
-                    let session = json::text(&params, "sessionId").and_then(|id| self.session(&id));
+                    let session = params.get_string("sessionId").and_then(|id| self.session(&id));
                     if let Some(session) = session {
                         self.cancel(&session);
                     }
@@ -278,8 +278,7 @@ impl Peer {
     /// Whether the client can do something, named by the way to it in its capabilities.
     pub(super) fn offers(&self, way: &[&str]) -> bool {
         let Some((last, way)) = way.split_last() else { return false };
-        let holder =
-            way.iter().try_fold(self.capabilities.clone(), |object, name| json::object(&object, name));
+        let holder = way.iter().try_fold(self.capabilities.clone(), |object, name| object.get_object(name));
         holder.and_then(|holder| holder.get(last).map(|value| !matches!(value.as_str(), "null" | "false")))
             == Some(true)
     }
@@ -287,7 +286,7 @@ impl Peer {
 
 /// The line that sends an update.
 pub(super) fn update_line(session: &str, update: &str) -> String {
-    let params = Text::new().str("sessionId", session).raw("update", update).end();
+    let params = ObjectWriter::new().str("sessionId", session).raw("update", update).finish();
     write::notification("session/update", Some(json::value(params).raw()))
 }
 

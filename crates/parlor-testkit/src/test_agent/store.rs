@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use parlor_json::Object;
+use parlor_json::{Object, ObjectWriter};
 
-use super::json::{self, Text, list};
+use super::json::{self, list};
 use super::say::{Block, Role, blocks};
 use super::session::{Kept, Saved};
 
@@ -115,13 +115,13 @@ fn file(folder: &Path, id: &str) -> Option<PathBuf> {
 
 fn read(path: &Path) -> Option<Saved> {
     let object = Object::parse(parlor_json::Json::parse(fs::read_to_string(path).ok()?).ok()?.raw()).ok()?;
-    let text = |name: &str| json::text(&object, name);
+    let text = |name: &str| object.get_string(name);
     let message = |message: &parlor_json::Json| {
-        let message = Object::parse(message.raw()).ok()?;
+        let message = message.to_object()?;
         let content = json::array(&message, "content")?;
         Some(Kept {
-            role: Role::named(&json::text(&message, "role")?)?,
-            id: json::text(&message, "messageId")?,
+            role: Role::named(&message.get_string("role")?)?,
+            id: message.get_string("messageId")?,
             content: content.iter().map(block).collect(),
         })
     };
@@ -139,7 +139,7 @@ fn read(path: &Path) -> Option<Saved> {
 /// A content block, where plain text is told from the rest.
 pub(super) fn block(json: &parlor_json::Json) -> Block {
     let object = Object::parse(json.raw()).unwrap_or_default();
-    match (json::text(&object, "type").as_deref(), json::text(&object, "text")) {
+    match (object.get_string("type").as_deref(), object.get_string("text")) {
         (Some("text"), Some(text)) if object.iter().count() == 2 => Block::Text(text),
         _ => Block::Json(json.as_str().to_owned()),
     }
@@ -147,18 +147,18 @@ pub(super) fn block(json: &parlor_json::Json) -> Block {
 
 fn to_json(session: &Saved) -> String {
     let message = |kept: &Kept| {
-        let text = Text::new().str("role", kept.role.name()).str("messageId", &kept.id);
-        text.raw("content", &blocks(&kept.content)).end()
+        let text = ObjectWriter::new().str("role", kept.role.name()).str("messageId", &kept.id);
+        text.raw("content", &blocks(&kept.content)).finish()
     };
-    Text::new()
+    ObjectWriter::new()
         .str("sessionId", &session.id)
         .str("cwd", &session.cwd)
-        .maybe("title", session.title.as_deref())
+        .optional_str("title", session.title.as_deref())
         .str("mode", &session.mode)
         .str("model", &session.model)
         .str("updatedAt", &session.updated_at)
         .raw("messages", &list(session.messages.iter().map(message)))
-        .end()
+        .finish()
 }
 
 /// The time as the protocol writes it.

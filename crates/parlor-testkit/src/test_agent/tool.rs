@@ -8,9 +8,9 @@ use std::thread;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use parlor_json::Object;
+use parlor_json::{Object, ObjectWriter};
 
-use super::json::{self, Text, list};
+use super::json::list;
 use super::say::{Tool, Voice, tool_terminal, tool_text, update};
 use super::session::Event;
 use super::turn::{End, Turn};
@@ -48,10 +48,9 @@ impl Turn {
     fn client_terminal(&mut self, command: &str) -> Result<(), End> {
         let args = list([json_text("-c"), json_text(command)]);
         let params =
-            self.about_session().str("command", "sh").raw("args", &args).str("cwd", &self.cwd()).end();
+            self.about_session().str("command", "sh").raw("args", &args).str("cwd", &self.cwd()).finish();
         let made = self.request("terminal/create", params)?;
-        let made =
-            made.map(|made| Object::parse(made.raw()).ok().and_then(|made| json::text(&made, "terminalId")));
+        let made = made.map(|made| made.to_object().and_then(|made| made.get_string("terminalId")));
         let terminal = match made {
             Ok(Some(terminal)) => terminal,
             Ok(None) => return self.say("The terminal has no id."),
@@ -59,7 +58,7 @@ impl Turn {
         };
         let id = self.agent.fresh_id();
         self.update(&self.voice.tool_begins(&terminal_call(&id, command, &terminal)));
-        let about = || self.about_session().str("terminalId", &terminal).end();
+        let about = || self.about_session().str("terminalId", &terminal).finish();
         let wait = || {
             let exit = self.request("terminal/wait_for_exit", about())?;
             Ok::<_, End>((exit, self.request("terminal/output", about())?))
@@ -78,14 +77,14 @@ impl Turn {
         };
         let code = field("exitCode").or_else(|| field("signal")).unwrap_or_else(|| "nothing".to_owned());
         self.end_call(&id, if code == "0" { "completed" } else { "failed" });
-        let output = output.ok().and_then(|output| json::text(&Object::parse(output.raw()).ok()?, "output"));
+        let output = output.ok().and_then(|output| output.to_object()?.get_string("output"));
         self.say(&format!("It ended with {code} and wrote: {}", output.unwrap_or_default().trim_end()))
     }
 
     fn own_terminal(&mut self, command: &str) -> Result<(), End> {
         let (id, terminal) = (self.agent.fresh_id(), self.agent.fresh_id());
         let about = |kind: &str| update(kind).str("terminalId", &terminal);
-        self.update(&about("terminal_update").str("command", command).str("cwd", &self.cwd()).end());
+        self.update(&about("terminal_update").str("command", command).str("cwd", &self.cwd()).finish());
         self.update(&self.voice.tool_begins(&terminal_call(&id, command, &terminal)));
         self.agent.out.flush();
         let mut child = match shell(command, &self.cwd(), self.sender.clone()) {
@@ -95,8 +94,9 @@ impl Turn {
                 return self.say(&format!("It cannot be run: {error}"));
             }
         };
-        let chunk =
-            |bytes: &[u8]| about("terminal_output_chunk").str("data", &BASE64_STANDARD.encode(bytes)).end();
+        let chunk = |bytes: &[u8]| {
+            about("terminal_output_chunk").str("data", &BASE64_STANDARD.encode(bytes)).finish()
+        };
         let was_cancelled = loop {
             match self.events.recv() {
                 Ok(Event::Output(bytes)) if bytes.is_empty() => break false,
@@ -114,10 +114,10 @@ impl Turn {
         let status = child.wait().ok();
         let code = status.and_then(|status| status.code());
         let exit = match code {
-            Some(code) => Text::new().raw("exitCode", &code.to_string()).end(),
-            None => Text::new().str("signal", "SIGKILL").end(),
+            Some(code) => ObjectWriter::new().raw("exitCode", &code.to_string()).finish(),
+            None => ObjectWriter::new().str("signal", "SIGKILL").finish(),
         };
-        self.update(&about("terminal_update").raw("exitStatus", &exit).end());
+        self.update(&about("terminal_update").raw("exitStatus", &exit).finish());
         self.end_call(
             &id,
             match code {

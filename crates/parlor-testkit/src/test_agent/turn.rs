@@ -9,11 +9,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parlor_json::{Json, Object, string_literal};
+use parlor_json::{Json, ObjectWriter, string_literal};
 use parlor_wire::{RequestId, RpcError, write};
 
 use super::commands::{COMMANDS, Step};
-use super::json::{self, Text};
+use super::json;
 use super::say::{self, Block, Role, Voice, update};
 use super::server::{Agent, Peer};
 use super::session::{Event, Job, Next, Session, Work};
@@ -158,17 +158,19 @@ impl Turn {
             return;
         }
         let is_draft = self.voice.dialect == parlor_dialect::Dialect::Draft;
-        let text = if is_draft { Text::new() } else { Text::new().str("messageId", &self.user) };
-        self.agent.answer(request, &text.end());
+        let text =
+            if is_draft { ObjectWriter::new() } else { ObjectWriter::new().str("messageId", &self.user) };
+        self.agent.answer(request, &text.finish());
         let as_sent = json::list(self.content.iter().map(Json::as_str));
-        self.update(&update("user_message").str("messageId", &self.user).raw("content", &as_sent).end());
+        self.update(&update("user_message").str("messageId", &self.user).raw("content", &as_sent).finish());
     }
 
     fn end_of_v1_turn(&self, request: &RequestId, end: &End) -> String {
         if let End::Failed { code, message } = end {
             return write::error_response(request, &RpcError::new(*code, message.as_str()));
         }
-        let result = Text::new().str("stopReason", end.stop_reason()).raw("usage", &self.usage()).end();
+        let result =
+            ObjectWriter::new().str("stopReason", end.stop_reason()).raw("usage", &self.usage()).finish();
         write::response(request, json::value(result).raw())
     }
 
@@ -194,7 +196,7 @@ impl Turn {
                 self.update(&say::title(&title));
             }
             Step::Meta(meta) => match Json::parse(meta) {
-                Ok(meta) => self.update(&update("session_info_update").raw("_meta", meta.as_str()).end()),
+                Ok(meta) => self.update(&update("session_info_update").raw("_meta", meta.as_str()).finish()),
                 Err(error) => self.say(&error.to_string())?,
             },
             Step::Plan(entries) => self.plan(&entries)?,
@@ -312,7 +314,11 @@ impl Turn {
 
     fn usage(&self) -> String {
         let (heard, said) = (self.words_heard, self.words_said);
-        Text::new().int("totalTokens", heard + said).int("inputTokens", heard).int("outputTokens", said).end()
+        ObjectWriter::new()
+            .u64("totalTokens", heard + said)
+            .u64("inputTokens", heard)
+            .u64("outputTokens", said)
+            .finish()
     }
 
     /// The texts of the prompt that are its script.
@@ -332,9 +338,9 @@ impl Turn {
     /// The types of the prompt's blocks, and the texts of those that are text.
     fn blocks(&self) -> impl Iterator<Item = (String, Option<String>)> {
         self.content.iter().filter_map(|block| {
-            let block = Object::parse(block.raw()).ok()?;
-            let type_ = json::text(&block, "type")?;
-            let text = if type_ == "text" { Some(json::text(&block, "text")?) } else { None };
+            let block = block.to_object()?;
+            let type_ = block.get_string("type")?;
+            let text = if type_ == "text" { Some(block.get_string("text")?) } else { None };
             Some((type_, text))
         })
     }

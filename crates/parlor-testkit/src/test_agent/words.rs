@@ -1,9 +1,9 @@
 //! Steps that only say something.
 
-use super::json::Text;
 use super::offer;
 use super::say::{Block, Role, Voice, update};
 use super::turn::{End, Turn};
+use parlor_json::ObjectWriter;
 
 /// A picture of one dot.
 const IMAGE: &str =
@@ -87,14 +87,14 @@ impl Turn {
 
     /// Says a picture.
     pub(super) fn image(&self) {
-        let image = Text::new().str("type", "image").str("mimeType", "image/png").str("data", IMAGE);
-        self.block(Block::Json(image.end()));
+        let image = ObjectWriter::new().str("type", "image").str("mimeType", "image/png").str("data", IMAGE);
+        self.block(Block::Json(image.finish()));
     }
 
     /// Says a link to a resource.
     pub(super) fn link(&self) {
-        let link = Text::new().str("type", "resource_link").str("name", "The protocol");
-        self.block(Block::Json(link.str("uri", "https://agentclientprotocol.com").end()));
+        let link = ObjectWriter::new().str("type", "resource_link").str("name", "The protocol");
+        self.block(Block::Json(link.str("uri", "https://agentclientprotocol.com").finish()));
     }
 
     /// Says a thought and a message that have the same id.
@@ -107,8 +107,8 @@ impl Turn {
     /// Tells how full the context window is.
     pub(super) fn context(&self) {
         let used = 1000 + self.words_heard + self.words_said;
-        let text = update("usage_update").int("used", used).int("size", 200_000);
-        self.update(&text.raw("cost", r#"{"amount":0.01,"currency":"USD"}"#).end());
+        let text = update("usage_update").u64("used", used).u64("size", 200_000);
+        self.update(&text.raw("cost", r#"{"amount":0.01,"currency":"USD"}"#).finish());
     }
 
     /// Changes the mode.
