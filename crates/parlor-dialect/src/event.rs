@@ -15,8 +15,7 @@ const MAX_INPUT: usize = 64 << 10;
 
 /// Whether the params of an `initialize` request events.
 pub fn wants_events(initialize: &Object) -> bool {
-    let meta = initialize.get_object("_meta");
-    meta.and_then(|meta| meta.get(EVENTS_KEY).cloned()).and_then(|wanted| wanted.as_bool()) == Some(true)
+    initialize.get_nested("_meta", EVENTS_KEY).is_some_and(|wanted| wanted.as_bool() == Some(true))
 }
 
 /// The entry of an event.
@@ -94,25 +93,27 @@ pub fn decision(method: &str, params: &Object, result: &Json, by: Decider) -> Ev
     let subject = params.get_object("subject").unwrap_or_default();
     let call = params.get_object("toolCall").or_else(|| subject.get_object("toolCall"));
     let call = call.unwrap_or_else(|| subject.clone());
-    let string = |holder: &Object, name: &str| holder.get_json_str(name);
-    let title = string(params, "title").or_else(|| string(&call, "title"));
+    let title = params.get_json_str("title").or_else(|| call.get_json_str("title"));
     let input = call.get("rawInput").filter(|input| !input.is_null()).cloned();
     let input = input.or_else(|| command(&subject)).filter(|input| input.as_str().len() <= MAX_INPUT);
     let result = result.to_object().unwrap_or_default();
     let outcome = result.get_object("outcome").unwrap_or_default();
-    let chosen = string(&outcome, "optionId");
+    let chosen = outcome.get_json_str("optionId");
     let options = params.get_array("options");
     let option = chosen.as_ref().and_then(|chosen| {
         let mut options = options.unwrap_or_default().into_iter().filter_map(JsonRef::to_object);
-        let listed = options.find(|option| string(option, "optionId").as_ref() == Some(chosen))?;
+        let listed = options.find(|option| option.get_json_str("optionId").as_ref() == Some(chosen))?;
         Some(listed.to_json())
     });
     EventKind::Decision(Decision {
         request: method.to_owned(),
-        tool_call: string(&call, "toolCallId").or_else(|| string(params, "toolCallId")).map(Into::into),
-        title: title.or_else(|| string(params, "message")),
+        tool_call: call
+            .get_json_str("toolCallId")
+            .or_else(|| params.get_json_str("toolCallId"))
+            .map(Into::into),
+        title: title.or_else(|| params.get_json_str("message")),
         input,
-        outcome: string(&outcome, "outcome").or_else(|| string(&result, "action")),
+        outcome: outcome.get_json_str("outcome").or_else(|| result.get_json_str("action")),
         option: option.or_else(|| {
             let mut unlisted = Object::default();
             unlisted.set("optionId", &chosen?);

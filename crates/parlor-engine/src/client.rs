@@ -32,7 +32,7 @@ impl ClientInfo {
     /// Reads what a client says of itself in `initialize`.
     pub fn new(id: ClientId, dialect: Dialect, initialize: Object, is_driver: bool, is_local: bool) -> Self {
         let wants_seq =
-            initialize.get_nested("_meta", "parlor/seq").and_then(|wants| wants.as_bool()) == Some(true);
+            initialize.get_nested("_meta", "parlor/seq").is_some_and(|wants| wants.as_bool() == Some(true));
         let wants_events = wants_events(&initialize);
         let capabilities = match dialect {
             Dialect::V1 => initialize.get_object("clientCapabilities"),

@@ -39,7 +39,7 @@ pub(crate) fn is_tool_item(item: JsonRef<'_>) -> bool {
 
 /// Converts an item of tool content to v2.
 pub(crate) fn item_to_v2(item: &Object) -> Object {
-    let changed = match string(item, "type").as_deref() {
+    let changed = match item.get_str("type").as_deref() {
         Some("diff") => diff_to_v2(item),
         _ => None,
     };
@@ -54,7 +54,7 @@ pub(crate) fn item_to_v1(
     losses: &mut Losses,
     terminal_text: &dyn Fn(&str) -> Option<String>,
 ) -> Vec<Object> {
-    match string(item, "type").as_deref() {
+    match item.get_str("type").as_deref() {
         Some("content") => {
             let block =
                 item.get("content").and_then(|block| Members::of(block.raw()).ok()).unwrap_or_default();
@@ -137,8 +137,8 @@ fn diff_to_v2(item: &Object) -> Option<Object> {
     if item.get("changes").is_some_and(|changes| changes.type_of() == Type::Array) {
         return None;
     }
-    let (path, new) = (string(item, "path")?, string(item, "newText")?);
-    let old = string(item, "oldText");
+    let (path, new) = (item.get_str("path")?, item.get_str("newText")?);
+    let old = item.get_str("oldText");
 
     let mut change = Object::default();
     change.set("operation", if old.is_some() { "modify" } else { "add" });
@@ -162,7 +162,7 @@ fn diff_to_v1(item: &Object, losses: &mut Losses) -> Vec<Object> {
     rest.remove("changes");
     let patch = item.get_object("patch");
     let patch = patch.filter(|patch| patch.get("format").is_some());
-    if string(item, "path").is_some() && string(item, "newText").is_some() {
+    if item.get_str("path").is_some() && item.get_str("newText").is_some() {
         // All v1 members are present. A `patch` with another meaning than in v2 is an unknown field.
         if patch.is_some() {
             rest.remove("patch");
@@ -172,8 +172,8 @@ fn diff_to_v1(item: &Object, losses: &mut Losses) -> Vec<Object> {
     rest.remove("patch");
 
     let changes = changes_of(item);
-    let patch = patch.filter(|patch| string(patch, "format").as_deref() == Some("git_patch"));
-    let patch = patch.as_ref().and_then(|patch| string(patch, "text"));
+    let patch = patch.filter(|patch| patch.get_str("format").as_deref() == Some("git_patch"));
+    let patch = patch.as_ref().and_then(|patch| patch.get_str("text"));
     let sections = patch.map_or_else(Vec::new, |patch| diff::parse(&patch));
 
     let mut items = Vec::new();
@@ -332,14 +332,9 @@ fn terminal_as_text(item: &Object, terminal_text: &dyn Fn(&str) -> Option<String
     Some(shown)
 }
 
-/// A member, if it is a string.
-fn string<'a>(object: &'a Object, name: &str) -> Option<Cow<'a, str>> {
-    object.get_str(name)
-}
-
 /// The block of a text item.
 fn text_block(item: &Object) -> Option<Members<'_>> {
-    if string(item, "type")? != "content" {
+    if item.get_str("type")? != "content" {
         return None;
     }
     let block = Members::of(item.get("content")?.raw()).ok()?;
@@ -381,7 +376,7 @@ mod tests {
     /// Checks that the item is valid in v1 and that all known members are parsed.
     fn parses_as_v1(item: &Object) {
         let mut known = vec!["type", "content", "terminalId", "path", "newText", "_meta"];
-        known.extend(string(item, "oldText").map(|_| "oldText"));
+        known.extend(item.get_str("oldText").map(|_| "oldText"));
         let unknown = other_members(item, &known);
         parses::<v1::ToolCallContent>(
             &item.to_json(),
@@ -730,7 +725,7 @@ mod tests {
             let (items, _) = to_v1(&alone);
             items.iter().for_each(parses_as_v1);
             if old.is_none() {
-                prop_assert_eq!(string(&items[0], "newText").unwrap(), new);
+                prop_assert_eq!(items[0].get_str("newText").unwrap(), new);
             }
         }
     }
