@@ -8,7 +8,9 @@ mod agent_call;
 mod create;
 mod initialize;
 mod list;
+mod requests;
 mod search;
+mod session_info;
 mod title;
 
 use std::collections::{HashMap, HashSet};
@@ -27,6 +29,7 @@ use parlor_wire::{
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use self::agent_call::AgentCall;
+pub(crate) use self::list::{ListQuery, agent_names, changes as list_changes};
 use crate::agent::{CancelToken, register_mcp_servers};
 use crate::client::{Client, Requester, SessionRequest};
 use crate::fields;
@@ -260,6 +263,22 @@ impl Connection {
             "_parlor/status" => return list::status(&self.hub, &self.client, id).await,
             "_parlor/losses" => return list::losses(&self.hub, &self.client, id, &session(&params)?).await,
             "_parlor/search" => return search::search(&self.hub, &self.client, id, params).await,
+            "_parlor/list/subscribe" | "session/list/subscribe" => {
+                return list::subscribe(&self.hub, &self.client, id, method, &params);
+            }
+            "_parlor/requests" | "_parlor/requests/subscribe" => {
+                self.require_driver()?;
+                return requests::list(&self.hub, &self.client, id, method).await;
+            }
+            "_parlor/answer" => {
+                self.require_driver()?;
+                return requests::answer(&self.hub, &self.client, id, &params).await;
+            }
+            "_parlor/unsubscribe" => {
+                self.hub.feed().unsubscribe(self.client.id);
+                self.client.queue.push(Frame::response(id, &Object::default()));
+                return Ok(());
+            }
             "_parlor/agents" => {
                 list::agents(&self.hub, &self.client, id);
                 return Ok(());
@@ -284,6 +303,10 @@ impl Connection {
             "session/status" => {
                 let session = session(&params)?;
                 return list::session_status(&self.hub, &self.client, id, &session).await;
+            }
+            "_parlor/older" => {
+                let older = older(id, &params)?;
+                return self.send_to_session(&session(&params)?, Message::Call(client(), older)).await;
             }
             "session/load" | "session/resume" => {
                 let from = replay_from(method, &params, dialect)?;
@@ -541,6 +564,11 @@ fn to_call(method: &str, params: Object, id: &RequestId) -> Result<ClientCall, R
         "session/archive" | "session/unarchive" | "_parlor/archive" => {
             ClientCall::Archive { id, archived: title::archived(method, &params)? }
         }
+        "_parlor/seen" => {
+            let seq = params.get_u64("seq");
+            let seq = seq.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`seq` must be a number"))?;
+            ClientCall::Seen { id, seq }
+        }
         "_parlor/withdraw" => {
             let prompt = params.get("id").and_then(|id| id.as_str().trim_matches('"').parse().ok());
             let prompt = prompt.ok_or_else(|| {
@@ -555,6 +583,19 @@ fn to_call(method: &str, params: Object, id: &RequestId) -> Result<ClientCall, R
     })
 }
 
+/// How many entries `_parlor/older` returns unless the client says how many.
+const OLDER_ENTRIES: usize = 50;
+
+/// Decodes a `_parlor/older`.
+fn older(id: &RequestId, params: &Object) -> Result<ClientCall, RpcError> {
+    let before = params.get_u64("before");
+    let before = before.ok_or_else(|| {
+        RpcError::new(code::INVALID_PARAMS, "`before` must be the `parlor/older` of a response")
+    })?;
+    let entries = params.get_u64("entries").map_or(Ok(OLDER_ENTRIES), usize::try_from);
+    Ok(ClientCall::Older { id: id.clone(), before, entries: entries.unwrap_or(OLDER_ENTRIES) })
+}
+
 /// Decodes the point from which a client wants a session to be replayed.
 fn replay_from(method: &str, params: &Object, dialect: Dialect) -> Result<ReplayFrom, RpcError> {
     if method == "session/load" {
@@ -566,7 +607,7 @@ fn replay_from(method: &str, params: &Object, dialect: Dialect) -> Result<Replay
     let unsupported = || {
         let mut data = Object::default();
         data.set("replayFrom", cursor.clone());
-        let known = "the type of `replayFrom` must be start, _parlor_after or _parlor_message";
+        let known = "the type of `replayFrom` must be start, _parlor_after, _parlor_message or _parlor_tail";
         RpcError::new(code::INVALID_PARAMS, known).with_data(data.to_json())
     };
     if dialect == Dialect::V1 {
@@ -581,6 +622,10 @@ fn replay_from(method: &str, params: &Object, dialect: Dialect) -> Result<Replay
         }
         Some("_parlor_message") => {
             cursor.get_json_str("messageId").map(|id| ReplayFrom::Message(id.into())).ok_or_else(unsupported)
+        }
+        Some("_parlor_tail") => {
+            let entries = cursor.get_u64("entries").and_then(|entries| usize::try_from(entries).ok());
+            entries.filter(|entries| *entries > 0).map(ReplayFrom::Tail).ok_or_else(unsupported)
         }
         Some(_) | None => Err(unsupported()),
     }

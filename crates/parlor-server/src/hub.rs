@@ -22,6 +22,7 @@ use crate::agent::Registry;
 use crate::client::Client;
 use crate::config::{AgentConfig, Agents};
 use crate::connection;
+use crate::feed::{self, Feed};
 use crate::lock;
 use crate::losses::LossCounts;
 use crate::memory::MemoryUsage;
@@ -179,6 +180,7 @@ impl Hub {
         shared.end_interrupted_turns().await?;
         tokio::spawn(tick(Arc::downgrade(&shared)));
         tokio::spawn(crate::search::index(Arc::downgrade(&shared)));
+        tokio::spawn(feed::run(Arc::downgrade(&shared)));
         Ok(Arc::new(Self { shared }))
     }
 
@@ -272,6 +274,11 @@ impl Shared {
     /// Writes a batch on a blocking thread, and waits until it is committed.
     pub(crate) async fn write(&self, batch: Batch) -> Result<(), StoreError> {
         self.store.write(batch).await
+    }
+
+    /// The subscriptions to the list of sessions and to open requests.
+    pub(crate) fn feed(&self) -> &Arc<Feed> {
+        self.store.feed()
     }
 
     pub(crate) fn losses(&self) -> &LossCounts {

@@ -6,6 +6,7 @@ mod client;
 pub mod config;
 mod connection;
 pub mod data_dir;
+mod feed;
 pub mod hub;
 mod losses;
 mod memory;

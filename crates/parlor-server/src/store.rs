@@ -6,6 +6,8 @@ use parlor_store::{Batch, ErrorKind, Store, StoreError};
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio::task::spawn_blocking;
 
+use crate::feed::Feed;
+
 /// How many reads run at a time. The limit of searches is lower, so that other reads do not wait for them.
 const READERS: usize = 8;
 
@@ -20,11 +22,18 @@ pub(crate) struct StoreHandle {
     readers: Arc<Semaphore>,
     /// Held while a batch is passed to the store, so that batches keep the order of the calls.
     writer: Arc<Mutex<()>>,
+    feed: Arc<Feed>,
 }
 
 impl StoreHandle {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, readers: Arc::new(Semaphore::new(READERS)), writer: Arc::default() }
+        let readers = Arc::new(Semaphore::new(READERS));
+        Self { store, readers, writer: Arc::default(), feed: Arc::default() }
+    }
+
+    /// Where changed rows are reported.
+    pub(crate) fn feed(&self) -> &Arc<Feed> {
+        &self.feed
     }
 
     #[cfg(test)]
@@ -53,6 +62,7 @@ impl StoreHandle {
 
     /// Writes a batch, and waits until it is committed or has failed.
     pub(crate) async fn write(&self, batch: Batch) -> Result<(), StoreError> {
+        let changed = self.feed.changed_rows(&batch.writes);
         let writer = Arc::clone(&self.writer).lock_owned().await;
         let store = Arc::clone(&self.store);
         let (sender, done) = oneshot::channel();
@@ -62,7 +72,9 @@ impl StoreHandle {
             drop(writer);
         });
         handed_over.await.map_err(|_| closed())?;
-        done.await.unwrap_or_else(|_| Err(closed()))
+        done.await.unwrap_or_else(|_| Err(closed()))?;
+        self.feed.on_stored(changed);
+        Ok(())
     }
 
     /// Writes a batch on the calling thread, which may block, and waits until it is committed or has failed.
@@ -70,9 +82,12 @@ impl StoreHandle {
         if batch.writes.is_empty() {
             return Ok(());
         }
+        let changed = self.feed.changed_rows(&batch.writes);
         let (sender, done) = oneshot::channel();
         self.store.write(batch, Box::new(move |result| drop(sender.send(result))));
-        done.await.unwrap_or_else(|_| Err(closed()))
+        done.await.unwrap_or_else(|_| Err(closed()))?;
+        self.feed.on_stored(changed);
+        Ok(())
     }
 
     /// Waits until all batches are written, and closes the store.

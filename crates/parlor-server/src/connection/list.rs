@@ -1,17 +1,20 @@
 //! Lists sessions and agents, and reports the status of the server.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use parlor_dialect::Dialect;
 use parlor_engine::{ClientCall, Frame};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::SessionId;
-use parlor_store::{Cursor, Filter, SessionRow, Store, StoreError};
+use parlor_store::{Cursor, Filter, SessionRow};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::adopt;
+use super::session_info::session_info;
 use crate::agent_sessions;
 use crate::client::Client;
+use crate::config::AgentConfig;
 use crate::hub::Shared;
 use crate::session::Message;
 use crate::stored;
@@ -27,18 +30,49 @@ pub(super) async fn list(hub: &Arc<Shared>, client: &Arc<Client>, id: &RequestId
     client.queue.push(response);
 }
 
+/// The sessions that a client lists.
+#[derive(Debug, Clone)]
+pub(crate) struct ListQuery {
+    /// The agent, unless the sessions of all agents are listed.
+    agent: Option<String>,
+    config: Option<AgentConfig>,
+    filter: Filter,
+}
+
+impl ListQuery {
+    /// Decodes the params of `session/list` and of a subscription to the list.
+    pub(super) fn of(hub: &Shared, client: &Client, params: &Object) -> Result<Self, RpcError> {
+        let requested = params.get_nested("_meta", "parlor/agent").and_then(|agent| agent.to_json_str());
+        let agents = &hub.registry().agents;
+        let (agent, config) = match requested.as_ref().map(JsonStr::to_text) {
+            Some(all) if all == "*" => (None, None),
+            Some(named) => (Some(named.clone().into_owned()), agents.get(&named).cloned()),
+            None => {
+                let chosen = agents.chosen(client.peer.agent.as_ref());
+                let config =
+                    chosen.map_err(|error| RpcError::new(code::INVALID_PARAMS, error.to_string()))?;
+                (Some(config.name.clone()), Some(config))
+            }
+        };
+        let filter = Filter {
+            agent: agent.clone(),
+            cwd: params.get_string("cwd"),
+            archived: which_archived(params)?,
+            ..Filter::default()
+        };
+        Ok(Self { agent, config, filter })
+    }
+
+    fn includes(&self, row: &SessionRow) -> bool {
+        let Filter { agent, cwd, archived, .. } = &self.filter;
+        agent.as_ref().is_none_or(|agent| *agent == row.agent)
+            && cwd.as_ref().is_none_or(|cwd| *cwd == row.cwd)
+            && archived.is_none_or(|archived| archived == row.archived)
+    }
+}
+
 async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Object, RpcError> {
-    let requested = params.get_nested("_meta", "parlor/agent").and_then(|agent| agent.to_json_str());
-    let agents = &hub.registry().agents;
-    let chosen = match requested.as_ref().map(JsonStr::to_text) {
-        Some(all) if all == "*" => None,
-        Some(named) => Some((named.clone().into_owned(), agents.get(&named).cloned())),
-        None => {
-            let chosen = agents.chosen(client.peer.agent.as_ref());
-            let config = chosen.map_err(|error| RpcError::new(code::INVALID_PARAMS, error.to_string()))?;
-            Some((config.name.clone(), Some(config)))
-        }
-    };
+    let ListQuery { agent, config, filter } = ListQuery::of(hub, client, params)?;
     let after =
         match params.get("cursor").filter(|cursor| !cursor.is_null()) {
             Some(cursor) => Some(read_cursor(cursor).ok_or_else(|| {
@@ -46,22 +80,15 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
             })?),
             None => None,
         };
-    let (name, config) = chosen.unzip();
-    let config = config.flatten();
     if let Some(config) = config.as_ref().filter(|_| client.is_driver()) {
         hub.registry().refresh_list(config).await;
     }
-    let filter = Filter {
-        agent: name.clone(),
-        cwd: params.get_string("cwd"),
-        archived: which_archived(params)?,
-        ..Filter::default()
-    };
     let cache = Arc::clone(&hub.registry().session_cache);
     let shown = agent_names(hub, client);
+    let open = hub.feed().open_counts();
     let (listed, next) = hub
         .read(move |store| {
-            let agent_only: Arc<[SessionRow]> = match (&name, &config) {
+            let agent_only: Arc<[SessionRow]> = match (&agent, &config) {
                 (None, _) => agent_sessions::of_all(store)?.into(),
                 (Some(_), Some(config)) => cache.of_agent(store, &stored::agent_key(config))?,
                 (Some(_), None) => Arc::default(),
@@ -73,12 +100,12 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
             });
             let mut listed = Vec::with_capacity(rows.len());
             for mut row in rows {
-                if let Some(name) = &name {
+                if let Some(agent) = &agent {
                     // Several configured agents may be the same program.
-                    row.agent.clone_from(name);
+                    row.agent.clone_from(agent);
                 }
                 row.agent = shown(&row.agent);
-                listed.push(info(store, &row)?);
+                listed.push(session_info(store, &row, open.get(&row.id).copied().unwrap_or_default())?);
             }
             Ok((listed, next.flatten()))
         })
@@ -89,6 +116,47 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
         result.set("nextCursor", &next);
     }
     Ok(result)
+}
+
+/// Subscribes a client to changes of the list.
+pub(super) fn subscribe(
+    hub: &Arc<Shared>,
+    client: &Arc<Client>,
+    id: &RequestId,
+    method: &str,
+    params: &Object,
+) -> Result<(), RpcError> {
+    let query = ListQuery::of(hub, client, params)?;
+    let update = if method.starts_with('_') { "_parlor/list/update" } else { "session/list/update" };
+    // The response comes first: a client knows that the changes from then on follow.
+    client.queue.push(Frame::response(id, &Object::default()));
+    hub.feed().subscribe_list(client, query, update);
+    Ok(())
+}
+
+/// Lists those of these sessions that a query includes, and names the others, each by the literal of its id.
+pub(crate) async fn changes(
+    hub: &Arc<Shared>,
+    client: &Client,
+    query: Arc<ListQuery>,
+    sessions: HashSet<String>,
+) -> Result<(Vec<Object>, Vec<Json>), RpcError> {
+    let shown = agent_names(hub, client);
+    let open = hub.feed().open_counts();
+    hub.read(move |store| {
+        let (mut listed, mut removed) = (Vec::new(), Vec::new());
+        for id in sessions {
+            match store.session(&id)?.filter(|row| query.includes(row)) {
+                Some(mut row) => {
+                    row.agent = shown(&row.agent);
+                    listed.push(session_info(store, &row, open.get(&id).copied().unwrap_or_default())?);
+                }
+                None => removed.push(Json::parse(&id).unwrap_or_default()),
+            }
+        }
+        Ok((listed, removed))
+    })
+    .await
 }
 
 /// Decodes the filter for archived sessions, which are excluded by default.
@@ -114,48 +182,9 @@ fn read_cursor(cursor: &Json) -> Option<Cursor> {
     Some(Cursor { active_at: active_at.parse().ok()?, id: id.to_owned() })
 }
 
-/// Encodes a listed session with its metadata.
-fn info(store: &dyn Store, row: &SessionRow) -> Result<Object, StoreError> {
-    let is_agent_only = agent_sessions::is_agent_only(row);
-    let data = stored::SessionData::of(row);
-    let mut info = Object::default();
-    info.set("sessionId", Json::parse(&row.id).unwrap_or_default());
-    info.set("cwd", &row.cwd);
-    if let Some(title) = stored::title(row) {
-        info.set("title", &title);
-    }
-    let own = crate::stored::time(row.active_at).filter(|_| row.active_at != 0);
-    if let Some(time) = data.agent_updated_at.as_ref().map(Json::from).or(own) {
-        info.set("updatedAt", time);
-    }
-    info.set("archived", row.archived);
-    if is_agent_only {
-        info.add_missing(&agent_sessions::other_members(row));
-    } else {
-        if let Some(directories) = data.additional_directories() {
-            info.set("additionalDirectories", directories.clone());
-        }
-        if let Some(meta) = stored::meta(store, &row.id)? {
-            info.set("_meta", meta.to_json());
-        }
-    }
-    info.set_nested("_meta", "parlor/agent", &row.agent);
-    if let Some(parent) = &row.parent {
-        info.set_nested("_meta", "parlor/parent", Json::parse(parent).unwrap_or_default());
-        if let Some(message) = &data.forked_at {
-            info.set_nested("_meta", "parlor/forkedAt", message);
-        }
-    }
-    info.set_nested("_meta", "parlor/busy", row.busy);
-    if is_agent_only {
-        info.set_nested("_meta", "parlor/adopted", false);
-    }
-    Ok(info)
-}
-
 /// Maps agent names to those that a client may see. The name of an agent that was given as a command is its command line,
 /// which may contain secrets: observers see only the program.
-pub(super) fn agent_names(hub: &Arc<Shared>, client: &Client) -> impl Fn(&str) -> String + Send + 'static {
+pub(crate) fn agent_names(hub: &Arc<Shared>, client: &Client) -> impl Fn(&str) -> String + Send + 'static {
     let (hub, drives) = (Arc::clone(hub), client.is_driver());
     move |name| {
         let hides_args = !drives && hub.registry().agents.get(name).is_none();

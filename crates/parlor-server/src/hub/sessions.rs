@@ -151,15 +151,19 @@ impl Shared {
         inbox.close();
         sessions.remove(id);
         drop(sessions);
-        lock(&self.peers).remove(id);
-        self.memory.on_evicted();
+        self.on_unregistered(id);
         true
     }
 
     /// Unregisters a session that has ended.
     pub(crate) fn unregister(&self, id: &SessionId) {
         lock(&self.sessions).remove(id);
+        self.on_unregistered(id);
+    }
+
+    fn on_unregistered(&self, id: &SessionId) {
         lock(&self.peers).remove(id);
+        self.feed().set_requests(id, Vec::new());
         self.memory.on_evicted();
     }
 

@@ -20,6 +20,9 @@ impl SessionTask {
             self.hub.losses().count(&session, losses);
         }
         self.memory.set(self.machine.transcript().memory());
+        if let Some(open) = output.open_requests {
+            self.hub.feed().set_requests(self.machine.id(), open);
+        }
         self.deliver(output.sends);
         for start in output.forks {
             self.start_fork(start);
