@@ -14,17 +14,17 @@ use parlor_server::process::Reaper;
 use parlor_server::stored;
 use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, SqliteStore, Store, StoreError};
 
+use crate::command_error::CommandError;
 use crate::commands::acp;
 use crate::commands::doctor::Check;
 use crate::commands::status;
-use crate::failure::Failure;
-use crate::library::id_of;
+use crate::offline_sessions::session_id;
 use crate::output::{count, short_path};
 use crate::server;
-use crate::setup::{self, Common};
+use crate::setup::{self, PathOptions};
 
 /// How long the default agent may take to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How many of the latest sessions are read, and about how many of the others, unless all are.
 const SAMPLE: usize = 100;
@@ -33,9 +33,9 @@ const SAMPLE: usize = 100;
 const SHOWN: usize = 5;
 
 /// Looks at everything.
-pub(crate) fn all(common: &Common, full: bool) -> Result<Vec<Check>, Failure> {
+pub(crate) fn all(paths: &PathOptions, full: bool) -> Result<Vec<Check>, CommandError> {
     let mut checks = vec![home()];
-    let path = common.data_dir()?;
+    let path = paths.data_dir()?;
     checks.push(directory(&path));
     // What cannot be read has failed already.
     if let Ok(Some(data)) = DataDir::open_existing(&path) {
@@ -43,7 +43,7 @@ pub(crate) fn all(common: &Common, full: bool) -> Result<Vec<Check>, Failure> {
         checks.extend(["token", "token.read"].into_iter().filter_map(|name| token(&data, name)));
         checks.extend(running(&data));
     }
-    match Config::load(common.config.clone(), std::env::var_os("PARLOR_CONFIG")) {
+    match Config::load(paths.config.clone(), std::env::var_os("PARLOR_CONFIG")) {
         Ok(config) => {
             checks.push(match &config.path {
                 Some(path) => Check::ok("configuration", short_path(&path.display().to_string())),
@@ -185,7 +185,7 @@ fn sessions(store: &SqliteStore, full: bool) -> Check {
         match stored::open(store, &row.id) {
             // One that was deleted meanwhile.
             Ok(_) => read += 1,
-            Err(error) => unreadable.push(format!("{}: {error}", id_of(row))),
+            Err(error) => unreadable.push(format!("{}: {error}", session_id(row))),
         }
     }
     if !unreadable.is_empty() {
@@ -244,7 +244,7 @@ fn mode_of(path: &Path) -> Option<u32> {
 fn running(data: &DataDir) -> Vec<Check> {
     let name = "server";
     let socket = data.socket();
-    if !server::answers(&socket) {
+    if !server::is_running(&socket) {
         return vec![stopped(data, &socket)];
     }
     let server = match status::ask(&socket) {
@@ -310,7 +310,7 @@ fn is_locked(data: &DataDir) -> bool {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
-fn agents(config: &Config) -> Result<Vec<Check>, Failure> {
+fn agents(config: &Config) -> Result<Vec<Check>, CommandError> {
     let known = match Agents::new(Vec::new(), config) {
         Ok(known) => known,
         Err(error) => {
@@ -333,19 +333,19 @@ fn agents(config: &Config) -> Result<Vec<Check>, Failure> {
         let hint = preset.unwrap_or("install it, or write its path into the configuration");
         checks.push(Check::warn("agents", format!("{}: there is no {program}", agent.name), hint));
     }
-    checks.push(try_out(known.default_agent())?);
+    checks.push(default_agent_check(known.default_agent())?);
     Ok(checks)
 }
 
 /// Starts the default agent and ends it again.
-fn try_out(agent: &AgentConfig) -> Result<Check, Failure> {
+fn default_agent_check(agent: &AgentConfig) -> Result<Check, CommandError> {
     let name = "default agent";
-    let exe = std::env::current_exe().map_err(Failure::failed)?;
+    let exe = std::env::current_exe().map_err(CommandError::failed)?;
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let runtime = setup::runtime()?;
     let answered = runtime.block_on(async {
-        let reaper = Reaper::start(&exe).map_err(Failure::failed)?;
-        let answered = probe(agent, &acp::environment(), &cwd, &reaper, PATIENCE).await;
+        let reaper = Reaper::start(&exe).map_err(CommandError::failed)?;
+        let answered = probe(agent, &acp::environment(), &cwd, &reaper, INITIALIZE_TIMEOUT).await;
         reaper.close().await;
         Ok(answered)
     })?;

@@ -18,7 +18,7 @@ pub(crate) struct Form {
     is_begun: bool,
     /// The values so far, by the name of their field.
     values: Object,
-    place: usize,
+    index: usize,
     /// What was wrong with the last line.
     problem: Option<String>,
 }
@@ -53,7 +53,7 @@ enum Kind {
 
 /// What became of a form.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Filled {
+pub(crate) enum FormStatus {
     /// Another line is needed.
     Open,
     /// It can be answered with this.
@@ -70,7 +70,7 @@ impl Form {
             fields: Vec::new(),
             is_begun: false,
             values: Object::default(),
-            place: 0,
+            index: 0,
             problem: None,
         };
         if string(params, "mode").as_deref() == Some("url") {
@@ -113,15 +113,15 @@ impl Form {
         if let Some(problem) = &self.problem {
             writeln!(out, "  {RED}{}{RED:#}", safe(problem))?;
         }
-        let Some(field) = self.fields.get(self.place) else { return Ok(()) };
+        let Some(field) = self.fields.get(self.index) else { return Ok(()) };
         let star = if field.is_required { " *" } else { "" };
         writeln!(out, "  {BOLD}{}{BOLD:#}{star}", safe(&field.title.replace('\n', " ")))?;
         for line in field.description.iter().flat_map(|text| text.lines()) {
             writeln!(out, "    {DIM}{}{DIM:#}", safe(line))?;
         }
         if let Kind::One(options) | Kind::Many(options) = &field.kind {
-            for (place, (_, title)) in options.iter().enumerate() {
-                writeln!(out, "    {}  {}", place + 1, safe(&title.replace('\n', " ")))?;
+            for (index, (_, title)) in options.iter().enumerate() {
+                writeln!(out, "    {}  {}", index + 1, safe(&title.replace('\n', " ")))?;
             }
         }
         let default = field.default.as_ref().map(|default| format!(" [{}]", safe(default.as_str())));
@@ -138,38 +138,38 @@ impl Form {
     }
 
     /// Takes a line that was typed.
-    pub(crate) fn typed(&mut self, line: &str) -> Filled {
+    pub(crate) fn typed(&mut self, line: &str) -> FormStatus {
         let line = line.trim();
         if !self.is_begun {
             return match (line, &self.url) {
-                ("2", _) => Filled::Done(action("decline", None)),
-                ("1", Some(_)) => Filled::Done(action("accept", None)),
+                ("2", _) => FormStatus::Done(action("decline", None)),
+                ("1", Some(_)) => FormStatus::Done(action("accept", None)),
                 ("1", None) => {
                     self.is_begun = true;
                     self.end()
                 }
-                _ => Filled::Open,
+                _ => FormStatus::Open,
             };
         }
-        let Some(field) = self.fields.get(self.place) else { return self.end() };
+        let Some(field) = self.fields.get(self.index) else { return self.end() };
         match field.value(line) {
             Ok(value) => {
                 if let Some(value) = value {
                     self.values.set(field.name.clone(), value);
                 }
                 self.problem = None;
-                self.place += 1;
+                self.index += 1;
             }
             Err(problem) => self.problem = Some(format!("{}: {problem}", field.title)),
         }
         self.end()
     }
 
-    fn end(&self) -> Filled {
-        if self.place < self.fields.len() {
-            return Filled::Open;
+    fn end(&self) -> FormStatus {
+        if self.index < self.fields.len() {
+            return FormStatus::Open;
         }
-        Filled::Done(action("accept", Some(&self.values)))
+        FormStatus::Done(action("accept", Some(&self.values)))
     }
 }
 
@@ -212,8 +212,8 @@ impl Field {
         }
         let json = |text: String| Json::parse(text).map_err(|_| "this is no number".to_owned());
         let one = |options: &[(Json, String)], typed: &str| {
-            let place = typed.trim().parse::<usize>().ok().and_then(|n| n.checked_sub(1));
-            let chosen = place.and_then(|place| options.get(place));
+            let index = typed.trim().parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+            let chosen = index.and_then(|index| options.get(index));
             chosen.map(|(value, _)| value.clone()).ok_or_else(|| format!("choose 1 to {}", options.len()))
         };
         match &self.kind {
@@ -304,8 +304,8 @@ mod tests {
         form.show(&mut seen).unwrap();
         for line in lines {
             match form.typed(line) {
-                Filled::Done(done) => answer = Some(done.to_json().as_str().to_owned()),
-                Filled::Open => form.show(&mut seen).unwrap(),
+                FormStatus::Done(done) => answer = Some(done.to_json().as_str().to_owned()),
+                FormStatus::Open => form.show(&mut seen).unwrap(),
             }
         }
         (answer, anstream::adapter::strip_str(&String::from_utf8(seen).unwrap()).to_string())

@@ -11,7 +11,7 @@ use parlor_json::{Json, Members, elements, text};
 use parlor_session::{Body, Content, Entry, EntryId, Role, Transcript, text_of};
 use parlor_store::SessionRow;
 
-use crate::library::{id_of, title_of};
+use crate::offline_sessions::{session_id, session_title};
 use crate::output::timestamp;
 use crate::render::{block_text, field, mark, members_of, push_visible, raw_input, tool_text};
 
@@ -23,9 +23,9 @@ const POLICY: &str =
 
 /// All of a session, with what is known of it on top.
 pub(crate) fn session(row: &SessionRow, transcript: &Transcript) -> String {
-    let title = clean(&title_of(row).unwrap_or_else(|| "Session".to_owned()));
+    let title = clean(&session_title(row).unwrap_or_else(|| "Session".to_owned()));
     let known = [
-        ("Session", id_of(row)),
+        ("Session", session_id(row)),
         ("Agent", row.agent.clone()),
         ("Directory", row.cwd.clone()),
         ("Begun", timestamp(row.created_at)),

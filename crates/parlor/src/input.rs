@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use parlor_wire::{Lines, Malformed};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 /// One line and where it stands.
 pub(crate) struct Line<'a> {
@@ -36,15 +36,16 @@ impl Line<'_> {
 pub(crate) fn each_line(
     files: &[PathBuf],
     max_line: usize,
-    mut take: impl FnMut(Line<'_>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    mut take: impl FnMut(Line<'_>) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
     if files.is_empty() {
         return read(&mut io::stdin().lock(), "standard input", None, max_line, &mut take);
     }
     for path in files {
         let name = path.display().to_string();
         let file = File::open(path);
-        let mut file = file.map_err(|error| Failure::failed(format_args!("cannot open {name}: {error}")))?;
+        let mut file =
+            file.map_err(|error| CommandError::failed(format_args!("cannot open {name}: {error}")))?;
         let named = (files.len() > 1).then_some(path.as_path());
         read(&mut file, &name, named, max_line, &mut take)?;
     }
@@ -56,14 +57,15 @@ fn read(
     name: &str,
     file: Option<&Path>,
     max_line: usize,
-    take: &mut dyn FnMut(Line<'_>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    take: &mut dyn FnMut(Line<'_>) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
     let mut lines = Lines::new(max_line);
     let mut buffer = vec![0; 256 << 10];
     let mut number = 0;
     loop {
         let count = input.read(&mut buffer);
-        let count = count.map_err(|error| Failure::failed(format_args!("cannot read {name}: {error}")))?;
+        let count =
+            count.map_err(|error| CommandError::failed(format_args!("cannot read {name}: {error}")))?;
         if count == 0 {
             lines.finish();
         } else {

@@ -2,32 +2,32 @@
 
 #[macro_use]
 mod output;
-mod ask;
 mod checks;
+mod command_error;
 mod commands;
 mod demo;
-mod failure;
 mod form;
-#[cfg(test)]
-mod hostile;
 mod html;
 mod input;
-mod library;
 mod markdown;
+mod offline_sessions;
+mod peer_requests;
+mod permission_request;
 mod render;
-mod request;
-mod screen;
 mod script;
 mod server;
 mod setup;
 mod table;
 mod turn;
+mod turn_printer;
+#[cfg(test)]
+mod untrusted_text;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 /// A session server for coding agents that speak the Agent Client Protocol.
 #[derive(Parser)]
@@ -59,7 +59,7 @@ enum Command {
     Fold(commands::fold::Fold),
     Translate(commands::translate::Translate),
     #[command(name = "watch-agents", hide = true)]
-    Watch(commands::watch::Watch),
+    WatchAgents(commands::watch_agents::WatchAgents),
     #[command(hide = true)]
     Detach(commands::detach::Detach),
 }
@@ -87,8 +87,8 @@ fn main() -> ExitCode {
         Command::DemoAgent(agent) => agent.run(),
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),
-        Command::Watch(watch) => watch.run(),
+        Command::WatchAgents(watch) => watch.run(),
         Command::Detach(detach) => detach.run(),
     };
-    done.unwrap_or_else(|failure: Failure| failure.report())
+    done.unwrap_or_else(|failure: CommandError| failure.report())
 }

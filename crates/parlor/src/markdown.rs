@@ -7,17 +7,17 @@ use parlor_json::{Json, Members, elements, text};
 use parlor_session::{Body, Content, Entry, EntryId, Role, Transcript};
 use parlor_store::SessionRow;
 
-use crate::library::{id_of, title_of};
+use crate::offline_sessions::{session_id, session_title};
 use crate::output::timestamp;
 use crate::render::{block_text, field, mark, members_of, push_visible, raw_input, tool_text};
 
 /// All of a session, with what is known of it on top.
 pub(crate) fn session(row: &SessionRow, transcript: &Transcript) -> String {
     let mut out = String::new();
-    let title = title_of(row).unwrap_or_else(|| "Session".to_owned());
+    let title = session_title(row).unwrap_or_else(|| "Session".to_owned());
     let _ = writeln!(out, "# {}\n", line(&title));
     for (name, value) in [
-        ("Session", id_of(row)),
+        ("Session", session_id(row)),
         ("Agent", row.agent.clone()),
         ("Directory", row.cwd.clone()),
         ("Begun", timestamp(row.created_at)),

@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -25,14 +25,14 @@ macro_rules! print_stderr {
 }
 
 /// Prints for people: in colours on a terminal, without them in a pipe.
-pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CommandError> {
     let mut out = io::BufWriter::new(anstream::stdout().lock());
-    write(&mut out).and_then(|()| out.flush()).map_err(|error| Failure::writing(&error))
+    write(&mut out).and_then(|()| out.flush()).map_err(|error| CommandError::write(&error))
 }
 
 /// Prints a value as one line of JSON.
-pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    print_text(&(to_json(value) + "\n"))
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
+    print_raw_json(&(to_json(value) + "\n"))
 }
 
 /// A value as JSON.
@@ -41,14 +41,14 @@ pub(crate) fn to_json(value: &impl Serialize) -> String {
 }
 
 /// Prints JSON as it is. On a terminal, control characters in it are escaped; they can only stand in strings.
-pub(crate) fn print_text(json: &str) -> Result<(), Failure> {
+pub(crate) fn print_raw_json(json: &str) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
     let written = if out.is_terminal() {
         out.write_all(escaped(json).as_bytes())
     } else {
         out.write_all(json.as_bytes())
     };
-    written.and_then(|()| out.flush()).map_err(|error| Failure::writing(&error))
+    written.and_then(|()| out.flush()).map_err(|error| CommandError::write(&error))
 }
 
 /// JSON without control characters, for a terminal; as it is for a pipe.

@@ -6,11 +6,11 @@ use std::path::Path;
 use parlor_client::{Client, Connection, Connector, Error, Hello, Json, Object, Version};
 use parlor_server::data_dir::DataDir;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::setup;
 
 /// Whether somebody listens at a socket.
-pub(crate) fn answers(socket: &Path) -> bool {
+pub(crate) fn is_running(socket: &Path) -> bool {
     UnixStream::connect(socket).is_ok()
 }
 
@@ -29,10 +29,10 @@ pub(crate) async fn connect_to_prompt(data: &DataDir, hello: &Hello) -> Result<C
 }
 
 /// Asks a server for something that no agent is needed for.
-pub(crate) fn ask(socket: &Path, method: &str) -> Result<Object, Failure> {
+pub(crate) fn call(socket: &Path, method: &str) -> Result<Object, CommandError> {
     let answer = setup::runtime()?.block_on(async {
         let (server, _) = Connection::socket(socket, &Hello::new()).await?;
         server.call(method, &Object::default()).await
     });
-    answer.map_err(|error| Failure::server(&error))
+    answer.map_err(|error| CommandError::client(&error))
 }

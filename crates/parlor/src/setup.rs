@@ -11,11 +11,11 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 /// Where things are.
 #[derive(Args)]
-pub(crate) struct Common {
+pub(crate) struct PathOptions {
     /// The data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
@@ -24,52 +24,52 @@ pub(crate) struct Common {
     pub(crate) config: Option<PathBuf>,
 }
 
-impl Common {
-    pub(crate) fn data_dir(&self) -> Result<PathBuf, Failure> {
-        data_dir::path(self.data.clone(), std::env::var_os("PARLOR_DATA_DIR")).map_err(Failure::failed)
+impl PathOptions {
+    pub(crate) fn data_dir(&self) -> Result<PathBuf, CommandError> {
+        data_dir::path(self.data.clone(), std::env::var_os("PARLOR_DATA_DIR")).map_err(CommandError::failed)
     }
 
     /// The data directory as it is, if it is there.
-    pub(crate) fn look(&self) -> Result<Option<DataDir>, Failure> {
+    pub(crate) fn existing_data_dir(&self) -> Result<Option<DataDir>, CommandError> {
         DataDir::open_existing(&self.data_dir()?).map_err(|error| {
-            Failure::failed(error)
+            CommandError::failed(error)
                 .hint("`parlor doctor` looks for what is wrong; --data names another directory")
         })
     }
 
-    pub(crate) fn config(&self) -> Result<Config, Failure> {
-        Config::load(self.config.clone(), std::env::var_os("PARLOR_CONFIG")).map_err(Failure::bad_input)
+    pub(crate) fn config(&self) -> Result<Config, CommandError> {
+        Config::load(self.config.clone(), std::env::var_os("PARLOR_CONFIG")).map_err(CommandError::bad_input)
     }
 }
 
 /// A directory that somebody named, as sessions have it: from the root on, without links and `..`. One that is not there is
 /// taken as it is written.
-pub(crate) fn directory(path: &Path) -> Result<PathBuf, Failure> {
-    std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).map_err(Failure::bad_input)
+pub(crate) fn canonical_directory(path: &Path) -> Result<PathBuf, CommandError> {
+    std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).map_err(CommandError::bad_input)
 }
 
 /// A runtime for a server or a client of one.
-pub(crate) fn runtime() -> Result<Runtime, Failure> {
+pub(crate) fn runtime() -> Result<Runtime, CommandError> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::failed(format_args!("cannot start: {error}")))
+        .map_err(|error| CommandError::failed(format_args!("cannot start: {error}")))
 }
 
 /// A runtime for a process that copies from here to there, all in one thread.
-pub(crate) fn small_runtime() -> Result<Runtime, Failure> {
+pub(crate) fn single_threaded_runtime() -> Result<Runtime, CommandError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::failed(format_args!("cannot start: {error}")))
+        .map_err(|error| CommandError::failed(format_args!("cannot start: {error}")))
 }
 
 /// How long a log may grow before the next start puts it aside.
 const LOG_LIMIT: u64 = 8 << 20;
 
 /// Writes what happens to the log of the data directory. `PARLOR_LOG` chooses how much.
-pub(crate) fn log(data: &DataDir) -> Result<(), Failure> {
-    let path = data.log().map_err(Failure::failed)?.join("parlor.log");
+pub(crate) fn init_logging(data: &DataDir) -> Result<(), CommandError> {
+    let path = data.log().map_err(CommandError::failed)?.join("parlor.log");
     if std::fs::metadata(&path).is_ok_and(|file| file.len() > LOG_LIMIT) {
         let _ = std::fs::rename(&path, path.with_extension("old.log"));
     }
@@ -78,7 +78,7 @@ pub(crate) fn log(data: &DataDir) -> Result<(), Failure> {
         file.set_permissions(Permissions::from_mode(0o600))?;
         Ok(file)
     });
-    let file = file.map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))?;
+    let file = file.map_err(|error| CommandError::failed(format_args!("{}: {error}", path.display())))?;
     let old = path.with_extension("old.log");
     let _ = std::fs::set_permissions(old, Permissions::from_mode(0o600));
     let filter = EnvFilter::try_from_env("PARLOR_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
@@ -110,12 +110,12 @@ impl StopSignals {
 }
 
 /// Waits until somebody wants this process to end.
-pub(crate) async fn asked_to_stop() {
+pub(crate) async fn stop_requested() {
     StopSignals::catch().wait().await;
 }
 
 /// A file that may grow no further is an error for whoever writes to it, as on a full disk, and no reason to end.
-pub(crate) fn survive_file_size_limit() {
+pub(crate) fn ignore_file_size_signal() {
     // A signal that is caught does not end the process. Nobody needs to hear of it: the write fails.
     let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
 }

@@ -66,9 +66,9 @@ impl Table {
         let names: Vec<_> = self.columns.iter().map(|column| Cell::styled(column.name, BOLD)).collect();
         for row in std::iter::once(&names).chain(&self.rows) {
             let last = row.iter().rposition(|cell| !cell.text.is_empty()).unwrap_or(0);
-            for (place, (cell, width)) in row.iter().zip(&widths).enumerate().take(last + 1) {
+            for (index, (cell, width)) in row.iter().zip(&widths).enumerate().take(last + 1) {
                 let (text, style) = (cut(&cell.text, *width), cell.style);
-                let room = if place == last { 0 } else { width - text.width() + 2 };
+                let room = if index == last { 0 } else { width - text.width() + 2 };
                 write!(out, "{style}{text}{style:#}{:room$}", "")?;
             }
             writeln!(out)?;
@@ -77,16 +77,16 @@ impl Table {
     }
 
     fn widths(&self, limit: Option<usize>) -> Vec<usize> {
-        let wanted = |place: usize| {
-            let cells = self.rows.iter().map(|row| row[place].text.width());
-            cells.chain([self.columns[place].name.width()]).max().unwrap_or(0)
+        let wanted = |index: usize| {
+            let cells = self.rows.iter().map(|row| row[index].text.width());
+            cells.chain([self.columns[index].name.width()]).max().unwrap_or(0)
         };
         let mut widths: Vec<usize> = (0..self.columns.len()).map(wanted).collect();
         let Some(limit) = limit else { return widths };
         // The widest gives way first, so that a short column stays whole beside a long one.
         while widths.iter().sum::<usize>() + 2 * (widths.len() - 1) > limit {
-            let places = (0..widths.len()).filter(|place| self.columns[*place].shrinks);
-            match places.max_by_key(|place| widths[*place]).filter(|place| widths[*place] > NARROWEST) {
+            let indices = (0..widths.len()).filter(|index| self.columns[*index].shrinks);
+            match indices.max_by_key(|index| widths[*index]).filter(|index| widths[*index] > NARROWEST) {
                 Some(widest) => widths[widest] -= 1,
                 None => break,
             }
@@ -109,17 +109,17 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
         return text.to_owned();
     }
     let mut room = width.saturating_sub(1);
-    let mut kept = String::new();
+    let mut text_that_fits = String::new();
     for c in text.chars() {
         let taken = c.width().unwrap_or(0);
         if taken > room {
             break;
         }
         room -= taken;
-        kept.push(c);
+        text_that_fits.push(c);
     }
-    kept.push('…');
-    kept
+    text_that_fits.push('…');
+    text_that_fits
 }
 
 #[cfg(test)]

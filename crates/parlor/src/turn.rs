@@ -15,14 +15,14 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::ask::{Decider, Decision, Questions};
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::output::{self, DIM, RED, YELLOW};
-use crate::screen::{self, Screen};
+use crate::peer_requests::{ApprovalPolicy, Decision, RequestQueue};
+use crate::turn_printer::{self, TurnPrinter};
 
 /// How a turn is watched.
 #[derive(Args)]
-pub(crate) struct Watching {
+pub(crate) struct TurnOptions {
     /// Allow what the agent asks permission for
     #[arg(long, conflicts_with = "no")]
     yes: bool,
@@ -60,7 +60,7 @@ struct Turn<'a> {
     transcript: Transcript,
     /// How many updates could not be read, as far as the person knows.
     unread: u64,
-    questions: Questions,
+    questions: RequestQueue,
     /// Up to where the session was known when the prompt was sent, if it was idle then: what the agent asks before it says that
     /// it has taken the prompt is asked for it, as long as nobody else has prompted.
     idle_at: Option<u64>,
@@ -68,13 +68,13 @@ struct Turn<'a> {
     undecided: Vec<(Option<String>, String)>,
     /// Where the session works.
     cwd: &'a str,
-    screen: Screen,
+    printer: TurnPrinter,
     interrupts: Signal,
     interrupted: bool,
 }
 
 /// What a person is told before a turn.
-pub(crate) struct Told<'a> {
+pub(crate) struct TurnIntro<'a> {
     /// Something to know first.
     pub(crate) note: Option<&'a str>,
     /// The agent that may have to start, if its name is known.
@@ -82,7 +82,7 @@ pub(crate) struct Told<'a> {
 }
 
 /// How long an agent may take before a person is told that it is waited for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// How an agent is called.
 pub(crate) fn agent_name(agent: Option<&str>) -> String {
@@ -115,21 +115,21 @@ fn is_idle(transcript: &impl std::ops::Deref<Target = Transcript>) -> bool {
     transcript.state().is_none_or(|state| state.activity == Activity::Idle)
 }
 
-fn written<T>(done: io::Result<T>) -> Result<T, Failure> {
-    done.map_err(|error| Failure::writing(&error))
+fn written<T>(done: io::Result<T>) -> Result<T, CommandError> {
+    done.map_err(|error| CommandError::write(&error))
 }
 
-impl Watching {
+impl TurnOptions {
     /// Watches a turn to its end. It begins with a prompt; without one it has begun already. The person is told the note
     /// first, and about the agent should it take long. What the agent asks has to be listened to from before the session is joined.
     pub(crate) async fn watch(
         &self,
         session: &Session,
         asked: parlor_client::PeerRequests,
-        told: Told<'_>,
+        told: TurnIntro<'_>,
         prompt: Option<&str>,
         cwd: &str,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<ExitCode, CommandError> {
         let mut turn = Turn {
             session,
             asked,
@@ -137,16 +137,16 @@ impl Watching {
             message: None,
             transcript: Transcript::default(),
             unread: 0,
-            questions: Questions::new(Decider::new(self.yes, self.no)),
+            questions: RequestQueue::new(ApprovalPolicy::new(self.yes, self.no)),
             idle_at: Some(session.transcript()).filter(is_idle).map(|transcript| transcript.seq()),
             undecided: Vec::new(),
             cwd,
-            screen: Screen::new(!self.json),
-            interrupts: signal(SignalKind::interrupt()).map_err(Failure::failed)?,
+            printer: TurnPrinter::new(!self.json),
+            interrupts: signal(SignalKind::interrupt()).map_err(CommandError::failed)?,
             interrupted: false,
         };
         if let Some(note) = told.note {
-            written(turn.screen.note(note, DIM))?;
+            written(turn.printer.note(note, DIM))?;
         }
         turn.run(prompt, told.agent, self.json).await
     }
@@ -158,29 +158,29 @@ impl Turn<'_> {
         prompt: Option<&str>,
         agent: Option<&str>,
         json: bool,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<ExitCode, CommandError> {
         let state = self.watch(prompt, agent).await?;
-        written(self.screen.rest(&self.transcript))?;
-        written(self.screen.end())?;
+        written(self.printer.rest(&self.transcript))?;
+        written(self.printer.end())?;
         let reason = state.stop_reason.as_ref().map(|reason| reason.to_text().into_owned());
-        let error = screen::error_of(&state);
+        let error = turn_printer::error_of(&state);
         let is_done = reason.as_deref().is_none_or(|reason| reason == "end_turn");
         if json {
             output::print_json(&self.done(reason, error))?;
         } else if !is_done {
             let why = error.map(|error| format!(": {error}")).unwrap_or_default();
             let line = format!("the turn ended with {}{why}", reason.unwrap_or_default());
-            written(self.screen.note(&line, RED))?;
+            written(self.printer.note(&line, RED))?;
         }
         for (_, title) in &self.undecided {
             let line = format!("{title}: nobody decided, so it was declined (--yes and --no decide)");
-            written(self.screen.note(&line, RED))?;
+            written(self.printer.note(&line, RED))?;
         }
         Ok(if is_done && self.undecided.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     /// Watches until the turn has ended: in which state.
-    async fn watch(&mut self, prompt: Option<&str>, agent: Option<&str>) -> Result<State, Failure> {
+    async fn watch(&mut self, prompt: Option<&str>, agent: Option<&str>) -> Result<State, CommandError> {
         let session = self.session;
         let mut prompting = pin!(async {
             match prompt {
@@ -189,7 +189,7 @@ impl Turn<'_> {
             }
         });
         let is_free = is_idle(&session.transcript());
-        let mut slow = pin!(tokio::time::sleep(PATIENCE));
+        let mut slow = pin!(tokio::time::sleep(NOTICE_DELAY));
         let mut is_told = false;
         loop {
             let waits = self.updates.is_none();
@@ -229,14 +229,16 @@ impl Turn<'_> {
                 Event::Slow => {
                     is_told = true;
                     let line = format!("waiting for {} to accept the prompt ...", agent_name(agent));
-                    written(self.screen.note(&line, DIM))?;
+                    written(self.printer.note(&line, DIM))?;
                     None
                 }
                 Event::Interrupted => {
                     self.interrupt().await?;
                     None
                 }
-                Event::Gone => Some(self.catch_up()?.ok_or_else(|| Failure::server(&Error::Disconnected))?),
+                Event::Gone => {
+                    Some(self.catch_up()?.ok_or_else(|| CommandError::client(&Error::Disconnected))?)
+                }
             };
             if let Some(state) = ended {
                 return Ok(state);
@@ -261,12 +263,12 @@ impl Turn<'_> {
     }
 
     /// Shows what is new; there is a state if it is the one in which the turn ended.
-    fn show(&mut self, update: &Update) -> Result<Option<State>, Failure> {
+    fn show(&mut self, update: &Update) -> Result<Option<State>, CommandError> {
         let losses = self.session.losses();
         if losses.count > self.unread {
             self.unread = losses.count;
             let why = losses.latest.last().map_or("", String::as_str);
-            written(self.screen.note(&format!("an update cannot be read: {why}"), YELLOW))?;
+            written(self.printer.note(&format!("an update cannot be read: {why}"), YELLOW))?;
         }
         let ended = match update {
             Update::State(state) if state.activity == Activity::Idle => Some(state.clone()),
@@ -282,12 +284,12 @@ impl Turn<'_> {
         }
         // What the session has taken is taken here.
         let _ = self.transcript.push(update.clone());
-        written(self.screen.show(update, &self.transcript))?;
+        written(self.printer.show(update, &self.transcript))?;
         Ok(ended)
     }
 
     /// Shows all that is new already.
-    fn catch_up(&mut self) -> Result<Option<State>, Failure> {
+    fn catch_up(&mut self) -> Result<Option<State>, CommandError> {
         while let Some(update) = next(&mut self.updates).now_or_never().flatten() {
             if let Some(state) = self.show(&update)? {
                 return Ok(Some(state));
@@ -296,7 +298,7 @@ impl Turn<'_> {
         Ok(None)
     }
 
-    async fn asked(&mut self, question: PeerRequest) -> Result<(), Failure> {
+    async fn asked(&mut self, question: PeerRequest) -> Result<(), CommandError> {
         let is_ours = match &self.updates {
             Some(Source::Turn(turn)) => turn.owns(&question),
             None => self.is_next(),
@@ -308,10 +310,10 @@ impl Turn<'_> {
             question.decline().await;
             return Ok(());
         }
-        written(self.screen.end())?;
+        written(self.printer.end())?;
         if let Some(decision) = written(self.questions.asked(question, &self.transcript, self.cwd))? {
             if let Some(told) = &decision.told {
-                written(self.screen.note(told, YELLOW))?;
+                written(self.printer.note(told, YELLOW))?;
             }
             if let Some(question) = decision.left_to_others() {
                 self.undecided.push(about(question));
@@ -334,17 +336,17 @@ impl Turn<'_> {
         }
     }
 
-    async fn interrupt(&mut self) -> Result<(), Failure> {
+    async fn interrupt(&mut self) -> Result<(), CommandError> {
         if std::mem::replace(&mut self.interrupted, true) {
-            let _ = self.screen.end();
-            return Err(Failure::failed("left; the session goes on without this client"));
+            let _ = self.printer.end();
+            return Err(CommandError::failed("left; the session goes on without this client"));
         }
-        written(self.screen.note("cancelling; Ctrl-C again leaves at once", DIM))?;
+        written(self.printer.note("cancelling; Ctrl-C again leaves at once", DIM))?;
         let cancelled = match &self.updates {
             None => self.session.withdraw_prompts().await,
             Some(_) => self.session.cancel_turn().await,
         };
-        cancelled.map_err(|error| Failure::server(&error))
+        cancelled.map_err(|error| CommandError::client(&error))
     }
 
     fn done(&self, stop_reason: Option<String>, error: Option<String>) -> impl Serialize {
@@ -353,7 +355,7 @@ impl Turn<'_> {
             .entries()
             .iter()
             .filter(|entry| matches!(entry.id(), EntryId::Message(Role::Agent, _)));
-        let texts: Vec<_> = said.map(|entry| screen::text(&entry.body().content)).collect();
+        let texts: Vec<_> = said.map(|entry| turn_printer::text(&entry.body().content)).collect();
         let turn = view::transcript(&transcript);
         let done = Done {
             session_id: self.session.id().to_string(),
@@ -402,9 +404,9 @@ async fn next(updates: &mut Option<Source>) -> Option<Update> {
 }
 
 /// Why a prompt was not taken.
-fn refused(error: &Error) -> Failure {
+fn refused(error: &Error) -> CommandError {
     if error.code() == Some(code::REQUEST_CANCELLED) {
-        return Failure::failed("the prompt was taken back before its turn");
+        return CommandError::failed("the prompt was taken back before its turn");
     }
-    Failure::server(error)
+    CommandError::client(error)
 }

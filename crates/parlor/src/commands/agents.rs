@@ -6,11 +6,11 @@ use parlor_server::config::{AgentConfig, Agents as Known, Config, Preset, progra
 use parlor_server::stored;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
-use crate::library::Library;
+use crate::command_error::CommandError;
+use crate::offline_sessions::OfflineSessions;
 use crate::output::{self, DIM, GREEN, short_path};
 use crate::server;
-use crate::setup::Common;
+use crate::setup::PathOptions;
 use crate::table::{Cell, Table};
 
 /// List the agents that sessions can have
@@ -20,7 +20,7 @@ use crate::table::{Cell, Table};
 #[derive(Args)]
 pub(crate) struct Agents {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// Print a list of objects as JSON
     #[arg(long)]
     json: bool,
@@ -52,20 +52,20 @@ struct Served {
 }
 
 impl Agents {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let config = self.common.config()?;
-        let data = self.common.look()?;
-        let socket = data.map(|data| data.socket()).filter(|socket| server::answers(socket));
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let config = self.paths.config()?;
+        let data = self.paths.existing_data_dir()?;
+        let socket = data.map(|data| data.socket()).filter(|socket| server::is_running(socket));
         let known = match socket {
             Some(socket) => served(&socket)?,
             None => configured(&config)?,
         };
         // What agents said of themselves is a nicety; a store that cannot be read is the doctor's business.
-        let library = Library::open(&self.common).ok();
+        let sessions = OfflineSessions::open(&self.paths).ok();
         let path = std::env::var_os("PATH").unwrap_or_default();
         let listed: Vec<_> = known
             .into_iter()
-            .map(|(agent, default)| list(agent, default, &config, &path, library.as_ref()))
+            .map(|(agent, default)| list(agent, default, &config, &path, sessions.as_ref()))
             .collect();
         if self.json {
             output::print_json(&listed)?;
@@ -76,16 +76,16 @@ impl Agents {
     }
 }
 
-fn configured(config: &Config) -> Result<Vec<(AgentConfig, bool)>, Failure> {
-    let known = Known::new(Vec::new(), config).map_err(Failure::bad_input)?;
+fn configured(config: &Config) -> Result<Vec<(AgentConfig, bool)>, CommandError> {
+    let known = Known::new(Vec::new(), config).map_err(CommandError::bad_input)?;
     let default = known.default_agent().name.clone();
     Ok(known.all().iter().map(|agent| (agent.clone(), agent.name == default)).collect())
 }
 
-fn served(socket: &Path) -> Result<Vec<(AgentConfig, bool)>, Failure> {
-    let answer = server::ask(socket, "_parlor/agents")?;
+fn served(socket: &Path) -> Result<Vec<(AgentConfig, bool)>, CommandError> {
+    let answer = server::call(socket, "_parlor/agents")?;
     let answer: Answer = serde_json::from_str(answer.to_json().as_str())
-        .map_err(|error| Failure::failed(format_args!("the server's list cannot be read: {error}")))?;
+        .map_err(|error| CommandError::failed(format_args!("the server's list cannot be read: {error}")))?;
     let agents = answer.agents.into_iter();
     Ok(agents.map(|agent| (AgentConfig::new(agent.name, agent.command), agent.default)).collect())
 }
@@ -95,7 +95,7 @@ fn list(
     default: bool,
     config: &Config,
     path: &std::ffi::OsStr,
-    library: Option<&Library>,
+    sessions: Option<&OfflineSessions>,
 ) -> Listed {
     let is_same = |other: &AgentConfig| other.name == agent.name && other.command == agent.command;
     let preset =
@@ -106,8 +106,9 @@ fn list(
         None => "command line",
     };
     let found = agent.command.first().and_then(|program| program_at(program, path));
-    let remembered =
-        library.and_then(Library::store).and_then(|store| stored::cached_agent_info(store, &agent).ok()?);
+    let remembered = sessions
+        .and_then(OfflineSessions::store)
+        .and_then(|store| stored::cached_agent_info(store, &agent).ok()?);
     Listed {
         default,
         source,

@@ -6,13 +6,13 @@ use parlor_json::{Json, JsonStr, Object};
 use parlor_server::data_dir::DataDir;
 use parlor_store::SessionRow;
 
+use crate::command_error::CommandError;
 use crate::commands::acp;
-use crate::failure::Failure;
-use crate::library::{Library, id_of};
+use crate::offline_sessions::{OfflineSessions, session_id};
 use crate::output;
 use crate::render::safe;
 use crate::server;
-use crate::setup::{self, Common};
+use crate::setup::{self, PathOptions};
 
 /// Put sessions away, or take them out again
 ///
@@ -21,7 +21,7 @@ use crate::setup::{self, Common};
 #[derive(Args)]
 pub(crate) struct Archive {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// The sessions: their ids, the beginnings of them, or `latest` (with `--undo` the latest that was put away)
     #[arg(value_name = "SESSION", required = true)]
     sessions: Vec<String>,
@@ -34,19 +34,19 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let library = Library::open(&self.common)?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let sessions = OfflineSessions::open(&self.paths)?;
         // All are looked up before any is put away.
-        let find = |name: &String| if self.undo { library.find_archived(name) } else { library.find(name) };
+        let find = |name: &String| if self.undo { sessions.find_archived(name) } else { sessions.find(name) };
         let rows: Vec<_> = self.sessions.iter().map(find).collect::<Result<_, _>>()?;
-        drop(library);
+        drop(sessions);
         for row in &rows {
             let mut params = Object::default();
             params
                 .set("archived", Json::parse(if self.undo { "false" } else { "true" }).expect("it is JSON"));
-            ask(&self.common, row, "_parlor/archive", params)?;
+            ask(&self.paths, row, "_parlor/archive", params)?;
         }
-        let ids: Vec<_> = rows.iter().map(id_of).collect();
+        let ids: Vec<_> = rows.iter().map(session_id).collect();
         let done = if self.undo { "taken out" } else { "put away" };
         if self.json {
             output::print_json(&ids)?;
@@ -59,13 +59,13 @@ impl Archive {
 
 /// Asks the local server for something about a session.
 pub(super) fn ask(
-    common: &Common,
+    paths: &PathOptions,
     row: &SessionRow,
     method: &str,
     mut params: Object,
-) -> Result<Object, Failure> {
-    let data = DataDir::open(&common.data_dir()?).map_err(Failure::failed)?;
-    acp::ensure_server(&data, common)?;
+) -> Result<Object, CommandError> {
+    let data = DataDir::open(&paths.data_dir()?).map_err(CommandError::failed)?;
+    acp::ensure_server(&data, paths)?;
     let id = JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id));
     params.set("sessionId", Json::from(&id));
     let runtime = setup::runtime()?;
@@ -74,5 +74,5 @@ pub(super) fn ask(
         client.call(method, &params).await
     });
     runtime.shutdown_background();
-    asked.map_err(|error| Failure::server(&error))
+    asked.map_err(|error| CommandError::client(&error))
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::command_error::CommandError;
 use crate::demo::commands::COMMANDS;
-use crate::failure::Failure;
 use crate::{demo, script, setup};
 
 /// Run a small agent on standard input and output, to try things with
@@ -21,7 +21,7 @@ pub(crate) struct DemoAgent {
 }
 
 /// How long turns have to end when the agent does.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn after_help() -> String {
     "Commands of a prompt: see --help, or say `help` to the agent.".to_owned()
@@ -32,17 +32,17 @@ fn after_long_help() -> String {
 }
 
 impl DemoAgent {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let runtime = setup::runtime()?;
         let done = runtime.block_on(async {
             tokio::select! {
                 done = demo::serve(self.state.as_deref()) => done,
-                () = setup::asked_to_stop() => Ok(()),
+                () = setup::stop_requested() => Ok(()),
             }
         });
         // Turns end here, and with them what they run. Reading standard input cannot always be interrupted.
-        runtime.shutdown_timeout(PATIENCE);
-        done.map_err(Failure::failed)?;
+        runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+        done.map_err(CommandError::failed)?;
         Ok(ExitCode::SUCCESS)
     }
 }

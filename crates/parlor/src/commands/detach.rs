@@ -3,7 +3,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::Args;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 /// Start parlor in a session of its own, apart from whoever wants it
 ///
@@ -17,14 +17,16 @@ pub(crate) struct Detach {
 }
 
 impl Detach {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         rustix::process::setsid()
-            .map_err(|error| Failure::failed(format_args!("cannot start a session: {error}")))?;
-        let exe = std::env::current_exe().map_err(Failure::failed)?;
+            .map_err(|error| CommandError::failed(format_args!("cannot start a session: {error}")))?;
+        let exe = std::env::current_exe().map_err(CommandError::failed)?;
         let mut command = Command::new(exe);
         command.args(self.arguments).stdin(Stdio::null()).stdout(Stdio::null());
         // Nobody waits for it here: it goes to whom orphans go when this process ends, which is now.
-        command.spawn().map_err(|error| Failure::failed(format_args!("cannot start a server: {error}")))?;
+        command
+            .spawn()
+            .map_err(|error| CommandError::failed(format_args!("cannot start a server: {error}")))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,10 +4,10 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::checks;
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::output::{self, BOLD, DIM, GREEN, RED, YELLOW, count};
 use crate::render::safe;
-use crate::setup::Common;
+use crate::setup::PathOptions;
 
 /// Look for what is wrong
 ///
@@ -16,7 +16,7 @@ use crate::setup::Common;
 #[derive(Args)]
 pub(crate) struct Doctor {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// Read every session, not only a sample where there are many, and check every index of the database
     #[arg(long)]
     full: bool,
@@ -65,8 +65,8 @@ struct Report {
 }
 
 impl Doctor {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let checks = checks::all(&self.common, self.full)?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let checks = checks::all(&self.paths, self.full)?;
         let ok = checks.iter().all(|check| check.verdict != Verdict::Fail);
         if self.json {
             output::print_json(&Report { ok, checks })?;

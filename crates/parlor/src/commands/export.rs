@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use parlor_dialect::view;
 
-use crate::failure::Failure;
-use crate::library::{self, Library};
-use crate::setup::Common;
+use crate::command_error::CommandError;
+use crate::offline_sessions::{self, OfflineSessions};
+use crate::setup::PathOptions;
 use crate::{html, markdown, output};
 
 /// Write a session to a file or to standard output
@@ -18,7 +18,7 @@ use crate::{html, markdown, output};
 #[derive(Args)]
 pub(crate) struct Export {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// The session: its id, the beginning of it, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
@@ -42,24 +42,28 @@ enum Format {
 }
 
 impl Export {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let library = Library::open(&self.common)?;
-        let opened = library.read(&library.find(&self.session)?)?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let sessions = OfflineSessions::open(&self.paths)?;
+        let opened = sessions.read(&sessions.find(&self.session)?)?;
         let text = match self.format {
-            Format::Json => format!("{}\n", view::transcript(&library::in_v2(&opened)).as_str()),
-            Format::Jsonl => library::updates(&opened).into_iter().map(|update| update + "\n").collect(),
-            Format::Markdown => markdown::session(&opened.row, &library::in_v2(&opened)),
-            Format::Html => html::session(&opened.row, &library::in_v2(&opened)),
+            Format::Json => {
+                format!("{}\n", view::transcript(&offline_sessions::v2_transcript(&opened)).as_str())
+            }
+            Format::Jsonl => {
+                offline_sessions::updates(&opened).into_iter().map(|update| update + "\n").collect()
+            }
+            Format::Markdown => markdown::session(&opened.row, &offline_sessions::v2_transcript(&opened)),
+            Format::Html => html::session(&opened.row, &offline_sessions::v2_transcript(&opened)),
         };
         match &self.output {
             None if matches!(self.format, Format::Markdown | Format::Html) => {
                 output::print(|out| out.write_all(text.as_bytes()))?;
             }
-            None => output::print_text(&text)?,
+            None => output::print_raw_json(&text)?,
             Some(path) => {
                 let written =
                     std::fs::File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
-                written.map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))?;
+                written.map_err(|error| CommandError::failed(format_args!("{}: {error}", path.display())))?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -7,7 +7,7 @@ use parlor_dialect::{Dialect, LineProblem, view};
 use parlor_session::SessionId;
 use parlor_wire::DEFAULT_LINE_LIMIT;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::{input, output, render};
 
 /// Fold session updates to the transcript they mean
@@ -49,7 +49,7 @@ const EXAMPLE: &str = r#"Example:
   echo '{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"Hi"}}' | parlor fold"#;
 
 impl Fold {
-    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(&self) -> Result<ExitCode, CommandError> {
         let mut fold = match &self.session {
             Some(session) => {
                 parlor_dialect::Fold::of_session(self.dialect, SessionId::from(session.as_str()))
@@ -66,19 +66,19 @@ impl Fold {
             Ok(())
         })?;
         self.check_sessions(fold.sessions())?;
-        self.print(fold.transcript()).map_err(|error| Failure::writing(&error))?;
+        self.print(fold.transcript()).map_err(|error| CommandError::write(&error))?;
         Ok(if bad_lines > 0 { ExitCode::from(2) } else { ExitCode::SUCCESS })
     }
 
-    fn check_sessions(&self, seen: &[SessionId]) -> Result<(), Failure> {
+    fn check_sessions(&self, seen: &[SessionId]) -> Result<(), CommandError> {
         let names = || seen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match &self.session {
             None if seen.len() > 1 => {
-                Err(Failure::bad_input(format_args!("the lines are about {} sessions", seen.len()))
+                Err(CommandError::bad_input(format_args!("the lines are about {} sessions", seen.len()))
                     .hint(format_args!("choose one with --session: {}", names())))
             }
             Some(wanted) if !seen.is_empty() && !seen.contains(&SessionId::from(wanted.as_str())) => {
-                Err(Failure::bad_input(format_args!("no line is about the session {wanted}"))
+                Err(CommandError::bad_input(format_args!("no line is about the session {wanted}"))
                     .hint(format_args!("the lines are about: {}", names())))
             }
             Some(_) | None => Ok(()),

@@ -11,13 +11,13 @@ use parlor_session::{EntryId, Role, SessionId, Transcript};
 use serde::Serialize;
 
 use super::{acp, prompt};
-use crate::failure::Failure;
-use crate::library::Library;
+use crate::command_error::CommandError;
+use crate::offline_sessions::OfflineSessions;
 use crate::output::{self, DIM};
 use crate::render::safe;
 use crate::server;
-use crate::setup::{self, Common};
-use crate::turn::{Told, Watching};
+use crate::setup::{self, PathOptions};
+use crate::turn::{TurnIntro, TurnOptions};
 
 /// Go on from a message of a session in a new one
 ///
@@ -26,7 +26,7 @@ use crate::turn::{Told, Watching};
 #[derive(Args)]
 pub(crate) struct Fork {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// The session: its id, the beginning of it, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
@@ -46,7 +46,7 @@ pub(crate) struct Fork {
 #[command(after_help = "Example:\n  parlor edit latest latest 'What is in the other directory?'")]
 pub(crate) struct Edit {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// The session: its id, the beginning of it, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
@@ -57,7 +57,7 @@ pub(crate) struct Edit {
     #[arg(value_name = "TEXT")]
     text: String,
     #[command(flatten)]
-    watching: Watching,
+    turn_options: TurnOptions,
 }
 
 /// Ask an earlier prompt again
@@ -67,7 +67,7 @@ pub(crate) struct Edit {
 #[derive(Args)]
 pub(crate) struct Regenerate {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// The session: its id, the beginning of it, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
@@ -75,7 +75,7 @@ pub(crate) struct Regenerate {
     #[arg(value_name = "MESSAGE", default_value = "latest")]
     message: String,
     #[command(flatten)]
-    watching: Watching,
+    turn_options: TurnOptions,
 }
 
 /// What came of a fork, for programs.
@@ -92,10 +92,10 @@ struct Forked {
 }
 
 impl Fork {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let (session, opened) = open(&self.common, &self.session)?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let (session, opened) = open(&self.paths, &self.session)?;
         let at = self.at.as_deref().map(|name| message(&opened.transcript, name, |_| true)).transpose()?;
-        let data = served(&self.common)?;
+        let data = served(&self.paths)?;
         let runtime = setup::runtime()?;
         let forked = runtime.block_on(async {
             let client = connect(&data).await?;
@@ -105,7 +105,7 @@ impl Fork {
                 params.set("messageId", at);
             }
             let answer =
-                client.call("session/fork", &params).await.map_err(|error| Failure::server(&error))?;
+                client.call("session/fork", &params).await.map_err(|error| CommandError::client(&error))?;
             Forked::new(&session, at.as_ref(), &answer)
         })?;
         if self.json {
@@ -125,60 +125,60 @@ impl Fork {
 }
 
 impl Edit {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let (session, opened) = open(&self.common, &self.session)?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let (session, opened) = open(&self.paths, &self.session)?;
         let mut params = Object::default();
         params.set("sessionId", session.as_json());
         params.set("messageId", &message(&opened.transcript, &self.message, |role| role == Role::User)?);
         params.set("prompt", Prompt::from(prompt::read(&self.text)?).content().clone());
-        ask_again(&self.common, "_parlor/edit", &params, &self.watching, &opened.row.cwd)
+        ask_again(&self.paths, "_parlor/edit", &params, &self.turn_options, &opened.row.cwd)
     }
 }
 
 impl Regenerate {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let (session, opened) = open(&self.common, &self.session)?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let (session, opened) = open(&self.paths, &self.session)?;
         let mut params = Object::default();
         params.set("sessionId", session.as_json());
         params.set("messageId", &message(&opened.transcript, &self.message, |_| true)?);
-        ask_again(&self.common, "_parlor/regenerate", &params, &self.watching, &opened.row.cwd)
+        ask_again(&self.paths, "_parlor/regenerate", &params, &self.turn_options, &opened.row.cwd)
     }
 }
 
 /// Has a new session begin with a prompt, and watches its turn.
 fn ask_again(
-    common: &Common,
+    paths: &PathOptions,
     method: &str,
     params: &Object,
-    watching: &Watching,
+    turn_options: &TurnOptions,
     cwd: &str,
-) -> Result<ExitCode, Failure> {
-    let data = served(common)?;
+) -> Result<ExitCode, CommandError> {
+    let data = served(paths)?;
     let runtime = setup::runtime()?;
     let done = runtime.block_on(async {
         let client = connect(&data).await?;
         let asked = client.requests();
-        let answer = client.call(method, params).await.map_err(|error| Failure::server(&error))?;
+        let answer = client.call(method, params).await.map_err(|error| CommandError::client(&error))?;
         let session = client.session(&session_of(&answer)?);
         let note = format!("session {}", session.id());
-        let told = Told { note: Some(&note), agent: None };
-        watching.watch(&session, asked, told, None, cwd).await
+        let told = TurnIntro { note: Some(&note), agent: None };
+        turn_options.watch(&session, asked, told, None, cwd).await
     });
     runtime.shutdown_background();
     done
 }
 
 /// A session and what was said in it.
-fn open(common: &Common, name: &str) -> Result<(SessionId, StoredSession), Failure> {
-    let library = Library::open(common)?;
-    let opened = library.read(&library.find(name)?)?;
+fn open(paths: &PathOptions, name: &str) -> Result<(SessionId, StoredSession), CommandError> {
+    let sessions = OfflineSessions::open(paths)?;
+    let opened = sessions.read(&sessions.find(name)?)?;
     let id = JsonStr::from_literal(&opened.row.id).unwrap_or_else(|| JsonStr::new(&opened.row.id));
     Ok((SessionId::from(id), opened))
 }
 
 /// The message that is meant: by its id, by the beginning of its id if no other that can be meant begins so, or the `latest`
 /// prompt.
-fn message(transcript: &Transcript, name: &str, is_meant: fn(Role) -> bool) -> Result<JsonStr, Failure> {
+fn message(transcript: &Transcript, name: &str, is_meant: fn(Role) -> bool) -> Result<JsonStr, CommandError> {
     let messages = transcript.entries().iter().filter(|entry| !entry.body().removed);
     let messages = messages.filter_map(|entry| match entry.id() {
         EntryId::Message(role, id) => Some((*role, id.as_json())),
@@ -196,7 +196,7 @@ fn message(transcript: &Transcript, name: &str, is_meant: fn(Role) -> bool) -> R
         let prompt = messages.iter().rfind(|(role, _)| *role == Role::User);
         return prompt
             .map(|(_, id)| (*id).clone())
-            .ok_or_else(|| Failure::bad_input("nothing was asked in this session yet"));
+            .ok_or_else(|| CommandError::bad_input("nothing was asked in this session yet"));
     }
     let exact = JsonStr::new(name);
     if messages.iter().any(|(_, id)| **id == exact) {
@@ -212,32 +212,32 @@ fn message(transcript: &Transcript, name: &str, is_meant: fn(Role) -> bool) -> R
         several => {
             let count = several.len();
             let ids: Vec<_> = several.iter().take(3).map(|(_, id)| id.to_text().into_owned()).collect();
-            Err(Failure::bad_input(format_args!("'{name}' is the beginning of {count} ids"))
+            Err(CommandError::bad_input(format_args!("'{name}' is the beginning of {count} ids"))
                 .hint(format_args!("write more of the one that is meant: {}", ids.join(", "))))
         }
     }
 }
 
 /// The data directory of a server that runs.
-fn served(common: &Common) -> Result<DataDir, Failure> {
-    let data = DataDir::open(&common.data_dir()?).map_err(Failure::failed)?;
-    acp::ensure_server(&data, common)?;
+fn served(paths: &PathOptions) -> Result<DataDir, CommandError> {
+    let data = DataDir::open(&paths.data_dir()?).map_err(CommandError::failed)?;
+    acp::ensure_server(&data, paths)?;
     Ok(data)
 }
 
-async fn connect(data: &DataDir) -> Result<Client, Failure> {
+async fn connect(data: &DataDir) -> Result<Client, CommandError> {
     let cwd = std::env::current_dir().ok();
     let hello = Hello { env: acp::environment(), cwd, ..Hello::new() };
-    server::connect_to_prompt(data, &hello).await.map_err(|error| Failure::server(&error))
+    server::connect_to_prompt(data, &hello).await.map_err(|error| CommandError::client(&error))
 }
 
-fn session_of(answer: &Object) -> Result<SessionId, Failure> {
+fn session_of(answer: &Object) -> Result<SessionId, CommandError> {
     let id = answer.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw()));
-    id.map(SessionId::from).ok_or_else(|| Failure::failed("the server made a session without an id"))
+    id.map(SessionId::from).ok_or_else(|| CommandError::failed("the server made a session without an id"))
 }
 
 impl Forked {
-    fn new(parent: &SessionId, message: Option<&JsonStr>, answer: &Object) -> Result<Self, Failure> {
+    fn new(parent: &SessionId, message: Option<&JsonStr>, answer: &Object) -> Result<Self, CommandError> {
         let meta = answer.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok()).unwrap_or_default();
         let noted = |name: &str| {
             let note = meta.get(name).map(Json::raw).and_then(JsonStr::from_raw);

@@ -7,11 +7,11 @@ use parlor_server::{agent_sessions, stored};
 use parlor_store::{Filter, SessionRow};
 use serde::Serialize;
 
-use crate::failure::Failure;
-use crate::library::{Library, id_of, literal_text, title_of};
+use crate::command_error::CommandError;
+use crate::offline_sessions::{OfflineSessions, literal_text, session_id, session_title};
 use crate::output::{self, DIM, GREEN, YELLOW, ago, short_path, timestamp};
 use crate::server;
-use crate::setup::{self, Common};
+use crate::setup::{self, PathOptions};
 use crate::table::{Cell, Table};
 
 /// List sessions, the latest first
@@ -21,7 +21,7 @@ use crate::table::{Cell, Table};
 #[derive(Args)]
 pub(crate) struct Ls {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// Only sessions of this agent
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
@@ -66,9 +66,9 @@ struct Listed {
 }
 
 impl Ls {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let library = Library::open(&self.common)?;
-        let cwd = self.cwd.as_deref().map(setup::directory).transpose()?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let sessions = OfflineSessions::open(&self.paths)?;
+        let cwd = self.cwd.as_deref().map(setup::canonical_directory).transpose()?;
         let filter = Filter {
             agent: self.agent.clone(),
             cwd: cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
@@ -76,12 +76,12 @@ impl Ls {
             ..Filter::default()
         };
         let limit = if self.limit == 0 { usize::MAX } else { self.limit };
-        let mut rows = library.list(&filter, limit.saturating_add(1))?;
+        let mut rows = sessions.list(&filter, limit.saturating_add(1))?;
         let has_more = rows.len() > limit;
         rows.truncate(limit);
-        let runs = self.common.look()?.is_some_and(|data| server::answers(&data.socket()));
+        let runs = self.paths.existing_data_dir()?.is_some_and(|data| server::is_running(&data.socket()));
         let mut listed: Vec<_> =
-            rows.iter().map(|row| list(&library, row, runs)).collect::<Result<_, _>>()?;
+            rows.iter().map(|row| list(&sessions, row, runs)).collect::<Result<_, _>>()?;
         if self.tree {
             listed = tree(listed);
         }
@@ -90,7 +90,7 @@ impl Ls {
         } else if listed.is_empty() {
             output::print(|out| writeln!(out, "{}", self.nothing()))?;
         } else {
-            let length = library.id_length()?;
+            let length = sessions.id_length()?;
             output::print(|out| {
                 table(&listed, length).write(out)?;
                 if has_more {
@@ -111,12 +111,15 @@ impl Ls {
     }
 }
 
-fn list(library: &Library, row: &SessionRow, server_runs: bool) -> Result<Listed, Failure> {
-    let title = title_of(row);
-    let first_prompt =
-        if title.is_none() && !agent_sessions::is_agent_only(row) { library.first_words(row)? } else { None };
+fn list(sessions: &OfflineSessions, row: &SessionRow, server_runs: bool) -> Result<Listed, CommandError> {
+    let title = session_title(row);
+    let first_prompt = if title.is_none() && !agent_sessions::is_agent_only(row) {
+        sessions.first_prompt_line(row)?
+    } else {
+        None
+    };
     Ok(Listed {
-        session_id: id_of(row),
+        session_id: session_id(row),
         title,
         first_prompt,
         agent: row.agent.clone(),
@@ -154,8 +157,8 @@ fn tree(listed: Vec<Listed>) -> Vec<Listed> {
     let mut next: Vec<(String, Listed)> = roots.into_iter().rev().map(|root| (String::new(), root)).collect();
     while let Some((below, session)) = next.pop() {
         let forks = forks.remove(&session.session_id).unwrap_or_default();
-        for (place, mut fork) in forks.into_iter().rev().enumerate() {
-            let (branch, on) = if place == 0 { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        for (index, mut fork) in forks.into_iter().rev().enumerate() {
+            let (branch, on) = if index == 0 { ("└─ ", "   ") } else { ("├─ ", "│  ") };
             fork.branches = format!("{below}{branch}");
             next.push((format!("{below}{on}"), fork));
         }

@@ -18,4 +18,4 @@ pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod title;
 pub(crate) mod translate;
-pub(crate) mod watch;
+pub(crate) mod watch_agents;

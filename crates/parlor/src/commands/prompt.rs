@@ -10,14 +10,14 @@ use parlor_server::data_dir::DataDir;
 use parlor_session::SessionId;
 use parlor_store::SessionRow;
 
+use crate::command_error::CommandError;
 use crate::commands::acp;
-use crate::failure::Failure;
-use crate::library::{Library, id_of};
+use crate::offline_sessions::{OfflineSessions, session_id};
 use crate::output::DIM;
 use crate::render::safe;
 use crate::server;
-use crate::setup::{self, Common};
-use crate::turn::{PATIENCE, Told, Watching, agent_name};
+use crate::setup::{self, PathOptions};
+use crate::turn::{NOTICE_DELAY, TurnIntro, TurnOptions, agent_name};
 
 /// Say something in a session, and print the answer as it comes
 ///
@@ -29,7 +29,7 @@ use crate::turn::{PATIENCE, Told, Watching, agent_name};
 #[command(override_usage = USAGE, after_help = EXAMPLES)]
 pub(crate) struct Prompt {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// The session: its id, the beginning of it, or `latest`; not with `--new`
     #[arg(value_name = "SESSION")]
     first: String,
@@ -46,7 +46,7 @@ pub(crate) struct Prompt {
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
     #[command(flatten)]
-    watching: Watching,
+    turn_options: TurnOptions,
 }
 
 const USAGE: &str = "parlor prompt [OPTIONS] <SESSION> <TEXT>
@@ -57,12 +57,12 @@ const EXAMPLES: &str = "Examples:
   git diff | parlor prompt latest -";
 
 impl Prompt {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let (session, text) = match (&self.second, self.new) {
-            (Some(text), _) => (Some(Library::open(&self.common)?.find_any(&self.first)?), text),
+            (Some(text), _) => (Some(OfflineSessions::open(&self.paths)?.find_any(&self.first)?), text),
             (None, true) => (None, &self.first),
             (None, false) => {
-                let failure = Failure::bad_input("it is not said in which session, or what");
+                let failure = CommandError::bad_input("it is not said in which session, or what");
                 return Err(failure.hint("name a session (`parlor ls` lists them), say latest, or add --new"));
             }
         };
@@ -70,8 +70,8 @@ impl Prompt {
             self.check_options(row)?;
         }
         let text = read(text)?;
-        let data = DataDir::open(&self.common.data_dir()?).map_err(Failure::failed)?;
-        acp::ensure_server(&data, &self.common)?;
+        let data = DataDir::open(&self.paths.data_dir()?).map_err(CommandError::failed)?;
+        acp::ensure_server(&data, &self.paths)?;
         let runtime = setup::runtime()?;
         let done = runtime.block_on(self.talk(&data, session.as_ref(), &text));
         runtime.shutdown_background();
@@ -79,8 +79,8 @@ impl Prompt {
     }
 
     /// A session has its agent and its directory already.
-    fn check_options(&self, row: &SessionRow) -> Result<(), Failure> {
-        let id = id_of(row);
+    fn check_options(&self, row: &SessionRow) -> Result<(), CommandError> {
+        let id = session_id(row);
         let (option, has, hint) = match (&self.agent, &self.cwd) {
             (Some(agent), _) => {
                 let has = format!("belongs to agent '{}'", row.agent);
@@ -93,17 +93,22 @@ impl Prompt {
             }
             (None, None) => return Ok(()),
         };
-        Err(Failure::bad_input(format_args!("{option} has no effect: session {id} {has}")).hint(hint))
+        Err(CommandError::bad_input(format_args!("{option} has no effect: session {id} {has}")).hint(hint))
     }
 
-    async fn talk(&self, data: &DataDir, row: Option<&SessionRow>, text: &str) -> Result<ExitCode, Failure> {
+    async fn talk(
+        &self,
+        data: &DataDir,
+        row: Option<&SessionRow>,
+        text: &str,
+    ) -> Result<ExitCode, CommandError> {
         let cwd = match &self.cwd {
             // What is stored has to mean the same to everybody.
-            Some(cwd) => setup::directory(cwd)
+            Some(cwd) => setup::canonical_directory(cwd)
                 .ok()
                 .filter(|cwd| cwd.is_dir())
-                .ok_or_else(|| Failure::bad_input(format_args!("{} is no directory", cwd.display())))?,
-            None => std::env::current_dir().map_err(Failure::bad_input)?,
+                .ok_or_else(|| CommandError::bad_input(format_args!("{} is no directory", cwd.display())))?,
+            None => std::env::current_dir().map_err(CommandError::bad_input)?,
         };
         let hello = Hello {
             agent: self.agent.clone().map(Agent::Name),
@@ -111,7 +116,7 @@ impl Prompt {
             cwd: Some(cwd.clone()),
             ..Hello::new()
         };
-        let begun = patiently(self.agent.as_deref(), async {
+        let begun = with_start_notice(self.agent.as_deref(), async {
             let client = server::connect_to_prompt(data, &hello).await?;
             let asked = client.requests();
             let session = match row {
@@ -124,7 +129,7 @@ impl Prompt {
             Ok((client, asked, session))
         });
         // The client is there to the end.
-        let (_client, asked, session) = begun.await.map_err(|error: Error| Failure::server(&error))?;
+        let (_client, asked, session) = begun.await.map_err(|error: Error| CommandError::client(&error))?;
         let note = if row.is_some() {
             let is_idle = |state: &State| state.activity == Activity::Idle;
             let is_free = session.transcript().state().is_none_or(is_idle);
@@ -134,15 +139,15 @@ impl Prompt {
         };
         let works_in = row.map_or_else(|| cwd.to_string_lossy(), |row| row.cwd.as_str().into());
         let agent = row.map(|row| row.agent.as_str()).or(self.agent.as_deref());
-        let told = Told { note: note.as_deref(), agent };
-        self.watching.watch(&session, asked, told, Some(text), &works_in).await
+        let told = TurnIntro { note: note.as_deref(), agent };
+        self.turn_options.watch(&session, asked, told, Some(text), &works_in).await
     }
 }
 
 /// Waits for an agent that may have to start, and says so if that takes a while.
-async fn patiently<T>(agent: Option<&str>, begun: impl Future<Output = T>) -> T {
+async fn with_start_notice<T>(agent: Option<&str>, begun: impl Future<Output = T>) -> T {
     let mut begun = pin!(begun);
-    if let Ok(begun) = tokio::time::timeout(PATIENCE, &mut begun).await {
+    if let Ok(begun) = tokio::time::timeout(NOTICE_DELAY, &mut begun).await {
         return begun;
     }
     print_stderr!("{DIM}waiting for {} to start ...{DIM:#}", safe(&agent_name(agent)));
@@ -150,16 +155,16 @@ async fn patiently<T>(agent: Option<&str>, begun: impl Future<Output = T>) -> T 
 }
 
 /// The text that is meant.
-pub(super) fn read(text: &str) -> Result<String, Failure> {
+pub(super) fn read(text: &str) -> Result<String, CommandError> {
     let mut text = text.to_owned();
     if text == "-" {
         text.clear();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .map_err(|error| Failure::bad_input(format_args!("standard input cannot be read: {error}")))?;
+        std::io::stdin().read_to_string(&mut text).map_err(|error| {
+            CommandError::bad_input(format_args!("standard input cannot be read: {error}"))
+        })?;
     }
     if text.trim().is_empty() {
-        return Err(Failure::bad_input("there is nothing to say"));
+        return Err(CommandError::bad_input("there is nothing to say"));
     }
     Ok(text)
 }

@@ -9,12 +9,12 @@ use parlor_server::agent_sessions;
 use parlor_server::data_dir::{DataDir, DataDirError};
 use parlor_store::{Batch, SessionRow, SqliteStore, Store, Write as StoreWrite};
 
-use crate::failure::Failure;
-use crate::library::{Library, id_of, title_of};
+use crate::command_error::CommandError;
+use crate::offline_sessions::{OfflineSessions, session_id, session_title};
 use crate::output::{self, count, short_path};
 use crate::render::safe;
 use crate::server;
-use crate::setup::{self, Common};
+use crate::setup::{self, PathOptions};
 
 /// Delete sessions, for good
 ///
@@ -23,7 +23,7 @@ use crate::setup::{self, Common};
 #[derive(Args)]
 pub(crate) struct Rm {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// The sessions: their ids, the beginnings of them, or `latest`
     #[arg(value_name = "SESSION", required = true)]
     sessions: Vec<String>,
@@ -36,29 +36,29 @@ pub(crate) struct Rm {
 }
 
 impl Rm {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let library = Library::open(&self.common)?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let sessions = OfflineSessions::open(&self.paths)?;
         // All are looked up before any is deleted.
         let mut rows: Vec<SessionRow> = Vec::new();
         for name in &self.sessions {
-            let row = library.find(name)?;
+            let row = sessions.find(name)?;
             if rows.iter().all(|other| other.id != row.id) {
                 rows.push(row);
             }
         }
-        if !self.yes && !ask(&library, &rows)? {
-            return Err(Failure::failed("nothing was deleted"));
+        if !self.yes && !ask(&sessions, &rows)? {
+            return Err(CommandError::failed("nothing was deleted"));
         }
-        drop(library);
-        let data = DataDir::open(&self.common.data_dir()?).map_err(Failure::failed)?;
-        if server::answers(&data.socket()) {
+        drop(sessions);
+        let data = DataDir::open(&self.paths.data_dir()?).map_err(CommandError::failed)?;
+        if server::is_running(&data.socket()) {
             setup::runtime()?
                 .block_on(through_server(&data, &rows))
-                .map_err(|error| Failure::server(&error))?;
+                .map_err(|error| CommandError::client(&error))?;
         } else {
             from_store(&data, &rows)?;
         }
-        let ids: Vec<_> = rows.iter().map(id_of).collect();
+        let ids: Vec<_> = rows.iter().map(session_id).collect();
         if self.json {
             output::print_json(&ids)?;
         } else {
@@ -69,19 +69,19 @@ impl Rm {
 }
 
 /// Asks the person at the terminal.
-fn ask(library: &Library, rows: &[SessionRow]) -> Result<bool, Failure> {
+fn ask(sessions: &OfflineSessions, rows: &[SessionRow]) -> Result<bool, CommandError> {
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-        let failure = Failure::bad_input("nobody is here to ask whether the sessions are to be deleted");
+        let failure = CommandError::bad_input("nobody is here to ask whether the sessions are to be deleted");
         return Err(failure.hint("--yes deletes them without asking"));
     }
     let mut err = anstream::stderr();
     let asked = (|| {
         for row in rows {
-            let title = match title_of(row) {
+            let title = match session_title(row) {
                 Some(title) => title,
-                None => library.first_words(row).ok().flatten().unwrap_or_default(),
+                None => sessions.first_prompt_line(row).ok().flatten().unwrap_or_default(),
             };
-            writeln!(err, "  {}  {}  {}", safe(&id_of(row)), safe(&title), safe(&short_path(&row.cwd)))?;
+            writeln!(err, "  {}  {}  {}", safe(&session_id(row)), safe(&title), safe(&short_path(&row.cwd)))?;
         }
         write!(err, "Delete {} for good? [y/N] ", count(rows.len(), "session"))?;
         err.flush()?;
@@ -89,7 +89,7 @@ fn ask(library: &Library, rows: &[SessionRow]) -> Result<bool, Failure> {
         io::stdin().lock().read_line(&mut line)?;
         Ok(matches!(line.trim(), "y" | "Y" | "yes"))
     })();
-    asked.map_err(|error: io::Error| Failure::writing(&error))
+    asked.map_err(|error: io::Error| CommandError::write(&error))
 }
 
 async fn through_server(data: &DataDir, rows: &[SessionRow]) -> Result<(), Error> {
@@ -101,17 +101,17 @@ async fn through_server(data: &DataDir, rows: &[SessionRow]) -> Result<(), Error
     Ok(())
 }
 
-fn from_store(data: &DataDir, rows: &[SessionRow]) -> Result<(), Failure> {
+fn from_store(data: &DataDir, rows: &[SessionRow]) -> Result<(), CommandError> {
     let _lock = data.lock().map_err(|error| {
         let is_locked = matches!(error, DataDirError::Locked { .. });
-        let failure = Failure::failed(error);
+        let failure = CommandError::failed(error);
         if is_locked {
             failure.hint("a server is about to start or to end: try again in a moment")
         } else {
             failure
         }
     })?;
-    let store = SqliteStore::open(&data.database()).map_err(Failure::failed)?;
+    let store = SqliteStore::open(&data.database()).map_err(CommandError::failed)?;
     let delete = |row: &SessionRow| {
         std::iter::once(StoreWrite::Delete { session: row.id.clone() })
             .chain(agent_sessions::deleted_agent_session(row))
@@ -120,7 +120,7 @@ fn from_store(data: &DataDir, rows: &[SessionRow]) -> Result<(), Failure> {
     let (sender, done) = mpsc::channel();
     store.write(Batch { writes, durable: true }, Box::new(move |result| drop(sender.send(result))));
     match done.recv() {
-        Ok(result) => result.map_err(Failure::failed),
-        Err(_) => Err(Failure::failed("the store is gone")),
+        Ok(result) => result.map_err(CommandError::failed),
+        Err(_) => Err(CommandError::failed("the store is gone")),
     }
 }

@@ -9,12 +9,12 @@ use parlor_client::{Connection, Hello};
 use parlor_json::{Json, JsonStr, Object, elements, text};
 use parlor_server::search::ROLES;
 
-use crate::failure::Failure;
-use crate::library::Library;
+use crate::command_error::CommandError;
+use crate::offline_sessions::OfflineSessions;
 use crate::output::{self, BOLD, DIM, ago, count};
 use crate::render::safe;
 use crate::server;
-use crate::setup::{self, Common};
+use crate::setup::{self, PathOptions};
 
 /// Search everything that was said
 ///
@@ -28,7 +28,7 @@ use crate::setup::{self, Common};
 )]
 pub(crate) struct Search {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// What to look for; in quotes if a word of it begins with a dash
     #[arg(value_name = "QUERY", required = true)]
     query: Vec<String>,
@@ -56,8 +56,8 @@ pub(crate) struct Search {
 const PAGE: usize = 100;
 
 impl Search {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let asker = Asker::new(&self.common)?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let asker = SearchBackend::new(&self.paths)?;
         let mut params = self.params()?;
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let mut hits: Vec<Object> = Vec::new();
@@ -73,7 +73,7 @@ impl Search {
         };
         if self.json {
             let listed: Vec<_> = hits.iter().map(|hit| hit.to_json().as_str().to_owned()).collect();
-            output::print_text(&format!("[{}]\n", listed.join(",")))?;
+            output::print_raw_json(&format!("[{}]\n", listed.join(",")))?;
         } else {
             output::print(|out| {
                 if hits.is_empty() {
@@ -94,8 +94,8 @@ impl Search {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn params(&self) -> Result<Object, Failure> {
-        let cwd = self.cwd.as_deref().map(setup::directory).transpose()?;
+    fn params(&self) -> Result<Object, CommandError> {
+        let cwd = self.cwd.as_deref().map(setup::canonical_directory).transpose()?;
         let mut params = Object::default();
         params.set("query", &JsonStr::new(&self.query.join(" ")));
         for (name, value) in [
@@ -113,28 +113,28 @@ impl Search {
 }
 
 /// Who answers: the server if one runs, else the store.
-enum Asker {
+enum SearchBackend {
     Server(tokio::runtime::Runtime, Connection),
-    Store(Library),
+    Store(OfflineSessions),
 }
 
-impl Asker {
-    fn new(common: &Common) -> Result<Self, Failure> {
-        let data = common.look()?.filter(|data| server::answers(&data.socket()));
-        let Some(data) = data else { return Ok(Self::Store(Library::open(common)?)) };
-        let runtime = setup::small_runtime()?;
+impl SearchBackend {
+    fn new(paths: &PathOptions) -> Result<Self, CommandError> {
+        let data = paths.existing_data_dir()?.filter(|data| server::is_running(&data.socket()));
+        let Some(data) = data else { return Ok(Self::Store(OfflineSessions::open(paths)?)) };
+        let runtime = setup::single_threaded_runtime()?;
         let server = runtime.block_on(Connection::socket(&data.socket(), &Hello::new()));
-        let (server, _) = server.map_err(|error| Failure::server(&error))?;
+        let (server, _) = server.map_err(|error| CommandError::client(&error))?;
         Ok(Self::Server(runtime, server))
     }
 
-    fn ask(&self, params: &Object) -> Result<Object, Failure> {
+    fn ask(&self, params: &Object) -> Result<Object, CommandError> {
         match self {
             Self::Server(runtime, server) => {
                 let answer = runtime.block_on(server.call("_parlor/search", params));
-                answer.map_err(|error| Failure::asking(&error))
+                answer.map_err(|error| CommandError::query(&error))
             }
-            Self::Store(library) => library.search(params),
+            Self::Store(sessions) => sessions.search(params),
         }
     }
 }
@@ -152,26 +152,26 @@ fn show(hit: &Object, out: &mut dyn Write) -> io::Result<()> {
     let said = [named("role"), id, when.into()];
     let said: Vec<_> = said.iter().filter(|part| !part.is_empty()).map(|part| safe(part)).collect();
     writeln!(out, "  {DIM}{}{DIM:#}", said.join(" · "))?;
-    writeln!(out, "  {}\n", marked(&named("snippet"), &places(hit)))
+    writeln!(out, "  {}\n", marked(&named("snippet"), &ranges(hit)))
 }
 
 /// Where the matches of a hit are, in characters.
-fn places(hit: &Object) -> Vec<(usize, usize)> {
+fn ranges(hit: &Object) -> Vec<(usize, usize)> {
     let pairs = hit.get("matches").and_then(|matches| elements(matches.raw())).unwrap_or_default();
-    let place = |raw: &serde_json::value::RawValue| serde_json::from_str::<(usize, usize)>(raw.get()).ok();
-    pairs.into_iter().filter_map(place).collect()
+    let range = |raw: &serde_json::value::RawValue| serde_json::from_str::<(usize, usize)>(raw.get()).ok();
+    pairs.into_iter().filter_map(range).collect()
 }
 
 /// Text with its matches in bold.
-fn marked(text: &str, places: &[(usize, usize)]) -> String {
+fn marked(text: &str, ranges: &[(usize, usize)]) -> String {
     const MATCH: Style = BOLD.underline();
     let mut marked = String::new();
     for (n, c) in text.chars().enumerate() {
-        if places.iter().any(|(start, _)| *start == n) {
+        if ranges.iter().any(|(start, _)| *start == n) {
             marked += &MATCH.render().to_string();
         }
         marked += &safe(c.encode_utf8(&mut [0; 4]));
-        if places.iter().any(|(_, end)| *end == n + 1) {
+        if ranges.iter().any(|(_, end)| *end == n + 1) {
             marked += &MATCH.render_reset().to_string();
         }
     }

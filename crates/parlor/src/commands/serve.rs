@@ -14,8 +14,8 @@ use parlor_server::transport::{Limits, Listeners};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::sync::watch;
 
-use crate::failure::Failure;
-use crate::setup::{self, Common, StopSignals};
+use crate::command_error::CommandError;
+use crate::setup::{self, PathOptions, StopSignals};
 
 /// Run the server: sessions, agents, a Unix socket and a port for clients
 ///
@@ -24,7 +24,7 @@ use crate::setup::{self, Common, StopSignals};
 #[derive(Args)]
 pub(crate) struct Serve {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// Where to listen for WebSocket clients; port 0 chooses a free one [default: 127.0.0.1:7667]
     #[arg(long, value_name = "ADDR", conflicts_with = "socket_only")]
     listen: Option<SocketAddr>,
@@ -53,24 +53,25 @@ fn agent(flag: &str) -> Result<AgentConfig, String> {
 }
 
 impl Serve {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let runtime = setup::runtime()?;
         let done = runtime.block_on(self.serve());
         runtime.shutdown_timeout(Duration::from_millis(100));
         done.map(|()| ExitCode::SUCCESS)
     }
 
-    async fn serve(self) -> Result<(), Failure> {
-        let config = self.common.config()?;
-        let data = DataDir::open(&self.common.data_dir()?).map_err(Failure::failed)?;
-        let lock = data.lock().map_err(Failure::failed)?;
-        setup::log(&data)?;
-        let agents = parlor_server::config::Agents::new(self.agents, &config).map_err(Failure::bad_input)?;
+    async fn serve(self) -> Result<(), CommandError> {
+        let config = self.paths.config()?;
+        let data = DataDir::open(&self.paths.data_dir()?).map_err(CommandError::failed)?;
+        let lock = data.lock().map_err(CommandError::failed)?;
+        setup::init_logging(&data)?;
+        let agents =
+            parlor_server::config::Agents::new(self.agents, &config).map_err(CommandError::bad_input)?;
         let default = agents.default_agent().name.clone();
         // Before the server listens: commands that find it may read the store themselves.
         let store = store(self.store.as_deref(), &data)?;
-        data.write_config_path(&lock, config.path.as_deref()).map_err(Failure::failed)?;
-        let tokens = data.tokens(&lock, std::env::var("PARLOR_TOKEN").ok()).map_err(Failure::failed)?;
+        data.write_config_path(&lock, config.path.as_deref()).map_err(CommandError::failed)?;
+        let tokens = data.tokens(&lock, std::env::var("PARLOR_TOKEN").ok()).map_err(CommandError::failed)?;
         let mut http = config.server.http();
         if let Some(listen) = self.listen {
             http.listen = listen;
@@ -79,29 +80,29 @@ impl Serve {
         let http = (!self.socket_only).then_some(http);
         // From here on there are processes and files to clean up.
         let mut stop_signals = StopSignals::catch();
-        setup::survive_file_size_limit();
-        let exe = std::env::current_exe().map_err(Failure::failed)?;
-        let reaper = Reaper::start(&exe).map_err(Failure::failed)?;
+        setup::ignore_file_size_signal();
+        let exe = std::env::current_exe().map_err(CommandError::failed)?;
+        let reaper = Reaper::start(&exe).map_err(CommandError::failed)?;
         let idle = Duration::from_secs(self.idle);
         // Turns that the last server left running have ended before the server listens.
         let private = private(&data, self.store.as_deref());
         let options = Options { store, agents, reaper, idle, live_sessions: self.live_sessions, private };
-        let hub = Hub::new(options).await.map_err(Failure::failed)?;
+        let hub = Hub::new(options).await.map_err(CommandError::failed)?;
         let listeners = match Listeners::open(&data, &lock, tokens, http.as_ref(), Limits::default()).await {
             Ok(listeners) => listeners,
             Err(error) => {
                 hub.stop().await;
-                return Err(Failure::failed(error));
+                return Err(CommandError::failed(error));
             }
         };
         greet(&listeners, &data, &default);
 
         let (stop, stopping) = watch::channel(false);
-        let place = lock.clone();
+        let lock_file = lock.clone();
         let ending = tokio::spawn(async move {
             let why = tokio::select! {
                 () = stop_signals.wait() => Ok(()),
-                () = deleted(&place) => Err(()),
+                () = deleted(&lock_file) => Err(()),
             };
             let _ = stop.send(true);
             why
@@ -112,7 +113,8 @@ impl Serve {
         match ending.await {
             Ok(Err(())) => {
                 let message = format!("the data directory {} was deleted or moved", data.path().display());
-                Err(Failure::failed(message).hint("what happened since then is lost; start the server again"))
+                Err(CommandError::failed(message)
+                    .hint("what happened since then is lost; start the server again"))
             }
             Ok(Ok(())) | Err(_) => Ok(()),
         }
@@ -139,20 +141,20 @@ fn private(data: &DataDir, store: Option<&str>) -> Vec<PathBuf> {
     private
 }
 
-fn store(url: Option<&str>, data: &DataDir) -> Result<Arc<dyn Store>, Failure> {
+fn store(url: Option<&str>, data: &DataDir) -> Result<Arc<dyn Store>, CommandError> {
     let path = match url {
         None => data.database(),
         Some("memory:") => return Ok(Arc::new(MemoryStore::default())),
         Some(url) => match url.strip_prefix("sqlite:") {
             Some(path) => PathBuf::from(path),
             None => {
-                let failure = Failure::bad_input(format_args!("there is no store '{url}'"));
+                let failure = CommandError::bad_input(format_args!("there is no store '{url}'"));
                 return Err(failure.hint("write it as sqlite:PATH or memory:"));
             }
         },
     };
     let store = SqliteStore::open(&path)
-        .map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))?;
+        .map_err(|error| CommandError::failed(format_args!("{}: {error}", path.display())))?;
     Ok(Arc::new(store))
 }
 

@@ -3,11 +3,11 @@ use std::process::ExitCode;
 use clap::Args;
 use parlor_dialect::view;
 
-use crate::failure::Failure;
-use crate::library::{self, Library, id_of, title_of};
+use crate::command_error::CommandError;
+use crate::offline_sessions::{self, OfflineSessions, session_id, session_title};
 use crate::output::{self, BOLD, DIM, ago, short_path};
 use crate::render::{self, safe};
-use crate::setup::Common;
+use crate::setup::PathOptions;
 
 /// Show what was said in a session
 ///
@@ -15,7 +15,7 @@ use crate::setup::Common;
 #[derive(Args)]
 pub(crate) struct Show {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// The session: its id, the beginning of it, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
@@ -25,23 +25,23 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let library = Library::open(&self.common)?;
-        let opened = library.read(&library.find(&self.session)?)?;
-        let transcript = library::in_v2(&opened);
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let sessions = OfflineSessions::open(&self.paths)?;
+        let opened = sessions.read(&sessions.find(&self.session)?)?;
+        let transcript = offline_sessions::v2_transcript(&opened);
         if self.json {
-            output::print_text(&format!("{}\n", view::transcript(&transcript).as_str()))?;
+            output::print_raw_json(&format!("{}\n", view::transcript(&transcript).as_str()))?;
             return Ok(ExitCode::SUCCESS);
         }
         output::print(|mut out| {
             let row = &opened.row;
-            if let Some(title) = title_of(row) {
+            if let Some(title) = session_title(row) {
                 writeln!(out, "{BOLD}{}{BOLD:#}", safe(&title))?;
             }
             writeln!(
                 out,
                 "{DIM}{} · {} · {} · {}{DIM:#}\n",
-                safe(&id_of(row)),
+                safe(&session_id(row)),
                 safe(&row.agent),
                 safe(&short_path(&row.cwd)),
                 ago(row.active_at, output::now())

@@ -6,10 +6,10 @@ use clap::Args;
 use parlor_server::data_dir::DataDir;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::output::{self, BOLD, DIM, GREEN, count, short_path, span};
 use crate::server;
-use crate::setup::Common;
+use crate::setup::PathOptions;
 use crate::table::Table;
 
 /// Say whether a server runs, and what it does
@@ -18,7 +18,7 @@ use crate::table::Table;
 #[derive(Args)]
 pub(crate) struct Status {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -85,10 +85,10 @@ struct Report {
 }
 
 impl Status {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let path = self.common.data_dir()?;
-        let data = self.common.look()?;
-        let socket = data.as_ref().map(DataDir::socket).filter(|socket| server::answers(socket));
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let path = self.paths.data_dir()?;
+        let data = self.paths.existing_data_dir()?;
+        let socket = data.as_ref().map(DataDir::socket).filter(|socket| server::is_running(socket));
         let server = socket.as_deref().map(ask).transpose()?;
         let running = server.is_some();
         let report = Report {
@@ -108,15 +108,15 @@ impl Status {
 }
 
 /// Asks a server how it is.
-pub(crate) fn ask(socket: &Path) -> Result<Server, Failure> {
-    let mut answer = server::ask(socket, "_parlor/status")?;
+pub(crate) fn ask(socket: &Path) -> Result<Server, CommandError> {
+    let mut answer = server::call(socket, "_parlor/status")?;
     // This one does not count.
     if let Some(clients) = answer.get("clients").and_then(|clients| clients.as_str().parse::<u64>().ok()) {
         let others = parlor_json::Json::parse(clients.saturating_sub(1).to_string());
         answer.set("clients", others.expect("a number is JSON"));
     }
     serde_json::from_str(answer.to_json().as_str())
-        .map_err(|error| Failure::failed(format_args!("the server's status cannot be read: {error}")))
+        .map_err(|error| CommandError::failed(format_args!("the server's status cannot be read: {error}")))
 }
 
 /// Where the server listens for HTTP.

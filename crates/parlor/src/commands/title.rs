@@ -4,12 +4,12 @@ use clap::Args;
 use parlor_json::{Json, JsonStr, Object};
 use serde::Serialize;
 
+use crate::command_error::CommandError;
 use crate::commands::archive;
-use crate::failure::Failure;
-use crate::library::{Library, id_of};
+use crate::offline_sessions::{OfflineSessions, session_id};
 use crate::output;
 use crate::render::safe;
-use crate::setup::Common;
+use crate::setup::PathOptions;
 
 /// Give a session a title, or take it away
 ///
@@ -18,7 +18,7 @@ use crate::setup::Common;
 #[derive(Args)]
 pub(crate) struct Title {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// The session: its id, the beginning of it, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
@@ -42,18 +42,18 @@ struct Titled {
 }
 
 impl Title {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let row = Library::open(&self.common)?.find(&self.session)?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let row = OfflineSessions::open(&self.paths)?.find(&self.session)?;
         let mut params = Object::default();
         params.set(
             "title",
             self.text.as_deref().map_or_else(Json::null, |text| Json::from(&JsonStr::new(text))),
         );
-        let result = archive::ask(&self.common, &row, "_parlor/title", params)?;
+        let result = archive::ask(&self.paths, &row, "_parlor/title", params)?;
         let title = result.get("title").and_then(|title| JsonStr::from_raw(title.raw()));
         let title = title.map(|title| title.to_text().into_owned());
         if self.json {
-            output::print_json(&Titled { session_id: id_of(&row), title })?;
+            output::print_json(&Titled { session_id: session_id(&row), title })?;
         } else {
             output::print(|out| match &title {
                 Some(title) => writeln!(out, "{}", safe(title)),

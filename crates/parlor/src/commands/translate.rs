@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use parlor_dialect::{Dialect, LineProblem, Loss, Recorded, Side, Translation, Translator};
 use parlor_wire::DEFAULT_LINE_LIMIT;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::input::{self, Line};
 use crate::output;
 
@@ -57,7 +57,7 @@ const EXAMPLE: &str = "Examples:
 docs/translation.md lists what is translated to what, and every loss.";
 
 impl Translate {
-    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(&self) -> Result<ExitCode, CommandError> {
         let mut work = Work {
             marked: Translator::record(self.from, self.to),
             plain: Translator::one_sided(self.from, self.to),
@@ -73,7 +73,7 @@ impl Translate {
         input::each_line(&self.files, self.max_line, |line| work.line(&line))?;
         let rest = work.marked.finish();
         work.say(&Line::last(work.number), &rest, true)?;
-        work.out.flush().map_err(|error| Failure::writing(&error))?;
+        work.out.flush().map_err(|error| CommandError::write(&error))?;
         Ok(ExitCode::from(match (work.bad_lines, work.losses) {
             (0, 0) => 0,
             (0, _) => 3,
@@ -96,7 +96,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn line(&mut self, line: &Line<'_>) -> Result<(), Failure> {
+    fn line(&mut self, line: &Line<'_>) -> Result<(), CommandError> {
         self.number = line.number;
         let text = match &line.text {
             Ok(text) => *text,
@@ -121,7 +121,12 @@ impl Work<'_> {
         }
     }
 
-    fn say(&mut self, line: &Line<'_>, translation: &Translation<'_>, marked: bool) -> Result<(), Failure> {
+    fn say(
+        &mut self,
+        line: &Line<'_>,
+        translation: &Translation<'_>,
+        marked: bool,
+    ) -> Result<(), CommandError> {
         for said in &translation.lines {
             let mark = match said.by {
                 Side::Client if marked => "C->A ",
@@ -140,8 +145,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn write(&mut self, text: &str) -> Result<(), Failure> {
-        writeln!(self.out, "{}", output::for_stdout(text)).map_err(|error| Failure::writing(&error))
+    fn write(&mut self, text: &str) -> Result<(), CommandError> {
+        writeln!(self.out, "{}", output::for_stdout(text)).map_err(|error| CommandError::write(&error))
     }
 
     fn tell(&mut self, line: &Line<'_>, problem: &LineProblem) {

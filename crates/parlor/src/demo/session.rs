@@ -2,7 +2,7 @@
 
 use parlor_agent::{EntryId, Failure, Json, Object, Step, Turn};
 
-use super::words::{count, say};
+use super::messages::{count, say};
 
 /// How many words the context window of this agent would hold.
 const WINDOW: u64 = 200_000;
@@ -13,7 +13,7 @@ pub(super) async fn plan(turn: &Turn, steps: &[String]) {
         let shown: Vec<Step<'_>> = steps
             .iter()
             .enumerate()
-            .map(|(place, text)| match place {
+            .map(|(index, text)| match index {
                 done if done < at => Step::Completed(text),
                 now if now == at => Step::InProgress(text),
                 _ => Step::Pending(text),

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdout, Command};
 
-use super::words::say;
+use super::messages::say;
 
 /// How much of what a command writes is shown. One that writes more is ended.
 const MAX_OUTPUT: usize = 1 << 20;

@@ -2,7 +2,7 @@
 
 use parlor_agent::{Choice, Failure, Json, Turn};
 
-use super::words::say;
+use super::messages::say;
 
 /// A tool at work, from its beginning to its end.
 pub(super) async fn edit(turn: &Turn, title: &str) {

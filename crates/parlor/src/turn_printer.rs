@@ -14,7 +14,7 @@ use crate::render::{self, block_text, safe};
 use crate::table::cut;
 
 /// Where a turn is shown.
-pub(crate) struct Screen {
+pub(crate) struct TurnPrinter {
     /// Whether the answer is shown as it comes.
     answers: bool,
     terminals: Terminals,
@@ -41,7 +41,7 @@ impl Terminals {
     }
 }
 
-impl Screen {
+impl TurnPrinter {
     /// A screen; without `answers` it only shows what happens besides.
     pub(crate) fn new(answers: bool) -> Self {
         Self {
@@ -114,8 +114,8 @@ impl Screen {
             write!(out, "{}", if self.in_line { "\n\n" } else { "\n" })?;
         }
         self.message = Some(id.clone());
-        for (place, line) in text.split('\n').enumerate() {
-            if place > 0 {
+        for (index, line) in text.split('\n').enumerate() {
+            if index > 0 {
                 writeln!(out)?;
             }
             write!(out, "{style}{}{style:#}", safe(line.trim_end_matches('\r')))?;

@@ -12,16 +12,16 @@ use parlor_session::Transcript;
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::mpsc;
 
-use crate::form::{Filled, Form};
+use crate::form::{Form, FormStatus};
 use crate::output::DIM;
-use crate::request::Request;
+use crate::permission_request::PermissionRequest;
 
 /// How many lines wait here. More stay at the terminal.
 const MAX_TYPED: usize = 16;
 
 /// Who decides whether an agent may do what it asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Decider {
+pub(crate) enum ApprovalPolicy {
     /// Everything is allowed.
     Yes,
     /// Everything is rejected.
@@ -33,8 +33,8 @@ pub(crate) enum Decider {
 }
 
 /// The questions that are open, the first of which is on the terminal.
-pub(crate) struct Questions {
-    decider: Decider,
+pub(crate) struct RequestQueue {
+    decider: ApprovalPolicy,
     /// Whether a person is there, whatever the flags decide: a form needs one.
     is_attended: bool,
     open: VecDeque<Open>,
@@ -55,7 +55,7 @@ struct Open {
 }
 
 enum About {
-    Permission(Request, Vec<PermissionOption>),
+    Permission(PermissionRequest, Vec<PermissionOption>),
     Form(Form),
 }
 
@@ -84,7 +84,7 @@ enum Event {
     Gone,
 }
 
-impl Decider {
+impl ApprovalPolicy {
     /// The one that the flags and the surroundings say.
     pub(crate) fn new(yes: bool, no: bool) -> Self {
         match (yes, no) {
@@ -139,8 +139,8 @@ impl Decision {
     }
 }
 
-impl Questions {
-    pub(crate) fn new(decider: Decider) -> Self {
+impl RequestQueue {
+    pub(crate) fn new(decider: ApprovalPolicy) -> Self {
         Self { decider, is_attended: is_attended(), open: VecDeque::new(), typed: None }
     }
 
@@ -153,34 +153,39 @@ impl Questions {
     ) -> io::Result<Option<Decision>> {
         match question.method() {
             "session/request_permission" => {
-                let (request, choices) = (Request::of(&question, transcript, cwd), question.options());
-                if self.decider == Decider::Person {
+                let (request, choices) =
+                    (PermissionRequest::of(&question, transcript, cwd), question.options());
+                if self.decider == ApprovalPolicy::Person {
                     return self.put(question, About::Permission(request, choices)).map(|()| None);
                 }
                 let choice = self.decider.choice(&choices);
                 let told = Some(self.decider.told(&request.summary(), choice));
                 let outcome = match (self.decider, choice) {
                     (_, Some(choice)) => Outcome::Select(choice.clone()),
-                    (Decider::Nobody, None) => Outcome::Decline,
-                    (Decider::Yes | Decider::No | Decider::Person, None) => Outcome::Cancel,
+                    (ApprovalPolicy::Nobody, None) => Outcome::Decline,
+                    (ApprovalPolicy::Yes | ApprovalPolicy::No | ApprovalPolicy::Person, None) => {
+                        Outcome::Cancel
+                    }
                 };
                 Ok(Some(Decision::new(question, outcome, told)))
             }
             "elicitation/create" => match Form::read(question.params()) {
-                Some(form) if self.is_attended && self.decider != Decider::No => {
+                Some(form) if self.is_attended && self.decider != ApprovalPolicy::No => {
                     self.put(question, About::Form(form)).map(|()| None)
                 }
                 form => {
                     let message = form.as_ref().map_or("a form", |form| form.message());
                     let why = match (&form, self.decider) {
-                        (_, Decider::No) => "declined (--no)",
+                        (_, ApprovalPolicy::No) => "declined (--no)",
                         (None, _) => "it cannot be filled in here, left to other clients",
                         (Some(_), _) => "no terminal to fill it in on, left to other clients",
                     };
                     let told = Some(format!("{message}: {why}"));
                     let outcome = match self.decider {
-                        Decider::No => Outcome::Answer(declined()),
-                        Decider::Yes | Decider::Person | Decider::Nobody => Outcome::Decline,
+                        ApprovalPolicy::No => Outcome::Answer(declined()),
+                        ApprovalPolicy::Yes | ApprovalPolicy::Person | ApprovalPolicy::Nobody => {
+                            Outcome::Decline
+                        }
                     };
                     Ok(Some(Decision::new(question, outcome, told)))
                 }
@@ -215,8 +220,8 @@ impl Questions {
                             }
                         },
                         (About::Form(form), Some(typed)) => match form.typed(&typed) {
-                            Filled::Done(answer) => Outcome::Answer(answer),
-                            Filled::Open => {
+                            FormStatus::Done(answer) => Outcome::Answer(answer),
+                            FormStatus::Open => {
                                 self.show()?;
                                 continue;
                             }
@@ -226,9 +231,9 @@ impl Questions {
                     self.show_another()?;
                     return Ok(Decision::new(open.question, outcome, None));
                 }
-                Event::Withdrawn(place) => {
-                    self.open.remove(place);
-                    if place == 0 {
+                Event::Withdrawn(index) => {
+                    self.open.remove(index);
+                    if index == 0 {
                         writeln!(anstream::stderr(), "{DIM}decided elsewhere{DIM:#}")?;
                         self.show_another()?;
                     }
@@ -247,7 +252,7 @@ impl Questions {
         let withdrawn = self.open.iter_mut().map(|open| Box::pin(open.question.cancelled()));
         tokio::select! {
             typed = typed.next() => Event::Typed(typed),
-            (is_so, place, _) = select_all(withdrawn) => if is_so { Event::Withdrawn(place) } else { Event::Gone },
+            (is_so, index, _) = select_all(withdrawn) => if is_so { Event::Withdrawn(index) } else { Event::Gone },
         }
     }
 
@@ -270,9 +275,9 @@ impl Questions {
         match &open.about {
             About::Permission(request, choices) => {
                 request.write(&mut err)?;
-                for (place, choice) in choices.iter().enumerate() {
-                    let key = key_of(choices, place).unwrap_or(' ');
-                    writeln!(err, "  {} {key}  {}", place + 1, crate::render::safe(&choice.name))?;
+                for (index, choice) in choices.iter().enumerate() {
+                    let key = key_of(choices, index).unwrap_or(' ');
+                    writeln!(err, "  {} {key}  {}", index + 1, crate::render::safe(&choice.name))?;
                 }
                 write!(err, "Answer (1-{}): ", choices.len())?;
             }
@@ -287,9 +292,9 @@ const KEYS: [(char, PermissionOptionKind); 4] =
     [('y', AllowOnce), ('a', AllowAlways), ('n', RejectOnce), ('N', RejectAlways)];
 
 /// The key of a choice: it stands for the first of its kind.
-fn key_of(choices: &[PermissionOption], place: usize) -> Option<char> {
-    let kind = &choices.get(place)?.kind;
-    let is_first = choices.iter().position(|choice| choice.kind == *kind) == Some(place);
+fn key_of(choices: &[PermissionOption], index: usize) -> Option<char> {
+    let kind = &choices.get(index)?.kind;
+    let is_first = choices.iter().position(|choice| choice.kind == *kind) == Some(index);
     KEYS.iter().find(|(_, of)| of == kind).filter(|_| is_first).map(|(key, _)| *key)
 }
 
@@ -354,7 +359,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(decider: Decider, options: &str) -> (Option<String>, String) {
+    fn asked(decider: ApprovalPolicy, options: &str) -> (Option<String>, String) {
         let params = Json::parse(format!(r#"{{"options":{options}}}"#)).unwrap();
         let choices = PermissionOption::all_in(&Object::parse(params.raw()).unwrap());
         let choice = decider.choice(&choices);
@@ -367,9 +372,15 @@ mod tests {
             {"optionId":"aa","name":"Always","kind":"allow_always"},
             {"optionId":"a","name":"Allow","kind":"allow_once"},
             {"optionId":"r","name":"Reject","kind":"reject_once"}]"#;
-        assert_eq!(asked(Decider::Yes, options), (Some("a".to_owned()), "Delete it: Allow".to_owned()));
-        assert_eq!(asked(Decider::No, options), (Some("r".to_owned()), "Delete it: Reject".to_owned()));
-        let (choice, told) = asked(Decider::Nobody, options);
+        assert_eq!(
+            asked(ApprovalPolicy::Yes, options),
+            (Some("a".to_owned()), "Delete it: Allow".to_owned())
+        );
+        assert_eq!(
+            asked(ApprovalPolicy::No, options),
+            (Some("r".to_owned()), "Delete it: Reject".to_owned())
+        );
+        let (choice, told) = asked(ApprovalPolicy::Nobody, options);
         assert_eq!(choice, None);
         assert!(told.contains("--yes"), "{told}");
     }
@@ -389,14 +400,14 @@ mod tests {
         for typed in ["", "0", "5", "a", "yes", "-1"] {
             assert_eq!(chosen(&choices, typed), None, "{typed}");
         }
-        let keys: Vec<_> = (0..4).map(|place| key_of(&choices, place)).collect();
+        let keys: Vec<_> = (0..4).map(|index| key_of(&choices, index)).collect();
         assert_eq!(keys, [Some('y'), None, Some('n'), Some('N')]);
     }
 
     #[test]
     fn what_is_not_offered_is_not_chosen() {
         let options = r#"[{"optionId":"x","name":"Own","kind":"own"},{"name":"no id"},7]"#;
-        let (choice, told) = asked(Decider::Yes, options);
+        let (choice, told) = asked(ApprovalPolicy::Yes, options);
         assert_eq!(choice, None);
         assert!(told.contains("no such answer"), "{told}");
     }

@@ -5,8 +5,8 @@ use parlor_json::{Json, Object};
 use parlor_session::Transcript;
 use parlor_store::SessionRow;
 
-use crate::form::{Filled, Form};
-use crate::request::Request;
+use crate::form::{Form, FormStatus};
+use crate::permission_request::PermissionRequest;
 use crate::table::Cell;
 use crate::{html, markdown, render};
 
@@ -119,7 +119,7 @@ fn every_field_of_a_permission_request_is_shown_without_harm() {
             {"type":"terminal","terminalId":"!"},{"type":"!","x":"!"}],"_meta":{"x":{"toolName":"!"}}}}"#,
         r#"{"toolCall":{"toolCallId":"!","rawInput":"!","_meta":{"toolName":"!"}}}"#,
     ] {
-        let request = Request::new(&params(request), Some(text.clone()), &transcript, &text);
+        let request = PermissionRequest::new(&params(request), Some(text.clone()), &transcript, &text);
         let mut shown = Vec::new();
         request.write(&mut shown).unwrap();
         let shown = plain(&shown);
@@ -142,7 +142,7 @@ fn every_field_of_a_form_is_shown_without_harm() {
         let mut shown = Vec::new();
         form.show(&mut shown).unwrap();
         for line in lines {
-            if form.typed(line) == Filled::Open {
+            if form.typed(line) == FormStatus::Open {
                 form.show(&mut shown).unwrap();
             }
         }

@@ -10,8 +10,8 @@ use crate::render::safe;
 
 /// Why a command ended without doing what it was asked to.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    kind: Kind,
+pub(crate) struct CommandError {
+    kind: ErrorClass,
     message: String,
     /// The end of what an agent wrote to its standard error, if the message does not say it all.
     stderr: Vec<String>,
@@ -24,40 +24,45 @@ const STDERR_CHARS: usize = 400;
 
 /// What sort of failure it is; each has its exit code.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum ErrorClass {
     /// The work could not be done.
     Failed,
     /// What was handed in is wrong.
     BadInput,
     /// Whoever read the output went away. That is their right, and no news.
-    ReaderGone,
+    OutputClosed,
 }
 
-impl Display for Failure {
+impl Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl Failure {
+impl CommandError {
     pub(crate) fn failed(message: impl Display) -> Self {
-        Self { kind: Kind::Failed, message: message.to_string(), stderr: Vec::new(), hint: None }
+        Self { kind: ErrorClass::Failed, message: message.to_string(), stderr: Vec::new(), hint: None }
     }
 
     pub(crate) fn bad_input(message: impl Display) -> Self {
-        Self { kind: Kind::BadInput, message: message.to_string(), stderr: Vec::new(), hint: None }
+        Self { kind: ErrorClass::BadInput, message: message.to_string(), stderr: Vec::new(), hint: None }
     }
 
     /// What writing to standard output came to.
-    pub(crate) fn writing(error: &io::Error) -> Self {
+    pub(crate) fn write(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self { kind: Kind::ReaderGone, message: String::new(), stderr: Vec::new(), hint: None };
+            return Self {
+                kind: ErrorClass::OutputClosed,
+                message: String::new(),
+                stderr: Vec::new(),
+                hint: None,
+            };
         }
         Self::failed(format_args!("cannot write the output: {error}"))
     }
 
     /// What came of asking the server.
-    pub(crate) fn server(error: &Error) -> Self {
+    pub(crate) fn client(error: &Error) -> Self {
         let failure = match error {
             Error::Connect(error) => Self::failed(format_args!("no server answers: {error}")),
             Error::Disconnected => Self::failed("the server is gone"),
@@ -76,12 +81,12 @@ impl Failure {
     }
 
     /// What came of asking something that a person wrote: if it makes no sense, that is a matter of the input.
-    pub(crate) fn asking(error: &Error) -> Self {
-        let failure = Self::server(error);
+    pub(crate) fn query(error: &Error) -> Self {
+        let failure = Self::client(error);
         if let Error::Rpc(rpc) = error
             && rpc.code() == code::INVALID_PARAMS
         {
-            return Self { kind: Kind::BadInput, message: rpc.message().to_owned(), ..failure };
+            return Self { kind: ErrorClass::BadInput, message: rpc.message().to_owned(), ..failure };
         }
         failure
     }
@@ -93,9 +98,9 @@ impl Failure {
     /// Tells the person at the terminal, and says which code to exit with.
     pub(crate) fn report(&self) -> ExitCode {
         let code = match self.kind {
-            Kind::Failed => 1,
-            Kind::BadInput => 2,
-            Kind::ReaderGone => return ExitCode::SUCCESS,
+            ErrorClass::Failed => 1,
+            ErrorClass::BadInput => 2,
+            ErrorClass::OutputClosed => return ExitCode::SUCCESS,
         };
         print_stderr!("parlor: {}", safe(&self.message));
         // One line is in the message.

@@ -6,21 +6,21 @@ use std::time::Duration;
 use parlor_agent::Turn;
 use tokio::sync::Semaphore;
 
-use super::words::say;
+use super::messages::say;
 
 /// How much goes on at a time beside the turns.
 const MAX_TASKS: usize = 100;
 
 /// The agent's work beside its turns.
-pub(super) struct Later(Arc<Semaphore>);
+pub(super) struct BackgroundTasks(Arc<Semaphore>);
 
-impl Default for Later {
+impl Default for BackgroundTasks {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(MAX_TASKS)))
     }
 }
 
-impl Later {
+impl BackgroundTasks {
     /// Says texts when nobody asks any more, each so long after the one before.
     pub(super) async fn say<T>(&self, turn: &Turn, after: Duration, texts: T)
     where

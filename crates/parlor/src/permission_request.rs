@@ -18,7 +18,7 @@ const DIRECTORIES: [&str; 3] = ["cwd", "workdir", "directory"];
 
 /// What a permission request is about.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct PermissionRequest {
     pub(crate) title: String,
     /// What is known of it, by name: `command`, `directory`, `path`, `tool`, `kind`, `says`, `raw input`.
     pub(crate) rows: Vec<(&'static str, String)>,
@@ -26,7 +26,7 @@ pub(crate) struct Request {
     pub(crate) content: Vec<(String, &'static str)>,
 }
 
-impl Request {
+impl PermissionRequest {
     /// What a question says, with what the transcript knows of its tool call. `cwd` is where the session works.
     pub(crate) fn of(question: &PeerRequest, transcript: &Transcript, cwd: &str) -> Self {
         Self::new(question.params(), question.title(), transcript, cwd)
@@ -91,8 +91,8 @@ impl Request {
         for (name, value) in &self.rows {
             let style = if *name == "command" { BOLD } else { crate::output::PLAIN };
             let (shown, left) = cut(value);
-            for (place, line) in shown.lines().enumerate() {
-                let name = if place == 0 { *name } else { "" };
+            for (location, line) in shown.lines().enumerate() {
+                let name = if location == 0 { *name } else { "" };
                 writeln!(out, "  {DIM}{name:<10}{DIM:#} {style}{}{style:#}", safe(line))?;
             }
             rest(left, out)?;
@@ -181,14 +181,14 @@ fn quoted(word: &str) -> String {
 
 /// The paths of a tool call, with their lines.
 fn paths(locations: Option<&Json>) -> Vec<String> {
-    let places = locations.and_then(|list| elements(list.raw())).unwrap_or_default();
-    let place = |place: &RawValue| {
-        let place = members_of(place.get());
-        let path = place.get("path").and_then(parlor_json::text)?.into_owned();
-        let line = place.get("line").filter(|line| parlor_json::type_of(line) == Type::Number);
+    let locations = locations.and_then(|list| elements(list.raw())).unwrap_or_default();
+    let location = |location: &RawValue| {
+        let location = members_of(location.get());
+        let path = location.get("path").and_then(parlor_json::text)?.into_owned();
+        let line = location.get("line").filter(|line| parlor_json::type_of(line) == Type::Number);
         Some(line.map_or_else(|| path.clone(), |line| format!("{path}:{}", line.get())))
     };
-    places.into_iter().filter_map(place).collect()
+    locations.into_iter().filter_map(location).collect()
 }
 
 /// The name of the tool, which agents put into their metadata under a key of their own.
@@ -218,7 +218,8 @@ mod tests {
     fn shown(params: &str, updates: &[&str]) -> String {
         let mut fold = Fold::new(Dialect::V2);
         updates.iter().for_each(|update| fold.line(update).unwrap());
-        let request = Request::new(&object(params), Some("Clean up".to_owned()), fold.transcript(), "/work");
+        let request =
+            PermissionRequest::new(&object(params), Some("Clean up".to_owned()), fold.transcript(), "/work");
         let mut out = Vec::new();
         request.write(&mut out).unwrap();
         anstream::adapter::strip_bytes(&out).into_vec().try_into().unwrap()
