@@ -1,71 +1,76 @@
-use std::fmt::{self, Display};
+//! Errors of commands: what is printed, and the exit code.
+
+use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
 use parlor_client::Error;
 use parlor_json::{Members, text};
+use parlor_server::data_dir::DataDirError;
 use parlor_wire::code;
 
 use crate::render::safe;
 
-/// Why a command ended without doing what it was asked to.
-#[derive(Debug)]
+/// The error with which a command ends.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub(crate) struct CommandError {
-    kind: ErrorClass,
+    class: ErrorClass,
     message: String,
-    /// The end of what an agent wrote to its standard error, if the message does not say it all.
+    /// The last lines of the agent's standard error.
     stderr: Vec<String>,
     hint: Option<String>,
 }
 
-/// How many lines of an agent's standard error are shown, and how much of each.
+/// How many lines of an agent's standard error are printed, and how many characters of each.
 const STDERR_LINES: usize = 8;
 const STDERR_CHARS: usize = 400;
 
-/// What sort of failure it is; each has its exit code.
-#[derive(Debug, Clone, Copy)]
+/// The class of an error; it determines the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ErrorClass {
-    /// The work could not be done.
+    /// The command could not be carried out.
     Failed,
-    /// What was handed in is wrong.
+    /// Another server has locked the data directory.
+    Locked,
+    /// The arguments or the input are invalid.
     BadInput,
-    /// Whoever read the output went away. That is their right, and no news.
+    /// The reader of standard output has closed it, which is not an error.
     OutputClosed,
 }
 
-impl Display for CommandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
 impl CommandError {
+    fn new(class: ErrorClass, message: impl Display) -> Self {
+        Self { class, message: message.to_string(), stderr: Vec::new(), hint: None }
+    }
+
     pub(crate) fn failed(message: impl Display) -> Self {
-        Self { kind: ErrorClass::Failed, message: message.to_string(), stderr: Vec::new(), hint: None }
+        Self::new(ErrorClass::Failed, message)
     }
 
     pub(crate) fn bad_input(message: impl Display) -> Self {
-        Self { kind: ErrorClass::BadInput, message: message.to_string(), stderr: Vec::new(), hint: None }
+        Self::new(ErrorClass::BadInput, message)
     }
 
-    /// What writing to standard output came to.
+    /// The data directory could not be locked.
+    pub(crate) fn lock(error: &DataDirError) -> Self {
+        let is_locked = matches!(error, DataDirError::Locked { .. });
+        Self::new(if is_locked { ErrorClass::Locked } else { ErrorClass::Failed }, error)
+    }
+
+    /// Standard output could not be written.
     pub(crate) fn write(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self {
-                kind: ErrorClass::OutputClosed,
-                message: String::new(),
-                stderr: Vec::new(),
-                hint: None,
-            };
+            return Self::new(ErrorClass::OutputClosed, "");
         }
         Self::failed(format_args!("cannot write the output: {error}"))
     }
 
-    /// What came of asking the server.
+    /// A request to the server failed.
     pub(crate) fn client(error: &Error) -> Self {
         let failure = match error {
-            Error::Connect(error) => Self::failed(format_args!("no server answers: {error}")),
-            Error::Disconnected => Self::failed("the server is gone"),
+            Error::Connect(error) => Self::failed(format_args!("cannot connect to the server: {error}")),
+            Error::Disconnected => Self::failed("the server closed the connection"),
             Error::Refused(_) | Error::Rpc(_) | Error::Protocol(_) | Error::Busy | _ => Self::failed(error),
         };
         let Error::Rpc(rpc) = error else { return failure };
@@ -80,13 +85,13 @@ impl CommandError {
         }
     }
 
-    /// What came of asking something that a person wrote: if it makes no sense, that is a matter of the input.
+    /// A query of the user failed: invalid params are invalid input.
     pub(crate) fn query(error: &Error) -> Self {
         let failure = Self::client(error);
         if let Error::Rpc(rpc) = error
             && rpc.code() == code::INVALID_PARAMS
         {
-            return Self { kind: ErrorClass::BadInput, message: rpc.message().to_owned(), ..failure };
+            return Self { class: ErrorClass::BadInput, message: rpc.message().to_owned(), ..failure };
         }
         failure
     }
@@ -95,17 +100,25 @@ impl CommandError {
         Self { hint: Some(hint.to_string()), ..self }
     }
 
-    /// Tells the person at the terminal, and says which code to exit with.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.class == ErrorClass::Locked
+    }
+
+    pub(crate) fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// Prints the error to standard error and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        let code = match self.kind {
-            ErrorClass::Failed => 1,
+        let code = match self.class {
+            ErrorClass::Failed | ErrorClass::Locked => 1,
             ErrorClass::BadInput => 2,
             ErrorClass::OutputClosed => return ExitCode::SUCCESS,
         };
         print_stderr!("parlor: {}", safe(&self.message));
-        // One line is in the message.
+        // The message contains a single line.
         if self.stderr.len() > 1 {
-            print_stderr!("  its standard error ends with:");
+            print_stderr!("  the agent's last lines on standard error:");
             self.stderr.iter().for_each(|line| print_stderr!("    {}", safe(line)));
         }
         if let Some(hint) = &self.hint {
@@ -115,7 +128,7 @@ impl CommandError {
     }
 }
 
-/// The last lines of a text that say something.
+/// The last lines of a text that are not blank.
 fn last_lines(text: &str) -> Vec<String> {
     let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
     let lines: Vec<_> = lines.map(|line| line.chars().take(STDERR_CHARS).collect()).collect();

@@ -1,22 +1,25 @@
-//! The `parlor` command.
+//! The `parlor` program: the server and its command line.
 
 #[macro_use]
 mod output;
-mod checks;
+mod background_server;
 mod command_error;
 mod commands;
 mod demo;
 mod form;
 mod html;
 mod input;
+mod logging;
 mod markdown;
 mod offline_sessions;
+mod path_options;
 mod peer_requests;
 mod permission_request;
 mod render;
+mod runtime;
 mod script;
 mod server;
-mod setup;
+mod signals;
 mod table;
 mod turn;
 mod turn_printer;
@@ -46,8 +49,8 @@ enum Command {
     Search(commands::search::Search),
     Prompt(commands::prompt::Prompt),
     Fork(commands::fork::Fork),
-    Edit(commands::fork::Edit),
-    Regenerate(commands::fork::Regenerate),
+    Edit(commands::edit::Edit),
+    Regenerate(commands::regenerate::Regenerate),
     Export(commands::export::Export),
     Title(commands::title::Title),
     Archive(commands::archive::Archive),
@@ -64,10 +67,11 @@ enum Command {
     Detach(commands::detach::Detach),
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 bad usage or bad input, 3 translated with losses.";
+const EXIT_CODES: &str =
+    "Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 translated with losses.";
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let result = match Cli::parse().command {
         Command::Serve(serve) => serve.run(),
         Command::Acp(acp) => acp.run(),
         Command::Ls(ls) => ls.run(),
@@ -90,5 +94,5 @@ fn main() -> ExitCode {
         Command::WatchAgents(watch) => watch.run(),
         Command::Detach(detach) => detach.run(),
     };
-    done.unwrap_or_else(|failure: CommandError| failure.report())
+    result.unwrap_or_else(|error: CommandError| error.report())
 }

@@ -1,4 +1,4 @@
-//! The stored sessions, read without a server.
+//! Stored sessions, read without a server.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,38 +14,43 @@ use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, SqliteStore, Store, St
 
 use crate::command_error::CommandError;
 use crate::output;
-use crate::setup::PathOptions;
+use crate::path_options::PathOptions;
 
 /// The sessions of a data directory.
 pub(crate) struct OfflineSessions {
-    /// Nothing if there is no database yet.
+    /// `None` if there is no database yet.
     store: Option<SqliteStore>,
 }
 
-/// How many sessions are read at once.
+/// How many sessions are read in one query.
 const PAGE: usize = 1000;
 
-/// How many characters of an id are shown at least.
-const SHORTEST: usize = 8;
+/// The minimum length of a printed id.
+const MIN_ID_LENGTH: usize = 8;
 
-/// How many entries are looked through for the first prompt.
-const FIRST: usize = 16;
+/// How many entries are searched for the first prompt.
+const FIRST_ENTRIES: usize = 16;
+
+/// The maximum size of one exported update, unless a single content block is longer.
+const UPDATE_SIZE: usize = 1 << 20;
+
+const DOCTOR_HINT: &str = "`parlor doctor` checks the database";
 
 impl OfflineSessions {
     pub(crate) fn open(paths: &PathOptions) -> Result<Self, CommandError> {
         let Some(data) = paths.existing_data_dir()? else { return Ok(Self { store: None }) };
         let database = data.database();
-        // One that is there and cannot be looked at is opened, and the error says why.
+        // If this cannot be determined, opening the database reports why.
         if let Ok(false) = database.try_exists() {
             return Ok(Self { store: None });
         }
         let store = read_only(&database).map_err(|error| {
             let hint = if error.kind == ErrorKind::Outdated {
-                "`parlor serve` upgrades it, and so does every command that starts a server"
+                "`parlor serve` migrates it, and so does every command that starts a server"
             } else {
-                "`parlor doctor` looks for what is wrong"
+                DOCTOR_HINT
             };
-            CommandError::failed(format_args!("{}: {error}", database.display())).hint(hint)
+            CommandError::failed(format_args!("cannot read {}: {error}", database.display())).hint(hint)
         })?;
         Ok(Self { store: Some(store) })
     }
@@ -54,53 +59,32 @@ impl OfflineSessions {
         self.store.as_ref().map(|store| store as &dyn Store)
     }
 
-    /// The sessions, the latest first.
+    /// Lists sessions, the latest first.
     pub(crate) fn sessions(&self, filter: &Filter, limit: usize) -> Result<Vec<SessionRow>, CommandError> {
         let Some(store) = &self.store else { return Ok(Vec::new()) };
-        let mut rows: Vec<SessionRow> = Vec::new();
-        while rows.len() < limit {
-            let after = rows.last().map(|row| Cursor { active_at: row.active_at, id: row.id.clone() });
-            let wanted = PAGE.min(limit - rows.len());
-            let page = store.sessions(filter, after.as_ref(), wanted).map_err(read_error)?;
-            let is_last = page.len() < wanted;
-            rows.extend(page);
-            if is_last {
-                break;
-            }
-        }
-        Ok(rows)
+        read_pages(limit, |after, wanted| store.sessions(filter, after, wanted))
+            .map_err(|error| read_error(&error))
     }
 
-    /// The sessions and those that only agents know, the latest first.
+    /// Lists sessions, including those that only agents have, the latest first.
     pub(crate) fn list(&self, filter: &Filter, limit: usize) -> Result<Vec<SessionRow>, CommandError> {
         let Some(store) = self.store() else { return Ok(Vec::new()) };
-        let mut known = agent_sessions::of_all(store).map_err(read_error)?;
-        known.retain(|row| filter.agent.as_ref().is_none_or(|agent| *agent == row.agent));
-        let mut rows: Vec<SessionRow> = Vec::new();
-        while rows.len() < limit {
-            let after = rows.last().map(|row| Cursor { active_at: row.active_at, id: row.id.clone() });
-            let wanted = PAGE.min(limit - rows.len());
-            let page =
-                agent_sessions::page(store, &known, filter, after.as_ref(), wanted).map_err(read_error)?;
-            let is_last = page.len() < wanted;
-            rows.extend(page);
-            if is_last {
-                break;
-            }
-        }
-        Ok(rows)
+        let mut agent_only = agent_sessions::of_all(store).map_err(|error| read_error(&error))?;
+        agent_only.retain(|row| filter.agent.as_ref().is_none_or(|agent| *agent == row.agent));
+        read_pages(limit, |after, wanted| agent_sessions::page(store, &agent_only, filter, after, wanted))
+            .map_err(|error| read_error(&error))
     }
 
-    /// The session that is meant, be it one that only its agent knows.
+    /// Finds a session by name, including those that only agents have.
     pub(crate) fn find_any(&self, name: &str) -> Result<SessionRow, CommandError> {
-        match self.find_known(name)? {
+        match self.find_agent_only(name)? {
             Some(row) => Ok(row),
             None => self.find(name),
         }
     }
 
-    /// The one session that only its agent knows and whose id is this, or begins so as no other one does.
-    fn find_known(&self, name: &str) -> Result<Option<SessionRow>, CommandError> {
+    /// Finds a session that only its agent has, by its id or a unique prefix of it.
+    fn find_agent_only(&self, name: &str) -> Result<Option<SessionRow>, CommandError> {
         if name.is_empty() {
             return Ok(None);
         }
@@ -115,89 +99,92 @@ impl OfflineSessions {
         Ok(one.filter(agent_sessions::is_agent_only))
     }
 
-    /// The archived session that is meant, as in [`find`](Self::find): `latest` is the latest that is archived.
+    /// Finds a session by name, where `latest` is the latest archived session.
     pub(crate) fn find_archived(&self, name: &str) -> Result<SessionRow, CommandError> {
         if name != "latest" {
             return self.find(name);
         }
         let filter = Filter { archived: Some(true), ..Filter::default() };
-        self.sessions(&filter, 1)?.pop().ok_or_else(|| CommandError::bad_input("no session is archived"))
+        self.sessions(&filter, 1)?
+            .pop()
+            .ok_or_else(|| CommandError::bad_input("there are no archived sessions"))
     }
 
-    /// The session that is meant: by its id, by the beginning of its id if no other begins so, or the `latest`.
+    /// Finds a session by its id, a unique prefix of its id, or `latest`.
     pub(crate) fn find(&self, name: &str) -> Result<SessionRow, CommandError> {
         if name == "latest" {
             let filter = Filter { archived: Some(false), ..Filter::default() };
             let latest = self.sessions(&filter, 1)?.pop();
             return latest.ok_or_else(|| {
                 CommandError::bad_input("there are no sessions yet")
-                    .hint("begin one with `parlor prompt --new TEXT`")
+                    .hint("`parlor prompt --new TEXT` starts one")
             });
         }
         let exact = self.store().map(|store| store.session(JsonStr::new(name).as_literal()));
-        if let Some(row) = exact.transpose().map_err(read_error)?.flatten() {
+        if let Some(row) = exact.transpose().map_err(|error| read_error(&error))?.flatten() {
             return Ok(row);
         }
         let mut found = self.sessions(&Filter::default(), usize::MAX)?;
         found.retain(|row| !name.is_empty() && session_id(row).starts_with(name));
         match found.len() {
             1 => Ok(found.remove(0)),
-            0 if self.find_known(name)?.is_some() => {
-                Err(CommandError::bad_input(format_args!("only its agent knows the session '{name}' yet"))
-                    .hint("`parlor prompt` takes it over, and so does an editor that opens it"))
-            }
-            0 => Err(CommandError::bad_input(format_args!("there is no session '{name}'"))
-                .hint("`parlor ls` lists them; the latest one is called latest")),
+            0 if self.find_agent_only(name)?.is_some() => Err(CommandError::bad_input(format_args!(
+                "session '{name}' is not stored: only its agent has it"
+            ))
+            .hint("`parlor prompt` adopts it, and so does an editor that opens it")),
+            0 => Err(CommandError::bad_input(format_args!("no session has an id that starts with '{name}'"))
+                .hint("`parlor ls` lists the sessions; `latest` is the latest one")),
             many => {
                 let mut ids: Vec<String> = found.iter().take(3).map(session_id).collect();
                 if many > ids.len() {
                     ids.push("…".to_owned());
                 }
-                Err(CommandError::bad_input(format_args!("'{name}' is the beginning of {many} ids"))
-                    .hint(format_args!("write more of the one that is meant: {}", ids.join(", "))))
+                Err(CommandError::bad_input(format_args!("'{name}' matches {many} sessions"))
+                    .hint(format_args!("use a longer prefix: {}", ids.join(", "))))
             }
         }
     }
 
-    /// All of a session.
+    /// Reads a session with its transcript.
     pub(crate) fn read(&self, row: &SessionRow) -> Result<StoredSession, CommandError> {
         let opened = self.store().map(|store| stored::open(store, &row.id));
         opened
             .transpose()
-            .map_err(read_error)?
+            .map_err(|error| read_error(&error))?
             .flatten()
-            .ok_or_else(|| CommandError::failed("the session is gone"))
+            .ok_or_else(|| CommandError::failed("the session was deleted"))
     }
 
-    /// What a server would answer to `_parlor/search`.
+    /// Returns the result that a server would return for `_parlor/search`.
     pub(crate) fn search(&self, params: &Object) -> Result<Object, CommandError> {
         let Some(store) = &self.store else { return Ok(Object::default()) };
         search::answer(store, params, output::now(), str::to_owned)
             .map_err(|error| CommandError::query(&parlor_client::Error::Rpc(error)))
     }
 
-    /// How many characters tell the ids apart, at least.
+    /// The length of the shortest prefix that is unique for every id.
     pub(crate) fn id_length(&self) -> Result<usize, CommandError> {
         let mut rows = self.sessions(&Filter::default(), usize::MAX)?;
         if let Some(store) = self.store() {
-            rows.extend(agent_sessions::of_all(store).map_err(read_error)?);
+            rows.extend(agent_sessions::of_all(store).map_err(|error| read_error(&error))?);
         }
         let mut ids: Vec<String> = rows.iter().map(session_id).collect();
         ids.sort_unstable();
         ids.dedup();
-        let alike = |pair: &[String]| {
-            let same = pair[0].chars().zip(pair[1].chars()).take_while(|(a, b)| a == b).count();
-            same + 1
+        let unique_length = |pair: &[String]| {
+            let shared = pair[0].chars().zip(pair[1].chars()).take_while(|(a, b)| a == b).count();
+            shared + 1
         };
-        Ok(ids.windows(2).map(alike).max().unwrap_or(0).max(SHORTEST))
+        Ok(ids.windows(2).map(unique_length).max().unwrap_or(0).max(MIN_ID_LENGTH))
     }
 
-    /// The words with which a session began.
+    /// The first line of the first prompt.
     pub(crate) fn first_prompt_line(&self, row: &SessionRow) -> Result<Option<String>, CommandError> {
         let Some(store) = &self.store else { return Ok(None) };
         let mut after = 0;
-        for _ in 0..FIRST {
-            let Some(entry) = store.entries(&row.id, 0, after, 1).map_err(read_error)?.into_iter().next()
+        for _ in 0..FIRST_ENTRIES {
+            let Some(entry) =
+                store.entries(&row.id, 0, after, 1).map_err(|error| read_error(&error))?.into_iter().next()
             else {
                 break;
             };
@@ -221,7 +208,26 @@ impl OfflineSessions {
     }
 }
 
-/// Opens a database. One that a server is just making is there before it can be read.
+/// Reads pages of sessions until there are no more, or `limit` sessions were read.
+pub(crate) fn read_pages(
+    limit: usize,
+    mut page: impl FnMut(Option<&Cursor>, usize) -> Result<Vec<SessionRow>, StoreError>,
+) -> Result<Vec<SessionRow>, StoreError> {
+    let mut rows: Vec<SessionRow> = Vec::new();
+    while rows.len() < limit {
+        let after = rows.last().map(|row| Cursor { active_at: row.active_at, id: row.id.clone() });
+        let wanted = PAGE.min(limit - rows.len());
+        let page = page(after.as_ref(), wanted)?;
+        let is_last = page.len() < wanted;
+        rows.extend(page);
+        if is_last {
+            break;
+        }
+    }
+    Ok(rows)
+}
+
+/// Opens a database, and tries again for a short time while a server is still creating it.
 fn read_only(path: &Path) -> Result<SqliteStore, StoreError> {
     let mut opened = SqliteStore::open_read_only(path);
     for _ in 0..10 {
@@ -241,8 +247,13 @@ fn first_line(text: &str) -> String {
     line.chars().take(200).collect()
 }
 
-fn read_error(error: StoreError) -> CommandError {
-    CommandError::failed(error).hint("`parlor doctor` looks for what is wrong")
+fn read_error(error: &StoreError) -> CommandError {
+    CommandError::failed(format_args!("cannot read the store: {error}")).hint(DOCTOR_HINT)
+}
+
+/// The id of a session, as it is sent to the server.
+pub(crate) fn id_json(row: &SessionRow) -> JsonStr {
+    JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id))
 }
 
 /// The id of a session as text.
@@ -250,7 +261,7 @@ pub(crate) fn session_id(row: &SessionRow) -> String {
     literal_text(&row.id)
 }
 
-/// The title of a session.
+/// The title of a session, if it has one.
 pub(crate) fn session_title(row: &SessionRow) -> Option<String> {
     let title = stored::title(row).map(|title| title.to_text().into_owned());
     title.filter(|title| !title.trim().is_empty())
@@ -261,31 +272,28 @@ pub(crate) fn literal_text(literal: &str) -> String {
     JsonStr::from_literal(literal).map_or_else(|| literal.to_owned(), |text| text.to_text().into_owned())
 }
 
-/// How much is said in one update at most, unless one block is longer.
-const UPDATE: usize = 1 << 20;
-
-/// The updates that tell a client of protocol version 2 all of a session, one JSON object each.
+/// The updates of protocol version 2 that replay a whole session, one JSON object each.
 pub(crate) fn updates(opened: &StoredSession) -> Vec<String> {
     let transcript = &opened.transcript;
     let from = stored::SessionData::of(&opened.row).agent_dialect.unwrap_or(Dialect::V1);
     let mut encoder = UpdateEncoder::new(Dialect::V2, &Object::default()).with_events();
     let mut losses = Losses::default();
-    let mut fresh = || -> parlor_session::MessageId { unreachable!("version 2 needs no new ids") };
-    let mut read_error = ReplayCursor::new(0, transcript.seq());
+    let mut new_id = || -> parlor_session::MessageId { unreachable!("version 2 needs no new ids") };
+    let mut cursor = ReplayCursor::new(0, transcript.seq());
     let mut updates = Vec::new();
-    while let Some(update) = read_error.next(transcript, UPDATE) {
-        let telling = EncodeContext { from, transcript, meta_before: None };
-        updates.extend(encoder.encode(&update, telling, &mut fresh, &mut losses));
+    while let Some(update) = cursor.next(transcript, UPDATE_SIZE) {
+        let context = EncodeContext { from, transcript, meta_before: None };
+        updates.extend(encoder.encode(&update, context, &mut new_id, &mut losses));
     }
     updates
 }
 
-/// A session in the words of protocol version 2, whichever version its agent speaks: what a client of it would show.
+/// The transcript with the names of protocol version 2, whatever version the agent speaks.
 pub(crate) fn v2_transcript(opened: &StoredSession) -> Transcript {
     let id = SessionId::from("");
     let mut fold = Fold::of_session(Dialect::V2, id.clone());
     for update in updates(opened) {
-        // What was stored was taken once, and is taken again.
+        // Stored updates were valid when they were applied.
         let _ = fold.line(live::update_line(&id, &update, None).trim_end());
     }
     fold.transcript().clone()

@@ -1,4 +1,4 @@
-//! Questions of agents, put to the person at the terminal.
+//! Answers requests of the agent: permission requests and forms, by flags or by the user at the terminal.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
@@ -16,252 +16,251 @@ use crate::form::{Form, FormStatus};
 use crate::output::DIM;
 use crate::permission_request::PermissionRequest;
 
-/// How many lines wait here. More stay at the terminal.
+/// How many typed lines are queued. More stay in the terminal's buffer.
 const MAX_TYPED: usize = 16;
 
-/// Who decides whether an agent may do what it asks for.
+/// How permission requests are decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ApprovalPolicy {
-    /// Everything is allowed.
-    Yes,
-    /// Everything is rejected.
-    No,
-    /// The person at the terminal.
-    Person,
-    /// Nobody is there.
-    Nobody,
+    /// Allow every request.
+    AllowAll,
+    /// Reject every request.
+    RejectAll,
+    /// Ask the user at the terminal.
+    AskUser,
+    /// There is no terminal: leave requests to other clients.
+    LeaveToOthers,
 }
 
-/// The questions that are open, the first of which is on the terminal.
+/// The open requests; the first one is shown on the terminal.
 pub(crate) struct RequestQueue {
-    decider: ApprovalPolicy,
-    /// Whether a person is there, whatever the flags decide: a form needs one.
-    is_attended: bool,
-    open: VecDeque<Open>,
-    typed: Option<Typed>,
+    policy: ApprovalPolicy,
+    /// Whether a form can be filled in, whatever the policy.
+    has_terminal: bool,
+    open: VecDeque<OpenRequest>,
+    typed: Option<TypedLines>,
 }
 
-/// Lines that are typed.
-struct Typed {
-    /// Each with the number of the question that was on the terminal when it was read.
+/// The lines that the user types.
+struct TypedLines {
+    /// Each line with the number of the request that was shown when it was read.
     lines: mpsc::Receiver<(u64, String)>,
+    /// The number of the request that is shown.
     shown: Arc<AtomicU64>,
 }
 
-/// A question that a person is to answer.
-struct Open {
-    question: PeerRequest,
-    about: About,
+/// A request that the user has to answer.
+struct OpenRequest {
+    request: PeerRequest,
+    details: Details,
 }
 
-enum About {
+enum Details {
     Permission(PermissionRequest, Vec<PermissionOption>),
     Form(Form),
 }
 
-/// What is decided about a question.
+/// A request and the reply to it.
 pub(crate) struct Decision {
-    question: PeerRequest,
-    outcome: Outcome,
-    /// What the person is told.
-    pub(crate) told: Option<String>,
+    request: PeerRequest,
+    reply: Reply,
+    /// The notice to print.
+    pub(crate) notice: Option<String>,
 }
 
-enum Outcome {
+enum Reply {
     Select(PermissionOption),
-    Answer(Object),
-    /// Nothing is chosen, which mostly ends the turn.
+    Respond(Object),
+    /// No option is selected. Most agents end the turn then.
     Cancel,
-    /// Others may be asked.
+    /// This client does not answer; other clients can.
     Decline,
 }
 
-/// What happens while questions are open.
-enum Event {
-    Typed(Option<String>),
-    /// The question at this place needs no answer any more.
-    Withdrawn(usize),
-    Gone,
+/// What happens while requests are open.
+enum QueueEvent {
+    /// A line, or the end of the input.
+    Line(Option<String>),
+    /// The request at this index was cancelled or answered by another client.
+    Cancelled(usize),
+    Disconnected,
 }
 
 impl ApprovalPolicy {
-    /// The one that the flags and the surroundings say.
+    /// The policy for the flags `--yes` and `--no`.
     pub(crate) fn new(yes: bool, no: bool) -> Self {
         match (yes, no) {
-            (true, _) => Self::Yes,
-            (_, true) => Self::No,
-            _ if is_attended() => Self::Person,
-            _ => Self::Nobody,
+            (true, _) => Self::AllowAll,
+            (_, true) => Self::RejectAll,
+            _ if has_terminal() => Self::AskUser,
+            _ => Self::LeaveToOthers,
         }
     }
 
-    /// The choice that needs no person.
-    fn choice(self, choices: &[PermissionOption]) -> Option<&PermissionOption> {
+    /// The option that the policy selects without the user.
+    fn select(self, options: &[PermissionOption]) -> Option<&PermissionOption> {
         match self {
-            Self::Yes => of_kind(choices, &[AllowOnce, AllowAlways]),
-            Self::No => of_kind(choices, &[RejectOnce, RejectAlways]),
-            Self::Person | Self::Nobody => None,
+            Self::AllowAll => first_of_kinds(options, &[AllowOnce, AllowAlways]),
+            Self::RejectAll => first_of_kinds(options, &[RejectOnce, RejectAlways]),
+            Self::AskUser | Self::LeaveToOthers => None,
         }
     }
 
-    /// What the person is told of it.
-    fn told(self, title: &str, choice: Option<&PermissionOption>) -> String {
-        match (self, choice) {
-            (_, Some(choice)) => format!("{title}: {}", choice.name),
-            (Self::Nobody, None) => {
-                format!("{title}: no terminal to ask on, left to other clients (--yes and --no decide)")
+    /// The notice about a request that was decided without the user.
+    fn notice(self, title: &str, selected: Option<&PermissionOption>) -> String {
+        match (self, selected) {
+            (_, Some(option)) => format!("{title}: {}", option.name),
+            (Self::LeaveToOthers, None) => {
+                format!(
+                    "{title}: left to other clients, because there is no terminal to ask (use --yes or --no)"
+                )
             }
-            (Self::Yes | Self::No | Self::Person, None) => {
-                format!("{title}: no such answer is offered, so it is cancelled")
+            (Self::AllowAll | Self::RejectAll | Self::AskUser, None) => {
+                format!("{title}: cancelled, because the agent offers no such option")
             }
         }
     }
 }
 
 impl Decision {
-    fn new(question: PeerRequest, outcome: Outcome, told: Option<String>) -> Self {
-        Self { question, outcome, told }
+    fn new(request: PeerRequest, reply: Reply, notice: Option<String>) -> Self {
+        Self { request, reply, notice }
     }
 
-    /// The question, if it is left to others.
-    pub(crate) fn left_to_others(&self) -> Option<&PeerRequest> {
-        matches!(self.outcome, Outcome::Decline).then_some(&self.question)
+    /// The request, if it is left to other clients.
+    pub(crate) fn declined(&self) -> Option<&PeerRequest> {
+        matches!(self.reply, Reply::Decline).then_some(&self.request)
     }
 
-    /// Tells who asked.
-    pub(crate) async fn tell(self) {
-        match self.outcome {
-            Outcome::Select(choice) => self.question.select(&choice).await,
-            Outcome::Answer(answer) => self.question.respond(answer).await,
-            Outcome::Cancel => self.question.cancel().await,
-            Outcome::Decline => self.question.decline().await,
+    /// Sends the reply to the server.
+    pub(crate) async fn send(self) {
+        match self.reply {
+            Reply::Select(option) => self.request.select(&option).await,
+            Reply::Respond(result) => self.request.respond(result).await,
+            Reply::Cancel => self.request.cancel().await,
+            Reply::Decline => self.request.decline().await,
         }
     }
 }
 
 impl RequestQueue {
-    pub(crate) fn new(decider: ApprovalPolicy) -> Self {
-        Self { decider, is_attended: is_attended(), open: VecDeque::new(), typed: None }
+    pub(crate) fn new(policy: ApprovalPolicy) -> Self {
+        Self { policy, has_terminal: has_terminal(), open: VecDeque::new(), typed: None }
     }
 
-    /// An agent asks. It is decided at once unless a person is to choose.
-    pub(crate) fn asked(
+    /// Handles a request of the agent: returns the decision, or queues the request for the user.
+    pub(crate) fn on_request(
         &mut self,
-        question: PeerRequest,
+        request: PeerRequest,
         transcript: &Transcript,
         cwd: &str,
     ) -> io::Result<Option<Decision>> {
-        match question.method() {
-            "session/request_permission" => {
-                let (request, choices) =
-                    (PermissionRequest::of(&question, transcript, cwd), question.options());
-                if self.decider == ApprovalPolicy::Person {
-                    return self.put(question, About::Permission(request, choices)).map(|()| None);
-                }
-                let choice = self.decider.choice(&choices);
-                let told = Some(self.decider.told(&request.summary(), choice));
-                let outcome = match (self.decider, choice) {
-                    (_, Some(choice)) => Outcome::Select(choice.clone()),
-                    (ApprovalPolicy::Nobody, None) => Outcome::Decline,
-                    (ApprovalPolicy::Yes | ApprovalPolicy::No | ApprovalPolicy::Person, None) => {
-                        Outcome::Cancel
-                    }
-                };
-                Ok(Some(Decision::new(question, outcome, told)))
-            }
-            "elicitation/create" => match Form::read(question.params()) {
-                Some(form) if self.is_attended && self.decider != ApprovalPolicy::No => {
-                    self.put(question, About::Form(form)).map(|()| None)
-                }
-                form => {
-                    let message = form.as_ref().map_or("a form", |form| form.message());
-                    let why = match (&form, self.decider) {
-                        (_, ApprovalPolicy::No) => "declined (--no)",
-                        (None, _) => "it cannot be filled in here, left to other clients",
-                        (Some(_), _) => "no terminal to fill it in on, left to other clients",
-                    };
-                    let told = Some(format!("{message}: {why}"));
-                    let outcome = match self.decider {
-                        ApprovalPolicy::No => Outcome::Answer(declined()),
-                        ApprovalPolicy::Yes | ApprovalPolicy::Person | ApprovalPolicy::Nobody => {
-                            Outcome::Decline
-                        }
-                    };
-                    Ok(Some(Decision::new(question, outcome, told)))
-                }
-            },
+        match request.method() {
+            "session/request_permission" => self.on_permission_request(request, transcript, cwd),
+            "elicitation/create" => self.on_form(request),
             method => {
-                let told = Some(format!("the agent asks {method}, which this client cannot answer"));
-                Ok(Some(Decision::new(question, Outcome::Decline, told)))
+                let notice =
+                    format!("the agent sent the request {method}, which this client does not support");
+                Ok(Some(Decision::new(request, Reply::Decline, Some(notice))))
             }
         }
     }
 
-    /// Puts a question to the person, after those that are open.
-    fn put(&mut self, question: PeerRequest, about: About) -> io::Result<()> {
-        self.open.push_back(Open { question, about });
-        if self.open.len() == 1 { self.show_another() } else { Ok(()) }
+    fn on_permission_request(
+        &mut self,
+        request: PeerRequest,
+        transcript: &Transcript,
+        cwd: &str,
+    ) -> io::Result<Option<Decision>> {
+        let permission = PermissionRequest::of(&request, transcript, cwd);
+        let options = request.options();
+        if self.policy == ApprovalPolicy::AskUser {
+            return self.enqueue(request, Details::Permission(permission, options)).map(|()| None);
+        }
+        let selected = self.policy.select(&options);
+        let notice = self.policy.notice(&permission.summary(), selected);
+        let reply = match (self.policy, selected) {
+            (_, Some(option)) => Reply::Select(option.clone()),
+            (ApprovalPolicy::LeaveToOthers, None) => Reply::Decline,
+            (ApprovalPolicy::AllowAll | ApprovalPolicy::RejectAll | ApprovalPolicy::AskUser, None) => {
+                Reply::Cancel
+            }
+        };
+        Ok(Some(Decision::new(request, reply, Some(notice))))
     }
 
-    /// Waits for the person; without an open question for ever. A call that is given up loses nothing.
-    pub(crate) async fn decided(&mut self) -> io::Result<Decision> {
+    fn on_form(&mut self, request: PeerRequest) -> io::Result<Option<Decision>> {
+        let form = Form::parse(request.params());
+        let (message, reason) = match form {
+            Some(form) if self.has_terminal && self.policy != ApprovalPolicy::RejectAll => {
+                return self.enqueue(request, Details::Form(form)).map(|()| None);
+            }
+            Some(form) => (
+                form.message().to_owned(),
+                "left to other clients, because there is no terminal to fill it in",
+            ),
+            None => ("form".to_owned(), "left to other clients, because this client cannot fill it in"),
+        };
+        if self.policy == ApprovalPolicy::RejectAll {
+            let notice = format!("{message}: declined (--no)");
+            return Ok(Some(Decision::new(request, Reply::Respond(decline_response()), Some(notice))));
+        }
+        Ok(Some(Decision::new(request, Reply::Decline, Some(format!("{message}: {reason}")))))
+    }
+
+    /// Queues a request for the user, and shows it if it is the only one.
+    fn enqueue(&mut self, request: PeerRequest, details: Details) -> io::Result<()> {
+        self.open.push_back(OpenRequest { request, details });
+        if self.open.len() == 1 { self.show_next() } else { Ok(()) }
+    }
+
+    /// Waits for the next decision of the user; forever if no request is open. Cancel safe.
+    pub(crate) async fn next_decision(&mut self) -> io::Result<Decision> {
         loop {
-            match self.event().await {
-                Event::Typed(typed) => {
+            match self.next_event().await {
+                QueueEvent::Line(line) => {
                     let Some(open) = self.open.front_mut() else { continue };
-                    let outcome = match (&mut open.about, typed) {
-                        // The end of the input decides nothing, so nothing is allowed.
-                        (_, None) => Outcome::Cancel,
-                        (About::Permission(_, choices), Some(typed)) => match chosen(choices, &typed) {
-                            Some(choice) => Outcome::Select(choice.clone()),
-                            None => {
-                                self.show()?;
-                                continue;
-                            }
-                        },
-                        (About::Form(form), Some(typed)) => match form.typed(&typed) {
-                            FormStatus::Done(answer) => Outcome::Answer(answer),
-                            FormStatus::Open => {
-                                self.show()?;
-                                continue;
-                            }
-                        },
+                    let Some(reply) = open.details.on_line(line) else {
+                        self.show()?;
+                        continue;
                     };
                     let Some(open) = self.open.pop_front() else { continue };
-                    self.show_another()?;
-                    return Ok(Decision::new(open.question, outcome, None));
+                    self.show_next()?;
+                    return Ok(Decision::new(open.request, reply, None));
                 }
-                Event::Withdrawn(index) => {
+                QueueEvent::Cancelled(index) => {
                     self.open.remove(index);
                     if index == 0 {
-                        writeln!(anstream::stderr(), "{DIM}decided elsewhere{DIM:#}")?;
-                        self.show_another()?;
+                        writeln!(anstream::stderr(), "{DIM}answered by another client, or cancelled{DIM:#}")?;
+                        self.show_next()?;
                     }
                 }
-                // Who watches the turn says so.
-                Event::Gone => self.open.clear(),
+                // The caller reports the lost connection.
+                QueueEvent::Disconnected => self.open.clear(),
             }
         }
     }
 
-    async fn event(&mut self) -> Event {
+    async fn next_event(&mut self) -> QueueEvent {
         if self.open.is_empty() {
             return std::future::pending().await;
         }
-        let typed = self.typed.get_or_insert_with(Typed::read);
-        let withdrawn = self.open.iter_mut().map(|open| Box::pin(open.question.cancelled()));
+        let typed = self.typed.get_or_insert_with(TypedLines::spawn);
+        let cancelled = self.open.iter_mut().map(|open| Box::pin(open.request.cancelled()));
         tokio::select! {
-            typed = typed.next() => Event::Typed(typed),
-            (is_so, index, _) = select_all(withdrawn) => if is_so { Event::Withdrawn(index) } else { Event::Gone },
+            line = typed.next() => QueueEvent::Line(line),
+            (is_cancelled, index, _) = select_all(cancelled) => {
+                if is_cancelled { QueueEvent::Cancelled(index) } else { QueueEvent::Disconnected }
+            }
         }
     }
 
-    /// Shows the first question when it was another before. What was typed until now was not meant for it.
-    fn show_another(&self) -> io::Result<()> {
+    /// Shows the request that is now the first one, and discards what was typed before.
+    fn show_next(&self) -> io::Result<()> {
         if self.open.is_empty() {
             return Ok(());
         }
-        // Only a terminal has something to forget.
+        // This fails if standard input is not a terminal, which has no buffer to discard.
         let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         if let Some(typed) = &self.typed {
             typed.shown.fetch_add(1, Ordering::SeqCst);
@@ -272,63 +271,77 @@ impl RequestQueue {
     fn show(&self) -> io::Result<()> {
         let Some(open) = self.open.front() else { return Ok(()) };
         let mut err = anstream::stderr();
-        match &open.about {
-            About::Permission(request, choices) => {
-                request.write(&mut err)?;
-                for (index, choice) in choices.iter().enumerate() {
-                    let key = key_of(choices, index).unwrap_or(' ');
-                    writeln!(err, "  {} {key}  {}", index + 1, crate::render::safe(&choice.name))?;
+        match &open.details {
+            Details::Permission(permission, options) => {
+                permission.write(&mut err)?;
+                for (index, option) in options.iter().enumerate() {
+                    let key = key_of(options, index).unwrap_or(' ');
+                    writeln!(err, "  {} {key}  {}", index + 1, crate::render::safe(&option.name))?;
                 }
-                write!(err, "Answer (1-{}): ", choices.len())?;
+                write!(err, "Answer (1-{}): ", options.len())?;
             }
-            About::Form(form) => form.show(&mut err)?,
+            Details::Form(form) => form.show(&mut err)?,
         }
         err.flush()
     }
 }
 
-/// The keys that stand for kinds of choices.
+impl Details {
+    /// The reply for a typed line, or `None` if another line is needed. The end of the input cancels the request.
+    fn on_line(&mut self, line: Option<String>) -> Option<Reply> {
+        let Some(line) = line else { return Some(Reply::Cancel) };
+        match self {
+            Self::Permission(_, options) => parse_choice(options, &line).cloned().map(Reply::Select),
+            Self::Form(form) => match form.on_line(&line) {
+                FormStatus::Complete(result) => Some(Reply::Respond(result)),
+                FormStatus::Incomplete => None,
+            },
+        }
+    }
+}
+
+/// The keys for the kinds of options.
 const KEYS: [(char, PermissionOptionKind); 4] =
     [('y', AllowOnce), ('a', AllowAlways), ('n', RejectOnce), ('N', RejectAlways)];
 
-/// The key of a choice: it stands for the first of its kind.
-fn key_of(choices: &[PermissionOption], index: usize) -> Option<char> {
-    let kind = &choices.get(index)?.kind;
-    let is_first = choices.iter().position(|choice| choice.kind == *kind) == Some(index);
+/// The key of an option, if it is the first one of its kind.
+fn key_of(options: &[PermissionOption], index: usize) -> Option<char> {
+    let kind = &options.get(index)?.kind;
+    let is_first = options.iter().position(|option| option.kind == *kind) == Some(index);
     KEYS.iter().find(|(_, of)| of == kind).filter(|_| is_first).map(|(key, _)| *key)
 }
 
-/// The choice that was typed, by its number or its key.
-fn chosen<'a>(choices: &'a [PermissionOption], typed: &str) -> Option<&'a PermissionOption> {
+/// The option that a typed number or key selects.
+fn parse_choice<'a>(options: &'a [PermissionOption], typed: &str) -> Option<&'a PermissionOption> {
     let typed = typed.trim();
     if let Some((_, kind)) = KEYS.iter().find(|(key, _)| typed.chars().eq([*key])) {
-        return choices.iter().find(|choice| choice.kind == *kind);
+        return options.iter().find(|option| option.kind == *kind);
     }
-    choices.get(typed.parse::<usize>().ok()?.checked_sub(1)?)
+    options.get(typed.parse::<usize>().ok()?.checked_sub(1)?)
 }
 
-/// Whether a person can be asked.
-fn is_attended() -> bool {
+/// Whether the user can be asked.
+fn has_terminal() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-fn declined() -> Object {
-    let mut answer = Object::default();
-    answer.set("action", &parlor_json::JsonStr::new("decline"));
-    answer
+fn decline_response() -> Object {
+    let mut response = Object::default();
+    response.set("action", &parlor_json::JsonStr::new("decline"));
+    response
 }
 
-/// The first choice that allows or rejects, once rather than always.
-fn of_kind<'a>(
-    choices: &'a [PermissionOption],
+/// The first option of the first kind that the agent offers.
+fn first_of_kinds<'a>(
+    options: &'a [PermissionOption],
     kinds: &[PermissionOptionKind],
 ) -> Option<&'a PermissionOption> {
-    kinds.iter().find_map(|kind| choices.iter().find(|choice| choice.kind == *kind))
+    kinds.iter().find_map(|kind| options.iter().find(|option| option.kind == *kind))
 }
 
-impl Typed {
-    /// Reads lines. That cannot be interrupted, so a thread does it that ends with the process.
-    fn read() -> Self {
+impl TypedLines {
+    /// Reads lines in a thread that ends with the process, because reading cannot be interrupted.
+    fn spawn() -> Self {
         let (sender, lines) = mpsc::channel(MAX_TYPED);
         let shown = Arc::new(AtomicU64::new(0));
         let current = Arc::clone(&shown);
@@ -342,11 +355,11 @@ impl Typed {
         Self { lines, shown }
     }
 
-    /// The next line that was typed for the question that is shown; `None` at the end of the input.
+    /// The next line that was typed for the request that is shown; `None` at the end of the input.
     async fn next(&mut self) -> Option<String> {
         loop {
-            let (question, line) = self.lines.recv().await?;
-            if question == self.shown.load(Ordering::SeqCst) {
+            let (request, line) = self.lines.recv().await?;
+            if request == self.shown.load(Ordering::SeqCst) {
                 return Some(line);
             }
         }
@@ -359,56 +372,56 @@ mod tests {
 
     use super::*;
 
-    fn asked(decider: ApprovalPolicy, options: &str) -> (Option<String>, String) {
+    fn decide(policy: ApprovalPolicy, options: &str) -> (Option<String>, String) {
         let params = Json::parse(format!(r#"{{"options":{options}}}"#)).unwrap();
-        let choices = PermissionOption::all_in(&Object::parse(params.raw()).unwrap());
-        let choice = decider.choice(&choices);
-        (choice.map(|choice| choice.id.to_string()), decider.told("Delete it", choice))
+        let options = PermissionOption::all_in(&Object::parse(params.raw()).unwrap());
+        let selected = policy.select(&options);
+        (selected.map(|option| option.id.to_string()), policy.notice("Delete it", selected))
     }
 
     #[test]
-    fn flags_choose_the_weakest_option() {
+    fn flags_select_an_option_for_once_rather_than_for_always() {
         let options = r#"[
             {"optionId":"aa","name":"Always","kind":"allow_always"},
             {"optionId":"a","name":"Allow","kind":"allow_once"},
             {"optionId":"r","name":"Reject","kind":"reject_once"}]"#;
         assert_eq!(
-            asked(ApprovalPolicy::Yes, options),
+            decide(ApprovalPolicy::AllowAll, options),
             (Some("a".to_owned()), "Delete it: Allow".to_owned())
         );
         assert_eq!(
-            asked(ApprovalPolicy::No, options),
+            decide(ApprovalPolicy::RejectAll, options),
             (Some("r".to_owned()), "Delete it: Reject".to_owned())
         );
-        let (choice, told) = asked(ApprovalPolicy::Nobody, options);
-        assert_eq!(choice, None);
-        assert!(told.contains("--yes"), "{told}");
+        let (selected, notice) = decide(ApprovalPolicy::LeaveToOthers, options);
+        assert_eq!(selected, None);
+        assert!(notice.contains("--yes"), "{notice}");
     }
 
     #[test]
-    fn a_person_chooses_by_number_or_by_key() {
+    fn an_option_is_selected_by_number_or_by_key() {
         let options = r#"{"options":[
             {"optionId":"a","name":"Allow","kind":"allow_once"},
             {"optionId":"b","name":"Allow this too","kind":"allow_once"},
             {"optionId":"r","name":"Reject","kind":"reject_once"},
             {"optionId":"rr","name":"Never","kind":"reject_always"}]}"#;
-        let choices = PermissionOption::all_in(&Object::parse(Json::parse(options).unwrap().raw()).unwrap());
+        let options = PermissionOption::all_in(&Object::parse(Json::parse(options).unwrap().raw()).unwrap());
         for (typed, id) in [("1", "a"), ("2", "b"), (" y ", "a"), ("n", "r"), ("N", "rr"), ("4", "rr")] {
-            assert_eq!(chosen(&choices, typed).unwrap().id.inner(), id);
+            assert_eq!(parse_choice(&options, typed).unwrap().id.inner(), id);
         }
-        // Enter alone decides nothing, and neither does what is not offered.
+        // An empty line selects nothing, and neither does an option that does not exist.
         for typed in ["", "0", "5", "a", "yes", "-1"] {
-            assert_eq!(chosen(&choices, typed), None, "{typed}");
+            assert_eq!(parse_choice(&options, typed), None, "{typed}");
         }
-        let keys: Vec<_> = (0..4).map(|index| key_of(&choices, index)).collect();
+        let keys: Vec<_> = (0..4).map(|index| key_of(&options, index)).collect();
         assert_eq!(keys, [Some('y'), None, Some('n'), Some('N')]);
     }
 
     #[test]
-    fn what_is_not_offered_is_not_chosen() {
+    fn an_option_that_the_agent_does_not_offer_is_not_selected() {
         let options = r#"[{"optionId":"x","name":"Own","kind":"own"},{"name":"no id"},7]"#;
-        let (choice, told) = asked(ApprovalPolicy::Yes, options);
-        assert_eq!(choice, None);
-        assert!(told.contains("no such answer"), "{told}");
+        let (selected, notice) = decide(ApprovalPolicy::AllowAll, options);
+        assert_eq!(selected, None);
+        assert!(notice.contains("no such option"), "{notice}");
     }
 }

@@ -1,4 +1,4 @@
-//! A permission request as a person has to see it: all that would be permitted.
+//! Shows a permission request with everything that it would permit.
 
 use std::io::{self, Write};
 
@@ -10,41 +10,41 @@ use serde_json::value::RawValue;
 use crate::output::{BOLD, DIM, GREEN, RED, YELLOW};
 use crate::render::{members_of, safe, tool_text};
 
-/// How much of one part is shown, in bytes. How much more there is, is said.
+/// How many bytes of one part are printed. The number of omitted bytes is printed as well.
 const MAX_PART: usize = 64 << 10;
 
-/// What tools call the directory of their command.
+/// The names that tools use for the directory of a command.
 const DIRECTORIES: [&str; 3] = ["cwd", "workdir", "directory"];
 
-/// What a permission request is about.
+/// The contents of a permission request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PermissionRequest {
     pub(crate) title: String,
-    /// What is known of it, by name: `command`, `directory`, `path`, `tool`, `kind`, `says`, `raw input`.
+    /// Details by name: `command`, `directory`, `path`, `tool`, `kind`, `says`, `raw input`.
     pub(crate) rows: Vec<(&'static str, String)>,
-    /// What the tool call shows: texts and diffs.
+    /// The content of the tool call with its language: texts and diffs.
     pub(crate) content: Vec<(String, &'static str)>,
 }
 
 impl PermissionRequest {
-    /// What a question says, with what the transcript knows of its tool call. `cwd` is where the session works.
-    pub(crate) fn of(question: &PeerRequest, transcript: &Transcript, cwd: &str) -> Self {
-        Self::new(question.params(), question.title(), transcript, cwd)
+    /// Combines the request with the tool call in the transcript. `cwd` is the working directory of the session.
+    pub(crate) fn of(request: &PeerRequest, transcript: &Transcript, cwd: &str) -> Self {
+        Self::new(request.params(), request.title(), transcript, cwd)
     }
 
     pub(crate) fn new(params: &Object, title: Option<String>, transcript: &Transcript, cwd: &str) -> Self {
         let subject = member(params, "subject").unwrap_or_default();
         let call = member(params, "toolCall").or_else(|| member(&subject, "toolCall")).unwrap_or_default();
         let id = string(&call, "toolCallId").or_else(|| string(&subject, "toolCallId"));
-        let known = id.and_then(|id| transcript.get(&EntryId::ToolCall(id.as_str().into())));
-        let known = known.map(parlor_session::Entry::body);
-        // What the request says counts; what it leaves out was said before.
-        let said = |name: &str| {
+        let stored = id.and_then(|id| transcript.get(&EntryId::ToolCall(id.as_str().into())));
+        let stored = stored.map(parlor_session::Entry::body);
+        // Fields of the request take precedence over those of the transcript.
+        let field = |name: &str| {
             let named = call.get(name).filter(|value| !value.is_null());
-            named.or_else(|| known.and_then(|body| body.fields.get(name))).cloned()
+            named.or_else(|| stored.and_then(|body| body.fields.get(name))).cloned()
         };
-        let text = |name: &str| said(name).and_then(|value| plain(&value));
-        let input = said("rawInput").filter(|input| !input.is_null());
+        let text = |name: &str| field(name).and_then(|value| plain(&value));
+        let input = field("rawInput").filter(|input| !input.is_null());
         let fields = input.as_ref().and_then(|input| Object::parse(input.raw()).ok()).unwrap_or_default();
         let mut rows = Vec::new();
         let mut row = |name: &'static str, value: Option<String>| {
@@ -59,24 +59,23 @@ impl PermissionRequest {
         let named = [string(&subject, "cwd")].into_iter().chain(named).flatten().find(|text| !is_blank(text));
         let directory = named.unwrap_or_else(|| cwd.to_owned());
         row("directory", Some(directory.clone()));
-        paths(said("locations").as_ref()).into_iter().for_each(|path| row("path", Some(path)));
-        row("tool", text("name").or_else(|| tool_name(&call, known)));
+        paths(field("locations").as_ref()).into_iter().for_each(|path| row("path", Some(path)));
+        row("tool", text("name").or_else(|| tool_name(&call, stored)));
         row("kind", text("kind").or_else(|| string(&subject, "type").filter(|kind| kind != "tool_call")));
         row("says", string(params, "description"));
-        let is_shown = |input: &Json| {
-            shown_command.as_ref().is_some_and(|command| says_only(input, command, &directory))
-        };
+        let is_shown =
+            |input: &Json| shown_command.as_ref().is_some_and(|command| has_only(input, command, &directory));
         row("raw input", input.filter(|input| !is_shown(input)).map(|input| input.as_str().to_owned()));
         let items = call.get("content").filter(|content| content.type_of() == Type::Array);
         let items = items.and_then(|items| elements(items.raw())).map_or_else(
-            || known.map(|body| body.content.iter().map(|item| item.json.to_owned()).collect()),
+            || stored.map(|body| body.content.iter().map(|item| item.json.to_owned()).collect()),
             |items| Some(items.into_iter().map(|item: &RawValue| item.get().to_owned()).collect::<Vec<_>>()),
         );
         let content = items.unwrap_or_default().iter().map(|item| tool_text(item)).collect();
         Self { title: title.unwrap_or_else(|| "Permission".to_owned()), rows, content }
     }
 
-    /// What it is about in one line, with the command if there is one.
+    /// A summary in one line, with the command if there is one.
     pub(crate) fn summary(&self) -> String {
         let command = self.rows.iter().find(|(name, _)| *name == "command").map(|(_, command)| command);
         match command.filter(|command| !self.title.contains(command.as_str())) {
@@ -85,20 +84,20 @@ impl PermissionRequest {
         }
     }
 
-    /// Writes all of it.
+    /// Prints the request.
     pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{BOLD}? {}{BOLD:#}", safe(&self.title.replace('\n', " ")))?;
         for (name, value) in &self.rows {
             let style = if *name == "command" { BOLD } else { crate::output::PLAIN };
-            let (shown, left) = cut(value);
+            let (shown, omitted) = truncate(value);
             for (location, line) in shown.lines().enumerate() {
                 let name = if location == 0 { *name } else { "" };
                 writeln!(out, "  {DIM}{name:<10}{DIM:#} {style}{}{style:#}", safe(line))?;
             }
-            rest(left, out)?;
+            write_omitted(omitted, out)?;
         }
         for (text, language) in &self.content {
-            let (shown, left) = cut(text);
+            let (shown, omitted) = truncate(text);
             for line in shown.lines() {
                 let style = match line.as_bytes().first() {
                     Some(b'+') if *language == "diff" => GREEN,
@@ -107,7 +106,7 @@ impl PermissionRequest {
                 };
                 writeln!(out, "    {style}{}{style:#}", safe(line))?;
             }
-            rest(left, out)?;
+            write_omitted(omitted, out)?;
         }
         let hidden =
             self.rows.iter().map(|(_, value)| value).chain(self.content.iter().map(|(text, _)| text));
@@ -121,15 +120,15 @@ impl PermissionRequest {
     }
 }
 
-fn rest(left: usize, out: &mut impl Write) -> io::Result<()> {
-    if left > 0 {
-        writeln!(out, "  {YELLOW}… {left} more bytes{YELLOW:#}")?;
+fn write_omitted(omitted: usize, out: &mut impl Write) -> io::Result<()> {
+    if omitted > 0 {
+        writeln!(out, "  {YELLOW}… {omitted} more bytes{YELLOW:#}")?;
     }
     Ok(())
 }
 
-/// As much of a text as is shown, and how many bytes are left.
-fn cut(text: &str) -> (&str, usize) {
+/// The printed part of a text, and the number of omitted bytes.
+fn truncate(text: &str) -> (&str, usize) {
     let end = (0..=MAX_PART.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     (&text[..end], text.len() - end)
 }
@@ -146,18 +145,18 @@ fn string(holder: &Object, name: &str) -> Option<String> {
     plain(holder.get(name)?)
 }
 
-/// A command as text: a string, or a list of words.
+/// A command as text: a string, or a list of arguments.
 fn command(value: &Json) -> Option<String> {
-    if let Some(words) = elements(value.raw()) {
-        let words = words.into_iter().map(|word| Some(parlor_json::text(word)?.into_owned()));
-        let words: Vec<_> = words.collect::<Option<_>>()?;
-        return Some(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
+    if let Some(args) = elements(value.raw()) {
+        let args = args.into_iter().map(|arg| Some(parlor_json::text(arg)?.into_owned()));
+        let args: Vec<_> = args.collect::<Option<_>>()?;
+        return Some(args.iter().map(|arg| quoted(arg)).collect::<Vec<_>>().join(" "));
     }
     plain(value)
 }
 
-/// Whether raw input says no more than the command and the directory that are shown, also where a name stands twice.
-fn says_only(input: &Json, shown_command: &str, shown_directory: &str) -> bool {
+/// Whether the raw input has only the command and the directory that are printed. A name may occur several times.
+fn has_only(input: &Json, shown_command: &str, shown_directory: &str) -> bool {
     let Some(members) = Members::parse(input.as_str()) else { return false };
     let mut directories = 0;
     members.iter().all(|(name, value)| match name.inner() {
@@ -170,7 +169,7 @@ fn says_only(input: &Json, shown_command: &str, shown_directory: &str) -> bool {
     })
 }
 
-/// A word as a shell would have to be given it.
+/// Quotes an argument for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -179,7 +178,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The paths of a tool call, with their lines.
+/// The paths of a tool call, with line numbers.
 fn paths(locations: Option<&Json>) -> Vec<String> {
     let locations = locations.and_then(|list| elements(list.raw())).unwrap_or_default();
     let location = |location: &RawValue| {
@@ -191,9 +190,9 @@ fn paths(locations: Option<&Json>) -> Vec<String> {
     locations.into_iter().filter_map(location).collect()
 }
 
-/// The name of the tool, which agents put into their metadata under a key of their own.
-fn tool_name(call: &Object, known: Option<&Body>) -> Option<String> {
-    let metas = [member(call, "_meta"), known.and_then(|body| body.meta.clone())];
+/// The name of the tool, which agents put into their metadata under their own key.
+fn tool_name(call: &Object, stored: Option<&Body>) -> Option<String> {
+    let metas = [member(call, "_meta"), stored.and_then(|body| body.meta.clone())];
     metas.into_iter().flatten().find_map(|meta| {
         let own = string(&meta, "toolName").or_else(|| string(&meta, "tool_name"));
         own.or_else(|| {
@@ -226,8 +225,8 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_permitted_is_shown() {
-        let seen = shown(
+    fn everything_that_a_request_permits_is_printed() {
+        let printed = shown(
             r#"{"description":"Remove old files","toolCall":{"toolCallId":"t","kind":"execute",
                 "rawInput":{"command":["rm","-rf","a b"],"cwd":"/tmp","timeout":5},
                 "locations":[{"path":"/tmp/a","line":3},{"path":"/tmp/b"}],
@@ -250,13 +249,13 @@ mod tests {
             "    -old",
             "    +new",
         ] {
-            assert!(seen.contains(wanted), "{wanted}: {seen}");
+            assert!(printed.contains(wanted), "{wanted}: {printed}");
         }
     }
 
     #[test]
-    fn what_the_request_leaves_out_is_taken_from_what_was_said_of_the_tool_call() {
-        let seen = shown(
+    fn fields_that_a_request_omits_are_those_of_the_tool_call_in_the_transcript() {
+        let printed = shown(
             r#"{"subject":{"type":"tool_call","toolCall":{"toolCallId":"t"}}}"#,
             &[
                 r#"{"sessionUpdate":"tool_call_update","toolCallId":"t","kind":"edit","rawInput":{"file_path":"/etc/passwd"},
@@ -266,15 +265,15 @@ mod tests {
         for wanted in
             ["kind       edit", r#"raw input  {"file_path":"/etc/passwd"}"#, "    +b", "directory  /work"]
         {
-            assert!(seen.contains(wanted), "{wanted}: {seen}");
+            assert!(printed.contains(wanted), "{wanted}: {printed}");
         }
-        let seen = shown(r#"{"subject":{"type":"command","command":"make\nclean","cwd":"/src"}}"#, &[]);
-        assert!(seen.contains("command    make\n") && seen.contains("           clean"), "{seen}");
-        assert!(seen.contains("directory  /src") && !seen.contains("raw input"), "{seen}");
+        let printed = shown(r#"{"subject":{"type":"command","command":"make\nclean","cwd":"/src"}}"#, &[]);
+        assert!(printed.contains("command    make\n") && printed.contains("           clean"), "{printed}");
+        assert!(printed.contains("directory  /src") && !printed.contains("raw input"), "{printed}");
     }
 
     #[test]
-    fn no_command_or_directory_hides_another() {
+    fn a_printed_command_or_directory_does_not_hide_another_one() {
         let subject = |input: &str| {
             shown(
                 &format!(
@@ -285,7 +284,7 @@ mod tests {
         };
         let call =
             |input: &str| shown(&format!(r#"{{"toolCall":{{"toolCallId":"t","rawInput":{input}}}}}"#), &[]);
-        for (seen, hidden) in [
+        for (printed, hidden) in [
             (subject(r#"{"command":"rm -rf ~"}"#), "rm -rf ~"),
             (subject(r#"{"command":"ls","cwd":"/etc"}"#), "/etc"),
             (subject(r#""rm -rf ~""#), "rm -rf ~"),
@@ -296,21 +295,21 @@ mod tests {
             (call(r#"{"command":"  ","cwd":"/safe"}"#), r#""command""#),
             (call(r#"{"command":{"run":"rm -rf ~"}}"#), "rm -rf ~"),
         ] {
-            assert!(seen.contains("raw input") && seen.contains(hidden), "{hidden}: {seen}");
+            assert!(printed.contains("raw input") && printed.contains(hidden), "{hidden}: {printed}");
         }
-        for seen in [
+        for printed in [
             subject(r#"{"command":"ls","cwd":"/safe"}"#),
             subject(r#"{"command":["ls"]}"#),
             call(r#"{"command":"ls","workdir":"/safe"}"#),
         ] {
-            assert!(seen.contains("command    ls\n") && seen.contains("directory  /safe"), "{seen}");
-            assert!(!seen.contains("raw input"), "{seen}");
+            assert!(printed.contains("command    ls\n") && printed.contains("directory  /safe"), "{printed}");
+            assert!(!printed.contains("raw input"), "{printed}");
         }
     }
 
     #[test]
-    fn nothing_in_it_can_hide_or_reorder_what_is_shown() {
-        let seen = shown(
+    fn control_characters_in_a_request_cannot_change_the_terminal() {
+        let printed = shown(
             r#"{"description":"d\u001b[2J\u202e","toolCall":{"toolCallId":"t","kind":"k\u001b]0;x\u0007",
                 "rawInput":{"command":"echo \u202egnp.sh\u2066 \u009b1m","note":"\u2067x"},
                 "locations":[{"path":"/a\r\u001b[1A\u200e"}],
@@ -318,16 +317,16 @@ mod tests {
             &[],
         );
         let hidden = |c: char| (c.is_control() && c != '\n') || crate::render::is_bidi(c);
-        assert!(!seen.contains(hidden), "{seen:?}");
-        assert!(seen.contains("echo ‹U+202E›gnp.sh‹U+2066›"), "{seen}");
-        assert!(seen.contains("bidirectional control characters"), "{seen}");
+        assert!(!printed.contains(hidden), "{printed:?}");
+        assert!(printed.contains("echo ‹U+202E›gnp.sh‹U+2066›"), "{printed}");
+        assert!(printed.contains("bidirectional control characters"), "{printed}");
     }
 
     #[test]
-    fn what_is_too_long_is_cut_and_said_to_be() {
+    fn a_long_part_is_truncated_with_the_number_of_omitted_bytes() {
         let long = "x".repeat(MAX_PART + 9);
-        let seen =
+        let printed =
             shown(&format!(r#"{{"toolCall":{{"toolCallId":"t","rawInput":{{"command":"{long}"}}}}}}"#), &[]);
-        assert!(seen.contains("… 9 more bytes"), "{}", seen.len());
+        assert!(printed.contains("… 9 more bytes"), "{}", printed.len());
     }
 }

@@ -1,4 +1,4 @@
-//! A turn as it happens, for people: the answer on standard output, everything about it on standard error.
+//! Prints a turn while it runs: the answer to standard output, everything else to standard error.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
@@ -11,21 +11,21 @@ use terminal_size::terminal_size_of;
 
 use crate::output::{DIM, PLAIN, YELLOW};
 use crate::render::{self, block_text, safe};
-use crate::table::cut;
+use crate::table::truncate;
 
-/// Where a turn is shown.
+/// Prints one turn.
 pub(crate) struct TurnPrinter {
-    /// Whether the answer is shown as it comes.
-    answers: bool,
+    /// Whether the answer is streamed.
+    prints_answer: bool,
     terminals: Terminals,
-    /// The message that was last written to.
+    /// The message that was printed last.
     message: Option<EntryId>,
     /// Whether standard output is in the middle of a line.
     in_line: bool,
-    /// The tool call whose line can still be written again.
-    open: Option<EntryId>,
-    /// How tool calls and plans were last shown.
-    shown: HashMap<EntryId, String>,
+    /// The running tool call on the current line, which can be overwritten.
+    open_tool_call: Option<EntryId>,
+    /// The line that was last printed for each tool call and plan.
+    printed: HashMap<EntryId, String>,
 }
 
 /// Which streams are terminals.
@@ -35,37 +35,37 @@ struct Terminals {
 }
 
 impl Terminals {
-    /// Whether the answer and the rest share one, so that neither must stand in a line of the other.
-    const fn share(&self) -> bool {
+    /// Whether both streams are terminals, so that their output must not be mixed on a line.
+    const fn are_both(&self) -> bool {
         self.out && self.err
     }
 }
 
 impl TurnPrinter {
-    /// A screen; without `answers` it only shows what happens besides.
-    pub(crate) fn new(answers: bool) -> Self {
+    /// Creates a printer; without `prints_answer` it prints everything except the answer.
+    pub(crate) fn new(prints_answer: bool) -> Self {
         Self {
-            answers,
+            prints_answer,
             terminals: Terminals { out: io::stdout().is_terminal(), err: io::stderr().is_terminal() },
             message: None,
             in_line: false,
-            open: None,
-            shown: HashMap::new(),
+            open_tool_call: None,
+            printed: HashMap::new(),
         }
     }
 
-    /// Shows what is new; the transcript has it already.
-    pub(crate) fn show(&mut self, update: &Update, transcript: &Transcript) -> io::Result<()> {
+    /// Prints an update that was applied to the transcript.
+    pub(crate) fn print(&mut self, update: &Update, transcript: &Transcript) -> io::Result<()> {
         match update {
             Update::Upsert { target: Target::Entry(id @ EntryId::Message(..)), upsert } => {
                 if let Patch::Value(content) = &upsert.content {
-                    self.say(id, &text(content))?;
+                    self.print_text(id, &text(content))?;
                 }
             }
             Update::Append { entry: id @ EntryId::Message(..), item, .. } => {
-                self.say(id, &block_text(item.as_str()))?;
+                self.print_text(id, &block_text(item.as_str()))?;
             }
-            Update::Upsert { target: Target::Entry(id), .. } => self.entry(id, transcript)?,
+            Update::Upsert { target: Target::Entry(id), .. } => self.print_entry(id, transcript)?,
             Update::Append { .. }
             | Update::Output { .. }
             | Update::Remove { .. }
@@ -76,15 +76,15 @@ impl TurnPrinter {
         io::stdout().flush()
     }
 
-    /// A line about the turn.
-    pub(crate) fn note(&mut self, line: &str, style: Style) -> io::Result<()> {
+    /// Prints a line about the turn.
+    pub(crate) fn notice(&mut self, line: &str, style: Style) -> io::Result<()> {
         self.end_line()?;
         writeln!(anstream::stderr(), "{style}{}{style:#}", safe(line))
     }
 
-    /// The turn is over.
-    pub(crate) fn end(&mut self) -> io::Result<()> {
-        self.close()?;
+    /// Completes the current line.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.end_tool_line()?;
         if self.in_line {
             self.in_line = false;
             writeln!(anstream::stdout())?;
@@ -92,11 +92,11 @@ impl TurnPrinter {
         io::stdout().flush()
     }
 
-    fn say(&mut self, id: &EntryId, text: &str) -> io::Result<()> {
+    fn print_text(&mut self, id: &EntryId, text: &str) -> io::Result<()> {
         let style = match id {
-            EntryId::Message(Role::Agent, _) if self.answers => PLAIN,
-            // A thought is for who watches, not for a file.
-            EntryId::Message(Role::Thought, _) if self.answers && self.terminals.share() => DIM,
+            EntryId::Message(Role::Agent, _) if self.prints_answer => PLAIN,
+            // Thoughts are printed only for people.
+            EntryId::Message(Role::Thought, _) if self.prints_answer && self.terminals.are_both() => DIM,
             EntryId::Message(..)
             | EntryId::ToolCall(_)
             | EntryId::Plan(_)
@@ -107,10 +107,10 @@ impl TurnPrinter {
             | EntryId::Event(_)
             | EntryId::Note(_) => return Ok(()),
         };
-        self.close()?;
+        self.end_tool_line()?;
         let mut out = anstream::stdout().lock();
         if self.message.as_ref().is_some_and(|last| last != id) {
-            // Another message: an empty line stands between them.
+            // An empty line separates messages.
             write!(out, "{}", if self.in_line { "\n\n" } else { "\n" })?;
         }
         self.message = Some(id.clone());
@@ -126,12 +126,12 @@ impl TurnPrinter {
         Ok(())
     }
 
-    fn entry(&mut self, id: &EntryId, transcript: &Transcript) -> io::Result<()> {
+    fn print_entry(&mut self, id: &EntryId, transcript: &Transcript) -> io::Result<()> {
         let Some(entry) = transcript.get(id) else { return Ok(()) };
         let line = match id {
             EntryId::ToolCall(call) => render::tool_line(&call.to_string(), entry.body()),
             EntryId::Plan(_) => render::plan_line(entry.body()),
-            // How this turn ended is said where it ends.
+            // The end of the turn is printed by `turn.rs`.
             EntryId::Event(_) if is_turn_end(entry.body()) => return Ok(()),
             EntryId::Event(_) => render::event_line(entry.body()),
             EntryId::Note(_) if view::kind_name(entry).inner() == "notice" => {
@@ -144,44 +144,44 @@ impl TurnPrinter {
             | EntryId::SessionMessage(_)
             | EntryId::Note(_) => return Ok(()),
         };
-        if self.shown.get(id) == Some(&line.text) {
+        if self.printed.get(id) == Some(&line.text) {
             return Ok(());
         }
-        self.shown.insert(id.clone(), line.text.clone());
+        self.printed.insert(id.clone(), line.text.clone());
         let is_open = line.is_open && matches!(id, EntryId::ToolCall(_));
         if is_open && !self.terminals.err {
-            // A line that cannot be written again is written when nothing will change in it.
+            // A line that cannot be overwritten is printed once, when the tool call has ended.
             return Ok(());
         }
-        let again = self.open.as_ref() == Some(id);
-        if !again {
+        let overwrites = self.open_tool_call.as_ref() == Some(id);
+        if !overwrites {
             self.end_line()?;
         }
         let width = terminal_size_of(io::stderr()).map_or(usize::MAX, |(width, _)| usize::from(width.0) - 1);
-        let text = cut(&line.text, if self.terminals.err { width } else { usize::MAX });
-        let (back, style) = (if again { "\r\u{1b}[K" } else { "" }, line.style);
+        let text = truncate(&line.text, if self.terminals.err { width } else { usize::MAX });
+        let (prefix, style) = (if overwrites { "\r\u{1b}[K" } else { "" }, line.style);
         let mut err = anstream::stderr();
-        write!(err, "{back}{style}{text}{style:#}")?;
-        self.open = is_open.then(|| id.clone());
+        write!(err, "{prefix}{style}{text}{style:#}")?;
+        self.open_tool_call = is_open.then(|| id.clone());
         if is_open { err.flush() } else { writeln!(err) }
     }
 
-    /// Leaves the line of a tool call as it is.
-    fn close(&mut self) -> io::Result<()> {
-        if self.open.take().is_some() { writeln!(anstream::stderr()) } else { Ok(()) }
+    /// Ends the line of a running tool call, which is not overwritten any more.
+    fn end_tool_line(&mut self) -> io::Result<()> {
+        if self.open_tool_call.take().is_some() { writeln!(anstream::stderr()) } else { Ok(()) }
     }
 
     fn end_line(&mut self) -> io::Result<()> {
-        self.close()?;
-        if self.terminals.share() && self.in_line {
+        self.end_tool_line()?;
+        if self.terminals.are_both() && self.in_line {
             self.in_line = false;
             writeln!(anstream::stdout())?;
         }
         Ok(())
     }
 
-    /// Shows the tool calls that were not shown because they were not done yet.
-    pub(crate) fn rest(&mut self, transcript: &Transcript) -> io::Result<()> {
+    /// Prints the tool calls that have not ended and were not printed for that reason.
+    pub(crate) fn print_unfinished(&mut self, transcript: &Transcript) -> io::Result<()> {
         if self.terminals.err {
             return Ok(());
         }
@@ -189,7 +189,7 @@ impl TurnPrinter {
             let EntryId::ToolCall(call) = entry.id() else { continue };
             let line = render::tool_line(&call.to_string(), entry.body());
             if line.is_open {
-                self.note(&line.text, YELLOW)?;
+                self.notice(&line.text, YELLOW)?;
             }
         }
         Ok(())
@@ -201,14 +201,14 @@ pub(crate) fn text(content: &Content) -> String {
     content.joined().iter().map(|item| block_text(item.json)).collect()
 }
 
-/// What a state says of an error.
+/// The error message of a state.
 pub(crate) fn error_of(state: &parlor_session::State) -> Option<String> {
     let error = state.fields.get("error").map(Json::raw)?;
     let message = parlor_json::Members::of(error).ok()?.get("message").and_then(parlor_json::text)?;
     Some(message.into_owned())
 }
 
-/// Whether an event says how a turn ended.
+/// Whether an event is the end of a turn.
 fn is_turn_end(body: &Body) -> bool {
     render::field(body, "type").is_some_and(|kind| kind.starts_with("turn_"))
 }

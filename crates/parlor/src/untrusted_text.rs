@@ -1,4 +1,4 @@
-//! Whatever an agent writes into any field of any entry, what is printed of it changes no terminal and hides nothing.
+//! Tests that text of an agent, in any field of any entry, cannot change the terminal or hide other text.
 
 use parlor_dialect::{Dialect, Fold};
 use parlor_json::{Json, Object};
@@ -10,10 +10,10 @@ use crate::permission_request::PermissionRequest;
 use crate::table::Cell;
 use crate::{html, markdown, render};
 
-/// Escapes of a terminal, other controls, and what reorders text, as JSON writes them.
+/// Terminal escape sequences, other control characters and bidirectional controls, as a JSON string.
 const HOSTILE: &str = r"x\u001b[2J\u001b]0;t\u0007\u009b1m\r\b\u202e\u2066\u200fy";
 
-/// All kinds of entries, with that in every string.
+/// A transcript with all kinds of entries and `HOSTILE` in every string.
 fn hostile() -> Transcript {
     let mut fold = Fold::new(Dialect::V2);
     for line in include_str!("../tests/hostile.jsonl").lines() {
@@ -40,13 +40,13 @@ fn row() -> SessionRow {
 }
 
 #[track_caller]
-fn is_harmless(text: &str) {
+fn assert_harmless(text: &str) {
     let is_harmful = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || render::is_bidi(c);
     let harmful: Vec<_> = text.lines().filter(|line| line.contains(is_harmful)).collect();
     assert!(harmful.is_empty(), "{harmful:?}");
 }
 
-/// What is shown, without its colours. There are no other escapes in it.
+/// Removes colours from the output, and checks that it has no other escape sequences.
 #[track_caller]
 fn plain(shown: &[u8]) -> String {
     let shown = std::str::from_utf8(shown).unwrap();
@@ -55,32 +55,32 @@ fn plain(shown: &[u8]) -> String {
         let code = after.strip_prefix('[').and_then(|code| code.split_once('m')).map(|(code, _)| code);
         assert!(code.is_some_and(|code| code.chars().all(|c| c.is_ascii_digit() || c == ';')), "{after:?}");
     }
-    is_harmless(&shown.replace('\u{1b}', ""));
+    assert_harmless(&shown.replace('\u{1b}', ""));
     anstream::adapter::strip_str(shown).to_string()
 }
 
 #[test]
-fn every_kind_of_entry_is_shown_and_exported_without_harm() {
+fn every_kind_of_entry_is_printed_and_exported_without_control_characters() {
     let (transcript, row) = (hostile(), row());
     let mut shown = Vec::new();
     render::transcript(&transcript, &mut shown).unwrap();
     let shown = String::from_utf8(anstream::adapter::strip_bytes(&shown).into_vec()).unwrap();
-    is_harmless(&shown);
-    // Bidirectional controls can be seen.
+    assert_harmless(&shown);
+    // Bidirectional controls are visible.
     assert!(shown.contains("‹U+202E›‹U+2066›‹U+200F›"), "{shown}");
-    is_harmless(&markdown::session(&row, &transcript));
-    is_harmless(&html::session(&row, &transcript));
+    assert_harmless(&markdown::session(&row, &transcript));
+    assert_harmless(&html::session(&row, &transcript));
 }
 
 #[test]
-fn what_colours_do_not_account_for_is_harmless_before_they_are_taken_away() {
+fn the_printed_transcript_has_no_escape_sequences_but_colours() {
     let mut shown = Vec::new();
     render::transcript(&hostile(), &mut shown).unwrap();
     plain(&shown);
 }
 
 #[test]
-fn lines_of_a_turn_and_cells_of_tables_are_harmless() {
+fn lines_of_a_turn_and_cells_of_tables_have_no_control_characters() {
     for entry in hostile().entries() {
         for line in [
             render::tool_line("t\u{1b}[2J", entry.body()),
@@ -88,7 +88,7 @@ fn lines_of_a_turn_and_cells_of_tables_are_harmless() {
             render::notice_line(entry.body()),
             render::event_line(entry.body()),
         ] {
-            is_harmless(&line.text);
+            assert_harmless(&line.text);
             assert!(!line.text.contains('\n'), "{:?}", line.text);
         }
     }
@@ -96,7 +96,7 @@ fn lines_of_a_turn_and_cells_of_tables_are_harmless() {
     table.row([Cell::from(row().cwd)]);
     let mut out = Vec::new();
     table.write(&mut out).unwrap();
-    is_harmless(anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string().as_str());
+    assert_harmless(anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string().as_str());
 }
 
 fn params(text: &str) -> Object {
@@ -105,11 +105,11 @@ fn params(text: &str) -> Object {
 }
 
 #[test]
-fn every_field_of_a_permission_request_is_shown_without_harm() {
+fn every_field_of_a_permission_request_is_printed_without_control_characters() {
     let text: String = serde_json::from_str(&format!("\"{HOSTILE}\"")).unwrap();
     let transcript = hostile();
     for request in [
-        // What the transcript knows of the tool call.
+        // The tool call is in the transcript.
         r#"{"subject":{"type":"tool_call","toolCall":{"toolCallId":"d!"}}}"#,
         r#"{"subject":{"type":"!","command":"!","cwd":"!"},"description":"!"}"#,
         r#"{"subject":{"type":"command","command":["!","!"]},"description":"!\n!"}"#,
@@ -123,13 +123,13 @@ fn every_field_of_a_permission_request_is_shown_without_harm() {
         let mut shown = Vec::new();
         request.write(&mut shown).unwrap();
         let shown = plain(&shown);
-        is_harmless(&shown);
+        assert_harmless(&shown);
         assert!(shown.contains("bidirectional control characters"), "{shown}");
     }
 }
 
 #[test]
-fn every_field_of_a_form_is_shown_without_harm() {
+fn every_field_of_a_form_is_printed_without_control_characters() {
     let fields = r#"{"message":"!\n!","requestedSchema":{"type":"object","required":["a!"],"properties":{
         "a!":{"type":"string","title":"!\n!","description":"!\n!","maxLength":1},"b!":{"type":"string","default":"!"},
         "c!":{"type":"string","enum":["!"]},"d!":{"type":"array","items":{"anyOf":[{"const":"!","title":"!\n!"}]}},
@@ -138,16 +138,16 @@ fn every_field_of_a_form_is_shown_without_harm() {
     for (form, lines) in
         [(fields, &["1", "", "xx", "x", "", "2", "1", "7", "1", "?", "y", "0", "1"][..]), (link, &["9"])]
     {
-        let mut form = Form::read(&params(form)).unwrap();
+        let mut form = Form::parse(&params(form)).unwrap();
         let mut shown = Vec::new();
         form.show(&mut shown).unwrap();
         for line in lines {
-            if form.typed(line) == FormStatus::Open {
+            if form.on_line(line) == FormStatus::Incomplete {
                 form.show(&mut shown).unwrap();
             }
         }
         let shown = plain(&shown);
-        is_harmless(&shown);
+        assert_harmless(&shown);
         assert!(shown.contains("‹U+202E›"), "{shown}");
     }
 }

@@ -160,49 +160,47 @@ fn the_help_of_demo_agent() {
         "",
         0,
         &expect![[r#"
-            Run a small agent on standard input and output, to try things with
+            Run the demo agent on standard input and output
 
-            It speaks the Agent Client Protocol, both versions, and does what the prompt says: one command a
-            line, listed below. Any other text gets a friendly answer. It needs no account, no network and no
-            model.
+            The agent speaks both versions of the Agent Client Protocol and executes the commands in the prompt,
+            one per line; they are listed below. It needs no account, no network and no model.
 
             Usage: parlor demo-agent [OPTIONS]
 
             Options:
                   --state <FILE>
-                      Keep sessions in this file, so that they are found again the next time; one process at a
-                      time can have it
+                      Store sessions in this file, which one process at a time can open [default: in memory]
 
               -h, --help
                       Print help (see a summary with '-h')
 
-            Commands of a prompt, one a line:
+            Commands of a prompt, one per line:
               help                       lists these commands
               say TEXT                   streams the words of TEXT
-              think TEXT                 the same as a thought
-              two TEXT                   says TEXT in two messages in a row
-              redact [clear]             says something and replaces (or clears) it
-              image                      says a picture
-              link                       says a link to a resource
-              stream N SIZE [RATE]       N chunks of SIZE bytes, RATE a second
-              tool [TITLE]               a tool call with a diff
-              ask [TITLE]                a tool call that needs permission
-              elicit                     asks you to fill in a form
-              terminal COMMAND           runs a shell command and shows what it writes
-              plan A;B;C                 a plan that is worked off
-              unplan                     takes the plan away
+              think TEXT                 streams TEXT as a thought
+              two TEXT                   sends TEXT in two messages
+              redact [clear]             sends a message and replaces (or clears) it
+              image                      sends an image
+              link                       sends a link to a resource
+              stream N SIZE [RATE]       sends N chunks of SIZE bytes, RATE per second
+              tool [TITLE]               makes a tool call with a diff
+              ask [TITLE]                makes a tool call that needs permission
+              elicit                     sends a form to fill in
+              terminal COMMAND           runs a shell command and streams its output
+              plan A;B;C                 sends a plan and completes its steps
+              unplan                     removes the plan
               title [TEXT]               sets the session's title, or clears it
-              meta JSON                  changes the session's metadata: an object whose nulls remove
-              mode NAME                  changes the mode by itself: ask, code
-              usage                      tells how full the context window is
-              whoami                     says session, directory, mode, model and message count
+              meta JSON                  patches the session's metadata; null removes a member
+              mode NAME                  changes the mode: ask, code
+              usage                      sends the usage of the context window
+              whoami                     prints session, directory, mode, model and message count
               sleep MS                   waits
-              later MS TEXT              says TEXT by itself, so long from now
-              background N               N updates by itself, five a second, while you go on
+              later MS TEXT              sends TEXT after MS milliseconds, also after the turn
+              background N               sends N updates in the background, five per second
               fail CODE TEXT             ends the turn with this error
               refuse                     ends the turn with the stop reason refusal
 
-            docs/demo-agent.md has more.
+            See also docs/demo-agent.md.
         "#]],
         &expect![""],
     );
@@ -211,7 +209,7 @@ fn the_help_of_demo_agent() {
 /// The list of commands in the help.
 fn list_in_help() -> String {
     let help = String::from_utf8(parlor(&["demo-agent", "--help"], b"").stdout).unwrap();
-    let list = help.split_once("one a line:\n").unwrap().1.split_once("\n\n").unwrap().0;
+    let list = help.split_once("one per line:\n").unwrap().1.split_once("\n\n").unwrap().0;
     list.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
@@ -244,13 +242,13 @@ const SEEN: &[Seen] = &[
     ("plan look;do", &["plan, 2 done"], None),
     ("plan look\nunplan", &["no plan"], Some(&["plan, 1 done"])),
     (r#"meta {"a":12345678901234567890}"#, &["meta 12345678901234567890"], None),
-    ("meta [1]", &["Agent: Metadata is a JSON object."], None),
+    ("meta [1]", &["Agent: The metadata has to be a JSON object."], None),
     ("mode code", &["mode code"], None),
     ("mode fast", &["Agent: the setting 'mode' has no value 'fast'"], None),
     ("usage", &["used 1"], None),
     ("later 100 Now.", &["Agent: Now."], None),
     ("background 2", &["Agent: Background update 1 of 2.", "Agent: Background update 2 of 2."], None),
-    ("sleep soon", &["Agent: It is used like this: sleep MS"], None),
+    ("sleep soon", &["Agent: Usage: sleep MS"], None),
 ];
 
 #[tokio::test]
@@ -289,7 +287,7 @@ async fn a_hundred_things_go_on_beside_the_turns_and_no_more() {
     let demo = Demo::start(Version::V2, &[]).await;
     let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
     turn(&session, "later 3600000 Later.\n".repeat(102)).await;
-    assert_eq!(seen(&session), ["Agent: I have enough to do already."; 2]);
+    assert_eq!(seen(&session), ["Agent: Too many background tasks are running."; 2]);
     demo.end().await;
 }
 
@@ -315,7 +313,7 @@ async fn every_command_is_listed_announced_and_known() {
         let demo = Demo::start(version, &[]).await;
         let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
         turn(&session, "help").await;
-        assert_eq!(seen(&session), [format!("Agent: One command a line:\n{list}")], "{version:?}");
+        assert_eq!(seen(&session), [format!("Agent: One command per line:\n{list}")], "{version:?}");
         let transcript = session.transcript();
         let commands = transcript.slot(Slot::Commands).unwrap().fields.get("availableCommands").unwrap();
         let commands: serde_json::Value = serde_json::from_str(commands.as_str()).unwrap();
@@ -439,7 +437,7 @@ async fn a_command_runs_where_the_session_works() {
     turn(&nowhere, "terminal true").await;
     let seen = seen(&nowhere);
     assert_eq!(seen[0], r#"tool "true" "failed" "#);
-    assert!(seen[1].starts_with("Agent: It cannot be run: "), "{seen:#?}");
+    assert!(seen[1].starts_with("Agent: The command cannot be started: "), "{seen:#?}");
     demo.end().await;
 }
 
@@ -488,7 +486,7 @@ async fn a_command_that_writes_without_end_is_ended() {
     let seen = seen(&session);
     assert_eq!(seen[0], r#"tool "yes" "failed" terminal"#);
     assert!(seen[1].ends_with(r#"{"signal":"SIGKILL"}"#));
-    assert_eq!(seen[2], "Agent: It wrote more than I show, so I ended it.");
+    assert_eq!(seen[2], "Agent: The command was killed, because its output exceeds 1 MiB.");
     demo.end().await;
 }
 

@@ -2,21 +2,21 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_server::config::{AgentConfig, Agents as Known, Config, Preset, program_at};
+use parlor_server::config::{AgentConfig, Agents as AgentSet, Config, Preset, program_at};
 use parlor_server::stored;
 use serde::{Deserialize, Serialize};
 
 use crate::command_error::CommandError;
 use crate::offline_sessions::OfflineSessions;
 use crate::output::{self, DIM, GREEN, short_path};
+use crate::path_options::PathOptions;
 use crate::server;
-use crate::setup::PathOptions;
 use crate::table::{Cell, Table};
 
-/// List the agents that sessions can have
+/// List the known agents
 ///
-/// Those of a running server, or else those of the configuration and the ones that are known without any. The first
-/// column marks the default. Which version of the protocol an agent speaks is known when it was started once.
+/// Lists the agents of the running server, or else those of the configuration and the presets. `*` marks the default. The
+/// protocol version is known after an agent was first started.
 #[derive(Args)]
 pub(crate) struct Agents {
     #[command(flatten)]
@@ -26,9 +26,9 @@ pub(crate) struct Agents {
     json: bool,
 }
 
-/// An agent as it is listed.
+/// An agent in the list.
 #[derive(Serialize)]
-struct Listed {
+struct ListedAgent {
     name: String,
     default: bool,
     command: Vec<String>,
@@ -38,14 +38,14 @@ struct Listed {
     dialect: Option<&'static str>,
 }
 
-/// What a server says.
+/// The result of `_parlor/agents`.
 #[derive(Deserialize)]
-struct Answer {
-    agents: Vec<Served>,
+struct AgentsResult {
+    agents: Vec<ServerAgent>,
 }
 
 #[derive(Deserialize)]
-struct Served {
+struct ServerAgent {
     name: String,
     command: Vec<String>,
     default: bool,
@@ -57,10 +57,10 @@ impl Agents {
         let data = self.paths.existing_data_dir()?;
         let socket = data.map(|data| data.socket()).filter(|socket| server::is_running(socket));
         let known = match socket {
-            Some(socket) => served(&socket)?,
-            None => configured(&config)?,
+            Some(socket) => from_server(&socket)?,
+            None => from_config(&config)?,
         };
-        // What agents said of themselves is a nicety; a store that cannot be read is the doctor's business.
+        // The protocol version is optional: errors of the store are reported by `parlor doctor`.
         let sessions = OfflineSessions::open(&self.paths).ok();
         let path = std::env::var_os("PATH").unwrap_or_default();
         let listed: Vec<_> = known
@@ -76,17 +76,18 @@ impl Agents {
     }
 }
 
-fn configured(config: &Config) -> Result<Vec<(AgentConfig, bool)>, CommandError> {
-    let known = Known::new(Vec::new(), config).map_err(CommandError::bad_input)?;
+fn from_config(config: &Config) -> Result<Vec<(AgentConfig, bool)>, CommandError> {
+    let known = AgentSet::new(Vec::new(), config).map_err(CommandError::bad_input)?;
     let default = known.default_agent().name.clone();
     Ok(known.all().iter().map(|agent| (agent.clone(), agent.name == default)).collect())
 }
 
-fn served(socket: &Path) -> Result<Vec<(AgentConfig, bool)>, CommandError> {
-    let answer = server::call(socket, "_parlor/agents")?;
-    let answer: Answer = serde_json::from_str(answer.to_json().as_str())
-        .map_err(|error| CommandError::failed(format_args!("the server's list cannot be read: {error}")))?;
-    let agents = answer.agents.into_iter();
+fn from_server(socket: &Path) -> Result<Vec<(AgentConfig, bool)>, CommandError> {
+    let result = server::call(socket, "_parlor/agents")?;
+    let result: AgentsResult = serde_json::from_str(result.to_json().as_str()).map_err(|error| {
+        CommandError::failed(format_args!("cannot parse the server's list of agents: {error}"))
+    })?;
+    let agents = result.agents.into_iter();
     Ok(agents.map(|agent| (AgentConfig::new(agent.name, agent.command), agent.default)).collect())
 }
 
@@ -96,7 +97,7 @@ fn list(
     config: &Config,
     path: &std::ffi::OsStr,
     sessions: Option<&OfflineSessions>,
-) -> Listed {
+) -> ListedAgent {
     let is_same = |other: &AgentConfig| other.name == agent.name && other.command == agent.command;
     let preset =
         Preset::named(&agent.name).filter(|preset| preset.agent().is_ok_and(|other| is_same(&other)));
@@ -106,21 +107,21 @@ fn list(
         None => "command line",
     };
     let found = agent.command.first().and_then(|program| program_at(program, path));
-    let remembered = sessions
+    let cached = sessions
         .and_then(OfflineSessions::store)
         .and_then(|store| stored::cached_agent_info(store, &agent).ok()?);
-    Listed {
+    ListedAgent {
         default,
         source,
         path: found.map(|path| path.display().to_string()),
         install: preset.and_then(|preset| preset.install),
-        dialect: remembered.map(|known| known.dialect.name()),
+        dialect: cached.map(|info| info.dialect.name()),
         name: agent.name,
         command: agent.command,
     }
 }
 
-fn table(listed: &[Listed]) -> Table {
+fn table(listed: &[ListedAgent]) -> Table {
     let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "~INSTALLED"]);
     for agent in listed {
         let installed = match (&agent.path, agent.install) {

@@ -7,28 +7,28 @@ use parlor_dialect::view;
 
 use crate::command_error::CommandError;
 use crate::offline_sessions::{self, OfflineSessions};
-use crate::setup::PathOptions;
+use crate::path_options::PathOptions;
 use crate::{html, markdown, output};
 
 /// Write a session to a file or to standard output
 ///
-/// `json` is one object in the shape that `parlor fold` prints. `jsonl` is one session update of protocol version 2 a
-/// line, which `parlor fold` reads back to the same transcript. `markdown` and `html` are for
-/// people; the page holds all that it shows and has no scripts.
+/// `json` is one object in the format of `parlor fold`. `jsonl` has one session update of protocol version 2 per line;
+/// `parlor fold` turns it into the same transcript. `markdown` and `html` are for people; the HTML page is self-contained and
+/// has no scripts.
 #[derive(Args)]
 pub(crate) struct Export {
     #[command(flatten)]
     paths: PathOptions,
-    /// The session: its id, the beginning of it, or `latest`
+    /// Select the session: its id, a unique prefix of its id, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// How to write it
+    /// Select the format
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Json)]
     format: Format,
-    /// The file to write; standard output if none is named
+    /// Write to this file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The same as `--format json`
+    /// Select the format `json`
     #[arg(long, conflicts_with = "format")]
     json: bool,
 }
@@ -63,7 +63,9 @@ impl Export {
             Some(path) => {
                 let written =
                     std::fs::File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
-                written.map_err(|error| CommandError::failed(format_args!("{}: {error}", path.display())))?;
+                written.map_err(|error| {
+                    CommandError::failed(format_args!("cannot write {}: {error}", path.display()))
+                })?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -12,16 +12,17 @@ use parlor_server::search::ROLES;
 use crate::command_error::CommandError;
 use crate::offline_sessions::OfflineSessions;
 use crate::output::{self, BOLD, DIM, ago, count};
+use crate::path_options::{self, PathOptions};
 use crate::render::safe;
+use crate::runtime;
 use crate::server;
-use crate::setup::{self, PathOptions};
 
-/// Search everything that was said
+/// Search the text of all sessions
 ///
-/// All words must be there, in any order; case and accents do not matter. `"these words"` must stand together, `begin*` is
-/// the beginning of a word, and `-word` must not be there. The query may also say `role:agent`, `cwd:/there`,
-/// `agent:claude`, `since:2026-01-31` or `since:7d`. Messages are found by their text, tool calls by their title, sessions
-/// by theirs.
+/// An entry matches if it has all words of the query, in any order; case and accents are ignored. `"two words"` matches the
+/// phrase, `begin*` a prefix, and `-word` excludes entries with the word. Filters in the query: `role:agent`, `cwd:/there`,
+/// `agent:claude`, `since:2026-01-31` or `since:7d`. Messages match by their text, tool calls by title, input and output,
+/// sessions by their title.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  parlor search 'flaky test -windows'\n  parlor search --since 7d '\"race condition\" role:agent'"
@@ -29,22 +30,22 @@ use crate::setup::{self, PathOptions};
 pub(crate) struct Search {
     #[command(flatten)]
     paths: PathOptions,
-    /// What to look for; in quotes if a word of it begins with a dash
+    /// Search for these words; quote the query if a word starts with a dash
     #[arg(value_name = "QUERY", required = true)]
     query: Vec<String>,
-    /// Only what was said in this role
+    /// Search only entries with this role
     #[arg(long, value_name = "ROLE", value_parser = PossibleValuesParser::new(ROLES))]
     role: Option<String>,
-    /// Only in sessions that work in this directory
+    /// Search only sessions with this working directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// Only in sessions of this agent
+    /// Search only sessions of this agent
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Only what was said since: a day, a moment, or how long ago (30m, 12h, 7d, 2w)
+    /// Search only entries since this date, time or age (30m, 12h, 7d, 2w)
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// How many to show, the best first
+    /// Print at most this many matches, the best first
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     /// Print a list of objects as JSON
@@ -52,23 +53,23 @@ pub(crate) struct Search {
     json: bool,
 }
 
-/// How many are asked for at once.
+/// How many hits are requested at once.
 const PAGE: usize = 100;
 
 impl Search {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
-        let asker = SearchBackend::new(&self.paths)?;
+        let backend = SearchBackend::new(&self.paths)?;
         let mut params = self.params()?;
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let mut hits: Vec<Object> = Vec::new();
-        let answer = loop {
+        let result = loop {
             params.set("limit", number(PAGE.min(limit - hits.len())));
-            let answer = asker.ask(&params)?;
-            let found = answer.get("hits").and_then(|hits| elements(hits.raw())).unwrap_or_default();
+            let result = backend.search(&params)?;
+            let found = result.get("hits").and_then(|hits| elements(hits.raw())).unwrap_or_default();
             hits.extend(found.into_iter().filter_map(|hit| Object::parse(hit).ok()));
-            match answer.get("nextCursor") {
+            match result.get("nextCursor") {
                 Some(next) if hits.len() < limit => params.set("cursor", next.clone()),
-                Some(_) | None => break answer,
+                Some(_) | None => break result,
             }
         };
         if self.json {
@@ -77,25 +78,29 @@ impl Search {
         } else {
             output::print(|out| {
                 if hits.is_empty() {
-                    writeln!(out, "Nothing was found.")?;
+                    writeln!(out, "No entries match.")?;
                     if self.query.iter().all(|word| word.chars().all(char::is_alphanumeric)) {
-                        let begins = self.query.join("* ") + "*";
-                        writeln!(out, "{DIM}'{}' finds words that begin so.{DIM:#}", safe(&begins))?;
+                        let prefixes = self.query.join("* ") + "*";
+                        writeln!(
+                            out,
+                            "{DIM}'{}' matches words with these prefixes.{DIM:#}",
+                            safe(&prefixes)
+                        )?;
                     }
                 }
                 hits.iter().try_for_each(|hit| show(hit, out))?;
-                if answer.get("nextCursor").is_some() {
-                    writeln!(out, "{DIM}There is more; --limit shows it.{DIM:#}")?;
+                if result.get("nextCursor").is_some() {
+                    writeln!(out, "{DIM}There are more matches; --limit prints them.{DIM:#}")?;
                 }
                 Ok(())
             })?;
         }
-        remark(&answer);
+        print_warnings(&result);
         Ok(ExitCode::SUCCESS)
     }
 
     fn params(&self) -> Result<Object, CommandError> {
-        let cwd = self.cwd.as_deref().map(setup::canonical_directory).transpose()?;
+        let cwd = self.cwd.as_deref().map(path_options::canonical_directory).transpose()?;
         let mut params = Object::default();
         params.set("query", &JsonStr::new(&self.query.join(" ")));
         for (name, value) in [
@@ -112,7 +117,7 @@ impl Search {
     }
 }
 
-/// Who answers: the server if one runs, else the store.
+/// Answers the query: the server if it is running, else the store.
 enum SearchBackend {
     Server(tokio::runtime::Runtime, Connection),
     Store(OfflineSessions),
@@ -122,24 +127,24 @@ impl SearchBackend {
     fn new(paths: &PathOptions) -> Result<Self, CommandError> {
         let data = paths.existing_data_dir()?.filter(|data| server::is_running(&data.socket()));
         let Some(data) = data else { return Ok(Self::Store(OfflineSessions::open(paths)?)) };
-        let runtime = setup::single_threaded_runtime()?;
+        let runtime = runtime::single_threaded()?;
         let server = runtime.block_on(Connection::socket(&data.socket(), &Hello::new()));
         let (server, _) = server.map_err(|error| CommandError::client(&error))?;
         Ok(Self::Server(runtime, server))
     }
 
-    fn ask(&self, params: &Object) -> Result<Object, CommandError> {
+    fn search(&self, params: &Object) -> Result<Object, CommandError> {
         match self {
             Self::Server(runtime, server) => {
-                let answer = runtime.block_on(server.call("_parlor/search", params));
-                answer.map_err(|error| CommandError::query(&error))
+                let result = runtime.block_on(server.call("_parlor/search", params));
+                result.map_err(|error| CommandError::query(&error))
             }
             Self::Store(sessions) => sessions.search(params),
         }
     }
 }
 
-/// One thing that was found: where, who said it and when, and what.
+/// Prints a hit: the session, the entry with its role and time, and the snippet.
 fn show(hit: &Object, out: &mut dyn Write) -> io::Result<()> {
     let named = |name: &str| hit.get(name).and_then(|value| text(value.raw())).unwrap_or_default();
     let at: Option<jiff::Timestamp> = named("at").parse().ok();
@@ -149,21 +154,21 @@ fn show(hit: &Object, out: &mut dyn Write) -> io::Result<()> {
     let line: Vec<_> = title.split_whitespace().collect();
     writeln!(out, "{BOLD}{}{BOLD:#} {DIM}{}{DIM:#}", safe(&line.join(" ")), safe(&named("sessionId")))?;
     let id = if hit.get("toolCallId").is_some() { named("toolCallId") } else { named("messageId") };
-    let said = [named("role"), id, when.into()];
-    let said: Vec<_> = said.iter().filter(|part| !part.is_empty()).map(|part| safe(part)).collect();
-    writeln!(out, "  {DIM}{}{DIM:#}", said.join(" · "))?;
-    writeln!(out, "  {}\n", marked(&named("snippet"), &ranges(hit)))
+    let about = [named("role"), id, when.into()];
+    let about: Vec<_> = about.iter().filter(|part| !part.is_empty()).map(|part| safe(part)).collect();
+    writeln!(out, "  {DIM}{}{DIM:#}", about.join(" · "))?;
+    writeln!(out, "  {}\n", highlighted(&named("snippet"), &ranges(hit)))
 }
 
-/// Where the matches of a hit are, in characters.
+/// The ranges of the matched words in the snippet, in characters.
 fn ranges(hit: &Object) -> Vec<(usize, usize)> {
     let pairs = hit.get("matches").and_then(|matches| elements(matches.raw())).unwrap_or_default();
     let range = |raw: &serde_json::value::RawValue| serde_json::from_str::<(usize, usize)>(raw.get()).ok();
     pairs.into_iter().filter_map(range).collect()
 }
 
-/// Text with its matches in bold.
-fn marked(text: &str, ranges: &[(usize, usize)]) -> String {
+/// Text with the matches highlighted.
+fn highlighted(text: &str, ranges: &[(usize, usize)]) -> String {
     const MATCH: Style = BOLD.underline();
     let mut marked = String::new();
     for (n, c) in text.chars().enumerate() {
@@ -178,14 +183,14 @@ fn marked(text: &str, ranges: &[(usize, usize)]) -> String {
     marked
 }
 
-/// What the person should know about an answer.
-fn remark(answer: &Object) {
-    if let Some(ignored) = answer.get("ignoredWords").and_then(|count| count.as_str().parse().ok()) {
-        print_stderr!("parlor: {} of the query were too many and not looked for", count(ignored, "word"));
+/// Prints what limits the result to standard error.
+fn print_warnings(result: &Object) {
+    if let Some(ignored) = result.get("ignoredWords").and_then(|count| count.as_str().parse().ok()) {
+        print_stderr!("parlor: the query is too long; {} ignored", count(ignored, "word"));
     }
-    if answer.get("incomplete").is_some() {
+    if result.get("incomplete").is_some() {
         print_stderr!(
-            "parlor: some sessions of an earlier version cannot be searched yet; a running server sees to it"
+            "parlor: the result is incomplete: sessions of an earlier version are not indexed yet; a running server indexes them"
         );
     }
 }

@@ -6,17 +6,17 @@ use parlor_dialect::view;
 use crate::command_error::CommandError;
 use crate::offline_sessions::{self, OfflineSessions, session_id, session_title};
 use crate::output::{self, BOLD, DIM, ago, short_path};
+use crate::path_options::PathOptions;
 use crate::render::{self, safe};
-use crate::setup::PathOptions;
 
-/// Show what was said in a session
+/// Print the transcript of a session
 ///
-/// Reads the stored session; no server and no agent is started. The JSON has the shape that `parlor fold` prints.
+/// Reads the stored session and starts neither a server nor an agent. The JSON output has the format of `parlor fold`.
 #[derive(Args)]
 pub(crate) struct Show {
     #[command(flatten)]
     paths: PathOptions,
-    /// The session: its id, the beginning of it, or `latest`
+    /// Select the session: its id, a unique prefix of its id, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Print the transcript as one JSON object

@@ -5,15 +5,15 @@ use clap::Args;
 
 use crate::command_error::CommandError;
 
-/// End the agents of a parlor that was killed
+/// Kill the agents of a server that was killed
 ///
-/// Parlor starts this by itself and tells it on standard input which agents there are. When the input ends, all of
-/// them are ended.
+/// The server starts this process and writes the process groups of its agents to its standard input. At end of file, this
+/// process kills them.
 #[derive(Args)]
 pub(crate) struct WatchAgents {}
 
 impl WatchAgents {
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the shape of a command")]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "all commands have this signature")]
     pub(crate) fn run(&self) -> Result<ExitCode, CommandError> {
         parlor_server::process::reaper_process::run(io::stdin().lock());
         Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! What is said when the turn is over.
+//! Messages that the agent sends after the turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tokio::sync::Semaphore;
 
 use super::messages::say;
 
-/// How much goes on at a time beside the turns.
+/// How many background tasks run at a time.
 const MAX_TASKS: usize = 100;
 
-/// The agent's work beside its turns.
+/// The background tasks of the agent.
 pub(super) struct BackgroundTasks(Arc<Semaphore>);
 
 impl Default for BackgroundTasks {
@@ -21,15 +21,15 @@ impl Default for BackgroundTasks {
 }
 
 impl BackgroundTasks {
-    /// Says texts when nobody asks any more, each so long after the one before.
+    /// Sends texts from a background task, each `after` the previous one.
     pub(super) async fn say<T>(&self, turn: &Turn, after: Duration, texts: T)
     where
         T: IntoIterator<Item = String, IntoIter: Send> + Send + 'static,
     {
         let Ok(permit) = Arc::clone(&self.0).try_acquire_owned() else {
-            return say(turn, "I have enough to do already.").await;
+            return say(turn, "Too many background tasks are running.").await;
         };
-        // The turn is over by then, the session is not.
+        // The session outlives the turn.
         let session = turn.session();
         tokio::spawn(async move {
             for text in texts {
@@ -41,7 +41,7 @@ impl BackgroundTasks {
         });
     }
 
-    /// Tells of work that goes on in the background.
+    /// Sends progress messages from a background task.
     pub(super) async fn background(&self, turn: &Turn, count: u32) {
         let texts = (1..=count).map(move |number| format!("Background update {number} of {count}."));
         self.say(turn, Duration::from_millis(200), texts).await;

@@ -1,4 +1,4 @@
-//! Steps that only talk.
+//! Steps that send messages.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use tokio::time::Instant;
 use super::commands::{COMMANDS, NUMBER, Stream};
 use crate::script;
 
-/// A picture of one dot.
+/// An image of one pixel.
 pub(super) const IMAGE: &str = r#"{"type":"image","mimeType":"image/png","data":"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="}"#;
-/// A link to something.
+/// A link to a resource.
 pub(super) const LINK: &str =
     r#"{"type":"resource_link","name":"The protocol","uri":"https://agentclientprotocol.com"}"#;
 
-/// Words are what this agent has for tokens.
+/// Counts words, which this agent uses as tokens.
 pub(super) fn count(text: &str) -> u64 {
     text.split_whitespace().count() as u64
 }
 
-/// Says something word by word, as a model would.
+/// Streams a text word by word, as a model would.
 pub(super) async fn say(turn: &Turn, text: &str) {
     for word in text.split_inclusive(' ') {
         turn.say(word).await;
@@ -41,18 +41,18 @@ pub(super) async fn twice(turn: &Turn, text: &str) {
 }
 
 pub(super) async fn help(turn: &Turn) {
-    turn.say(&format!("One command a line:\n{}", script::list(COMMANDS))).await;
+    turn.say(&format!("One command per line:\n{}", script::list(COMMANDS))).await;
 }
 
-/// Answers ordinary words.
-pub(super) async fn chat(turn: &Turn, words: &str) {
+/// Answers text that is not a command.
+pub(super) async fn chat(turn: &Turn, text: &str) {
     let others = turn.content().iter().filter(|block| text_of(block.json).is_none()).count();
     let more = if others == 0 { String::new() } else { format!(" (and attached {others})") };
     let hello = "Hello! I am a demo agent.";
-    say(turn, &format!("{hello} You said: \"{words}\"{more}. Say `help` to see what I can do.")).await;
+    say(turn, &format!("{hello} You said: \"{text}\"{more}. Say `help` to see what I can do.")).await;
 }
 
-/// Says something, and something else instead.
+/// Sends a message and replaces it.
 pub(super) async fn redact(turn: &Turn, clear: bool) {
     say(turn, "The password is swordfish.").await;
     if let Some(said) = turn.said() {
@@ -60,13 +60,13 @@ pub(super) async fn redact(turn: &Turn, clear: bool) {
     }
 }
 
-/// Says pieces that begin with their number, counted from 0, in eight digits and a space.
+/// Streams chunks that start with their number, from 0, in eight digits and a space.
 pub(super) async fn stream(turn: &Turn, stream: &Stream) {
     let filler = "abcdefghijklmnopqrstuvwxyz ".chars().cycle().take(stream.size - NUMBER).collect::<String>();
     let start = Instant::now();
     for number in 0..stream.count {
         if let Some(rate) = stream.rate {
-            // Counted from the beginning, so that being late once does not slow down the rest.
+            // Relative to the start, so that one late chunk does not delay the others.
             let due = Duration::from_secs_f64(f64::from(number) / f64::from(rate));
             tokio::time::sleep_until(start + due).await;
         }

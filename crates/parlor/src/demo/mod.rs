@@ -1,12 +1,12 @@
-//! The demo agent: what a newcomer meets, and an example of an agent that is written with `parlor-agent`.
+//! The demo agent, which is also an example for `parlor-agent`.
 //!
-//! What it does is said by the prompt, one command a line, so that it needs no model. Sessions with their history, ids,
-//! states, prompts that wait, cancellation, forks and both versions of the protocol come with `parlor-agent`; what is
-//! here is what this agent says and does.
+//! It executes the commands in the prompt, one per line, and needs no model. `parlor-agent` implements sessions with their
+//! history, ids and states, the prompt queue, cancellation, forks and both versions of the protocol; this module implements
+//! the commands.
 //!
-//! - `commands` has what a prompt may hold; a new command is a line of its table and an arm in `Demo::prompt`.
-//! - `words` is talk, `tool` uses tools and asks, `terminal` runs programs, `session` is about the session itself,
-//!   `background` about what is said when the turn is over.
+//! - `commands` has the table of commands; a new command is a row of it and an arm in `Demo::prompt`.
+//! - `messages` sends messages, `tool` makes tool calls and sends requests, `terminal` runs programs, `session` changes the
+//!   session itself, `background` sends messages after the turn.
 
 mod background;
 pub(crate) mod commands;
@@ -23,7 +23,7 @@ use crate::script::{self, Part};
 use background::BackgroundTasks;
 use commands::{COMMANDS, Step};
 
-/// Serves the client at standard input and output. Sessions are kept in the file `state`, if there is one.
+/// Serves the client on standard input and output. Sessions are stored in the file `state`, if it is given.
 pub(crate) async fn serve(state: Option<&Path>) -> Result<(), ServeError> {
     let mut agent = Server::of(Demo::default());
     if let Some(state) = state {
@@ -61,16 +61,16 @@ impl Agent for Demo {
         let texts = turn.content().iter().filter_map(|item| parlor_session::text_of(item.json));
         let script: String = texts.filter(|text| !script::is_conversation(text)).collect();
         for part in script::parts(&script, COMMANDS) {
-            // What each part says is a message of its own.
+            // Each part is a separate message.
             turn.end_message();
             let step = match part {
                 Part::Step(step) => step,
-                Part::Chat(words) => {
-                    messages::chat(turn, &words).await;
+                Part::Chat(text) => {
+                    messages::chat(turn, &text).await;
                     continue;
                 }
                 Part::Misused(usage) => {
-                    messages::say(turn, &format!("It is used like this: {usage}")).await;
+                    messages::say(turn, &format!("Usage: {usage}")).await;
                     continue;
                 }
             };

@@ -86,7 +86,11 @@ fn what_is_not_there_cannot_be_forked() {
     assert!(said.stderr.contains("only what a person said"), "{said:#?}");
     scenario.run(&["fork", "nothing"]).exit_code(2);
     assert!(
-        scenario.run(&["edit", &session, &messages[0], " "]).exit_code(2).stderr.contains("nothing to say")
+        scenario
+            .run(&["edit", &session, &messages[0], " "])
+            .exit_code(2)
+            .stderr
+            .contains("the prompt is empty")
     );
     let none = scenario.run(&["ls", "--json"]).success().json();
     assert_eq!(none.as_array().unwrap().len(), 1);

@@ -66,7 +66,7 @@ fn sessions_are_listed_with_and_without_a_server() {
     assert_eq!(some(&["ls", "--json", "--agent", "demo", "--limit", "0"]), 2);
     assert_eq!(some(&["ls", "--json", "--agent", "other"]), 0);
     assert!(scenario.run(&["ls", "--limit", "1"]).success().stdout.contains("There are more"));
-    assert!(scenario.run(&["ls", "--agent", "other"]).success().stdout.contains("No session is like that"));
+    assert!(scenario.run(&["ls", "--agent", "other"]).success().stdout.contains("No sessions match"));
 }
 
 #[test]
@@ -121,7 +121,11 @@ fn the_latest_that_was_put_away_is_taken_out_again() {
     assert!(scenario.run(&["archive", "latest"]).success().stdout.contains(&second));
     assert!(scenario.run(&["archive", "--undo", "latest"]).success().stdout.contains(&second));
     assert!(
-        scenario.run(&["archive", "--undo", "latest"]).exit_code(2).stderr.contains("no session is archived")
+        scenario
+            .run(&["archive", "--undo", "latest"])
+            .exit_code(2)
+            .stderr
+            .contains("there are no archived sessions")
     );
     assert_eq!(scenario.run(&["ls", "--json"]).json().as_array().unwrap().len(), 2);
 }
@@ -139,11 +143,12 @@ fn names_have_to_mean_one_session() {
         ids.push(next);
     };
     let said = scenario.run(&["show", &first[..1]]).exit_code(2);
-    assert!(said.stderr.contains("beginning of 2 ids") && said.stderr.contains(&first), "{said:#?}");
+    assert!(said.stderr.contains("matches 2 sessions") && said.stderr.contains(&first), "{said:#?}");
     for name in ["nonsense", "", "\u{1b}[2J"] {
         let said = scenario.run(&["show", name]).exit_code(2);
         assert!(
-            said.stderr.contains("there is no session") && said.stderr.contains("`parlor ls`"),
+            said.stderr.contains("no session has an id that starts with")
+                && said.stderr.contains("`parlor ls`"),
             "{said:#?}"
         );
         assert!(!said.stderr.contains('\u{1b}'));
@@ -234,7 +239,7 @@ fn sessions_are_deleted_with_and_without_a_server() {
 fn the_status_says_what_runs() {
     let mut scenario = Scenario::new(PARLOR);
     let said = scenario.run(&["status"]).exit_code(1).plain();
-    assert!(said.stdout.contains("No server runs"), "{said:#?}");
+    assert!(said.stdout.contains("No server is running"), "{said:#?}");
     let json = scenario.run(&["status", "--json"]).exit_code(1).json();
     assert_eq!((&json["running"], json["data"].as_str()), (&json!(false), scenario.data().to_str()));
 

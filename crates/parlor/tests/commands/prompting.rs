@@ -64,13 +64,13 @@ fn flags_decide_what_the_agent_may_do() {
     // Without a terminal it is left to others; there is nobody.
     let said = scenario.run(&["prompt", "latest", "ask Delete it"]).exit_code(1);
     assert!(
-        said.stderr.contains("no terminal to ask on") && said.stderr.contains("nobody decided"),
+        said.stderr.contains("no terminal to ask") && said.stderr.contains("no client answered"),
         "{said:#?}"
     );
     assert!(!said.stdout.contains("You allowed"), "{said:#?}");
     // A form cannot be filled in without one, and that is said.
     let said = scenario.run(&["prompt", "latest", "--yes", "elicit"]).exit_code(1);
-    assert!(said.stderr.contains("no terminal to fill it in on"), "{said:#?}");
+    assert!(said.stderr.contains("no terminal to fill it in"), "{said:#?}");
     let said = scenario.run(&["prompt", "latest", "--no", "elicit"]).success();
     assert!(said.stderr.contains("declined (--no)"), "{said:#?}");
 }
@@ -94,13 +94,13 @@ fn a_prompt_that_waits_answers_nothing_of_the_turn_that_runs() {
         let mut children = Vec::new();
         for mut child in waiting.into_iter().chain([silent]) {
             let mut err = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-            assert_eq!(err.next().as_deref(), Some("a turn runs; this waits for its end"));
+            assert_eq!(err.next().as_deref(), Some("another turn is running; the prompt is queued"));
             children.push((child, err));
         }
         // The request is still there for the one whose turn it is.
         first.types("n\n");
         let (_, seen) = first.ends();
-        assert!(seen.contains("reject-once") && !seen.contains("decided elsewhere"), "{seen}");
+        assert!(seen.contains("reject-once") && !seen.contains("another client"), "{seen}");
         for (child, err) in children {
             let said = child.wait_with_output().unwrap();
             assert!(said.status.success());
@@ -119,7 +119,7 @@ fn what_is_asked_without_a_terminal_is_left_to_those_who_have_one() {
     other.sees("Answer (1-");
     let mut second = begin(&scenario, &["prompt", &id, "ask Second\nsay done"]);
     let mut err = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert_eq!(err.next().as_deref(), Some("a turn runs; this waits for its end"));
+    assert_eq!(err.next().as_deref(), Some("another turn is running; the prompt is queued"));
     // A client that stays is asked as well.
     let mut editor = crate::editor(&scenario);
     editor.load(&id);
@@ -130,7 +130,7 @@ fn what_is_asked_without_a_terminal_is_left_to_those_who_have_one() {
     let err: Vec<_> = err.collect();
     assert!(said.status.success(), "{err:?}");
     assert!(err.iter().any(|line| line.contains("left to other clients")), "{err:?}");
-    assert!(!err.iter().any(|line| line.contains("nobody decided")), "{err:?}");
+    assert!(!err.iter().any(|line| line.contains("no client answered")), "{err:?}");
 }
 
 #[test]
@@ -147,10 +147,13 @@ fn prompts_that_wait_do_not_keep_a_request_open_that_nobody_can_decide() {
             let said = first.wait_with_output().unwrap();
             let err = String::from_utf8(said.stderr).unwrap();
             assert_eq!(said.status.code(), Some(1), "{err}");
-            assert!(err.contains("Delete it: nobody decided"), "{err}");
+            assert!(err.contains("Delete it: declined, because no client answered"), "{err}");
             let said = second.wait_with_output().unwrap();
             assert_eq!(String::from_utf8_lossy(&said.stdout), "second\n");
-            assert_eq!(String::from_utf8_lossy(&said.stderr), "a turn runs; this waits for its end\n");
+            assert_eq!(
+                String::from_utf8_lossy(&said.stderr),
+                "another turn is running; the prompt is queued\n"
+            );
             assert!(said.status.success());
             scenario.stop();
         }
@@ -198,8 +201,11 @@ fn each_of_many_queued_prompts_gets_its_own_answer_and_exit_code() {
 fn what_goes_wrong_is_said() {
     let scenario = Scenario::new(PARLOR).with_test_agent();
     let said = scenario.run(&["prompt", "some text"]).exit_code(2);
-    assert!(said.stderr.contains("in which session") && said.stderr.contains("--new"), "{said:#?}");
-    assert!(scenario.run(&["prompt", "--new", "  "]).exit_code(2).stderr.contains("nothing to say"));
+    assert!(
+        said.stderr.contains("the session or the text is missing") && said.stderr.contains("--new"),
+        "{said:#?}"
+    );
+    assert!(scenario.run(&["prompt", "--new", "  "]).exit_code(2).stderr.contains("the prompt is empty"));
     scenario.run(&["prompt", "--new", "a", "b"]).exit_code(2);
     scenario.run(&["prompt", "latest", "--agent", "demo", "x"]).exit_code(2);
     let said = scenario.run(&["prompt", "--new", "--agent", "nobody", "x"]).exit_code(1);
@@ -211,7 +217,7 @@ fn what_goes_wrong_is_said() {
             .run(&["prompt", "--new", "--cwd", "/nowhere", "x"])
             .exit_code(2)
             .stderr
-            .contains("no directory")
+            .contains("is not a directory")
     );
     let said = scenario.run(&["prompt", "--new", "crash"]).exit_code(1);
     assert!(said.stderr.contains("the turn ended with error"), "{said:#?}");
@@ -303,7 +309,7 @@ fn an_agent_that_never_starts_is_reported_with_its_last_words_and_a_hint() {
     let said = scenario.run(&["prompt", "--new", "--agent", "hangs", "say hello"]).exit_code(1);
     let expected = "waiting for agent 'hangs' to start ...\n\
                     parlor: agent 'hangs' did not answer initialize within 4 s: the license server is down\n  \
-                    its standard error ends with:\n    reading the license\n    the license server is down\n  \
+                    the agent's last lines on standard error:\n    reading the license\n    the license server is down\n  \
                     hint: ";
     assert!(said.stderr.starts_with(expected), "{said:#?}");
     assert!(said.stderr.contains("startup_timeout") && said.stdout.is_empty(), "{said:#?}");
@@ -337,7 +343,7 @@ fn an_interrupt_cancels_the_turn() {
     let scenario = Scenario::new(PARLOR).with_server();
     let (code, said) = interrupted(&scenario, "say Hanging.\nsleep 60000", 1);
     assert_eq!(code, Some(1));
-    assert_eq!(said[1..], ["cancelling; Ctrl-C again leaves at once", "the turn ended with cancelled"]);
+    assert_eq!(said[1..], ["cancelling; Ctrl-C again detaches", "the turn ended with cancelled"]);
     assert!(scenario.run(&["show", "latest"]).success().stdout.contains("idle: cancelled"));
 }
 
@@ -352,7 +358,7 @@ fn an_interrupt_leaves_the_prompts_that_others_queued() {
         assert_eq!(&spoken, b"Hanging.");
         let mut second = begin(&scenario, &["prompt", "latest", "say Queued."]);
         let mut err = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
-        assert_eq!(err.next().as_deref(), Some("a turn runs; this waits for its end"), "{agent}");
+        assert_eq!(err.next().as_deref(), Some("another turn is running; the prompt is queued"), "{agent}");
         send_signal(first.id(), rustix::process::Signal::INT);
         let said = first.wait_with_output().unwrap();
         let first_err = String::from_utf8(said.stderr).unwrap();
@@ -371,7 +377,7 @@ fn a_second_interrupt_leaves_the_turn_alone() {
     let scenario = Scenario::new(PARLOR).with_test_agent();
     let (code, said) = interrupted(&scenario, "hang", 2);
     assert_eq!(code, Some(1));
-    assert!(said[2].contains("goes on without this client"), "{said:?}");
+    assert!(said[2].contains("the turn continues"), "{said:?}");
     assert_eq!(scenario.run(&["ls", "--json"]).json()[0]["state"], "running");
 }
 
@@ -387,7 +393,7 @@ fn a_prompt_waits_for_the_turn_that_runs() {
     wait_until("the turn runs", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "running");
     let said = scenario.run(&["prompt", "latest", "say second"]).success();
     assert_eq!(said.stdout, "second\n");
-    assert!(said.stderr.contains("a turn runs"), "{said:#?}");
+    assert!(said.stderr.contains("another turn is running"), "{said:#?}");
     assert!(first.wait().unwrap().success());
 }
 
@@ -411,11 +417,11 @@ fn an_interrupt_takes_back_a_prompt_that_waits() {
             .spawn()
             .unwrap();
         let mut err = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        assert_eq!(err.next().as_deref(), Some("a turn runs; this waits for its end"), "{args:?}");
+        assert_eq!(err.next().as_deref(), Some("another turn is running; the prompt is queued"), "{args:?}");
         send_signal(child.id(), rustix::process::Signal::INT);
         assert_eq!(
             err.collect::<Vec<_>>(),
-            ["cancelling; Ctrl-C again leaves at once", "parlor: the prompt was taken back before its turn"]
+            ["cancelling; Ctrl-C again detaches", "parlor: the prompt was withdrawn before its turn started"]
         );
         assert_eq!(child.wait().unwrap().code(), Some(1));
         assert_eq!(

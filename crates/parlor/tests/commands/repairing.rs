@@ -56,9 +56,12 @@ fn a_healthy_place_is_healthy() {
     scenario.serve(&[]);
     scenario.new_session("say hello");
     let said = scenario.run(&["doctor"]).success().plain();
-    for part in
-        ["format version", "read 1 session", "runs as process", "demo (Demo agent of parlor) answers, in v2"]
-    {
+    for part in [
+        "format version",
+        "read 1 session",
+        "running as process",
+        "demo (Demo agent of parlor) answers initialize, in dialect v2",
+    ] {
         assert!(said.stdout.contains(part), "{part}: {said:#?}");
     }
     assert!(said.stdout.lines().all(|line| line.starts_with("ok ")), "{said:#?}");

@@ -86,7 +86,7 @@ fn who_starts_a_slow_server_waits_for_it_and_says_so() {
     let first = err.next();
     // The server reads this to its end before it starts.
     fs::write(&config, "").unwrap();
-    assert_eq!(first.as_deref(), Some("the server is still starting; this waits for it"));
+    assert_eq!(first.as_deref(), Some("waiting for the server to start ..."));
     let said = prompt.wait_with_output().unwrap();
     assert_eq!(String::from_utf8(said.stdout).unwrap(), "hello\n");
     let rest: Vec<_> = err.collect();
@@ -96,8 +96,8 @@ fn who_starts_a_slow_server_waits_for_it_and_says_so() {
     fs::write(scenario.work().join("wrong.toml"), "what?").unwrap();
     let said = scenario.run(&["prompt", "--config", "wrong.toml", "--new", "say hello"]).exit_code(1);
     assert!(
-        said.stderr.contains("the server does not start") && said.stderr.contains("wrong.toml"),
+        said.stderr.contains("cannot start the server") && said.stderr.contains("wrong.toml"),
         "{said:#?}"
     );
-    assert!(!said.stderr.contains("still starting"), "{said:#?}");
+    assert!(!said.stderr.contains("waiting for the server"), "{said:#?}");
 }

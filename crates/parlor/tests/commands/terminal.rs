@@ -144,7 +144,7 @@ fn deleting_asks_first() {
     let id = scenario.new_session("say hello");
     for (typed, code) in [("\n", 1), ("y\n", 0)] {
         let mut seat = Seat::new(&scenario, &["rm", &id]);
-        seat.sees("Delete 1 session for good? [y/N] ");
+        seat.sees("Delete 1 session permanently? [y/N] ");
         seat.types(typed);
         assert_eq!(seat.ends().0, Some(code));
     }

@@ -8,9 +8,9 @@ use crate::PARLOR;
 #[test]
 fn the_command_finds_with_and_without_a_server() {
     let mut scenario = Scenario::new(PARLOR);
-    let nothing = "Nothing was found.\n'any* thing*' finds words that begin so.\n";
+    let nothing = "No entries match.\n'any* thing*' matches words with these prefixes.\n";
     assert_eq!(scenario.run(&["search", "any", "thing"]).success().plain().stdout, nothing);
-    assert_eq!(scenario.run(&["search", "any*"]).success().plain().stdout, "Nothing was found.\n");
+    assert_eq!(scenario.run(&["search", "any*"]).success().plain().stdout, "No entries match.\n");
     assert_eq!(scenario.run(&["search", "--json", "anything"]).success().json(), json!([]));
     assert!(!scenario.data().exists(), "looking makes nothing");
 
@@ -49,7 +49,13 @@ fn the_command_finds_with_and_without_a_server() {
         assert_eq!(found(&["cafe", "--agent", "demo", "--since", "1h", "--limit", "3"]).len(), 3);
         assert_eq!(found(&["cafe", "--agent", "other"]).len(), 0);
         assert_eq!(found(&["cafe", "--since", "2999-01-01"]).len(), 0);
-        assert!(scenario.run(&["search", "cafe", "--limit", "1"]).success().stdout.contains("There is more"));
+        assert!(
+            scenario
+                .run(&["search", "cafe", "--limit", "1"])
+                .success()
+                .stdout
+                .contains("There are more matches")
+        );
         answers.push(scenario.run(&["search", "--json", "cafe"]).success().stdout);
 
         for args in [&["cafe", "--since", "yesterday"][..], &["colour:blue"], &["role:nobody", "x"]] {
@@ -58,7 +64,7 @@ fn the_command_finds_with_and_without_a_server() {
         }
         let many: String = (0..100).map(|n| format!("w{n} ")).collect();
         let said = scenario.run(&["search", &many]).success();
-        assert!(said.stderr.contains("36 words") && said.stdout.contains("Nothing"), "{said:#?}");
+        assert!(said.stderr.contains("36 words") && said.stdout.contains("No entries match"), "{said:#?}");
         scenario.stop();
     }
     assert_eq!(answers[0], answers[1], "the server and the store say the same");

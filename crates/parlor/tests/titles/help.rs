@@ -15,39 +15,39 @@ fn help(command: &str) -> String {
 #[test]
 fn the_commands_explain_themselves() {
     expect![[r#"
-        Give a session a title, or take it away
+        Set or clear the title of a session
 
         Usage: parlor title [OPTIONS] <SESSION> [TEXT]
 
         Arguments:
-          <SESSION>  The session: its id, the beginning of it, or `latest`
-          [TEXT]     The title; an empty one clears yours
+          <SESSION>  Select the session: its id, a unique prefix of its id, or `latest`
+          [TEXT]     Set this title; an empty one clears yours
 
         Options:
-              --data <DIR>     The data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data
-                               directory]
-              --config <FILE>  The configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in
-                               the XDG config directory]
-              --clear          Clear your title
-              --json           Print the title that the session has now, as JSON
+              --data <DIR>     Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG
+                               data directory]
+              --config <FILE>  Use this configuration file [default: `PARLOR_CONFIG`, else
+                               parlor/config.toml in the XDG config directory]
+              --clear          Clear the title that you set
+              --json           Print the id and the resulting title as JSON
           -h, --help           Print help (see more with '--help')
     "#]]
     .assert_eq(&help("title"));
     expect![[r#"
-        Put sessions away, or take them out again
+        Archive or unarchive sessions
 
         Usage: parlor archive [OPTIONS] <SESSION>...
 
         Arguments:
-          <SESSION>...  The sessions: their ids, the beginnings of them, or `latest` (with `--undo` the
-                        latest that was put away)
+          <SESSION>...  Select the sessions: ids, unique prefixes of ids, or `latest` (with `--undo`, the
+                        latest archived session)
 
         Options:
-              --data <DIR>     The data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data
-                               directory]
-              --config <FILE>  The configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in
-                               the XDG config directory]
-              --undo           Take them out again
+              --data <DIR>     Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG
+                               data directory]
+              --config <FILE>  Use this configuration file [default: `PARLOR_CONFIG`, else
+                               parlor/config.toml in the XDG config directory]
+              --undo           Unarchive the sessions
               --json           Print the ids of the sessions as a JSON list
           -h, --help           Print help (see more with '--help')
     "#]]

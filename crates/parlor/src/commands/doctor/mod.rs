@@ -1,23 +1,29 @@
+mod agents;
+mod database;
+mod files;
+mod server;
+
 use std::process::ExitCode;
 
 use clap::Args;
+use parlor_server::config::Config;
+use parlor_server::data_dir::DataDir;
 use serde::Serialize;
 
-use crate::checks;
 use crate::command_error::CommandError;
-use crate::output::{self, BOLD, DIM, GREEN, RED, YELLOW, count};
+use crate::output::{self, BOLD, DIM, GREEN, RED, YELLOW, count, short_path};
+use crate::path_options::PathOptions;
 use crate::render::safe;
-use crate::setup::PathOptions;
 
-/// Look for what is wrong
+/// Check the installation
 ///
-/// Looks at the data directory, the database, the sessions in it, the server, the configuration and the agents, and tries
-/// the default agent. No session is changed. The exit code is 1 if something fails.
+/// Checks the data directory, the database, the sessions in it, the server, the configuration and the agents, and starts the
+/// default agent. No session is changed. The exit code is 1 if a check fails.
 #[derive(Args)]
 pub(crate) struct Doctor {
     #[command(flatten)]
     paths: PathOptions,
-    /// Read every session, not only a sample where there are many, and check every index of the database
+    /// Read all sessions, not only a sample, and check every index of the database
     #[arg(long)]
     full: bool,
     /// Print one JSON object
@@ -25,7 +31,7 @@ pub(crate) struct Doctor {
     json: bool,
 }
 
-/// How something is.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Verdict {
@@ -34,7 +40,7 @@ pub(crate) enum Verdict {
     Fail,
 }
 
-/// What came of looking at one thing.
+/// A check and its result.
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
     pub(crate) name: &'static str,
@@ -59,17 +65,17 @@ impl Check {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct DoctorReport {
     ok: bool,
     checks: Vec<Check>,
 }
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
-        let checks = checks::all(&self.paths, self.full)?;
+        let checks = run_checks(&self.paths, self.full)?;
         let ok = checks.iter().all(|check| check.verdict != Verdict::Fail);
         if self.json {
-            output::print_json(&Report { ok, checks })?;
+            output::print_json(&DoctorReport { ok, checks })?;
         } else {
             output::print(|out| {
                 for check in &checks {
@@ -93,4 +99,31 @@ impl Doctor {
         }
         Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// Runs all checks.
+fn run_checks(paths: &PathOptions, full: bool) -> Result<Vec<Check>, CommandError> {
+    let mut checks = vec![files::home()];
+    let path = paths.data_dir()?;
+    checks.push(files::directory(&path));
+    // If it cannot be opened, the check above has failed.
+    if let Ok(Some(data)) = DataDir::open_existing(&path) {
+        checks.extend(database::database(&data, full));
+        checks.extend(["token", "token.read"].into_iter().filter_map(|name| files::token(&data, name)));
+        checks.extend(server::running(&data));
+    }
+    match Config::load(paths.config.clone(), std::env::var_os("PARLOR_CONFIG")) {
+        Ok(config) => {
+            checks.push(match &config.path {
+                Some(path) => Check::ok("configuration", short_path(&path.display().to_string())),
+                None => Check::ok("configuration", "none (optional)"),
+            });
+            checks.extend(agents::agents(&config)?);
+        }
+        Err(error) => {
+            let hint = error.hint.clone().unwrap_or_default();
+            checks.push(Check::fail("configuration", error.to_string(), hint));
+        }
+    }
+    Ok(checks)
 }
