@@ -43,12 +43,12 @@ impl Demo {
         let (read, write) = (process.stdout.take().unwrap(), process.stdin.take().unwrap());
         let connector = Connector::new("test", "1").capability("elicitation", json(r#"{"form":{}}"#));
         let client = within_timeout(connector.only(version).over(read, write)).await.unwrap();
-        let mut questions = client.requests();
+        let mut requests = client.requests();
         tokio::spawn(async move {
-            while let Some(question) = questions.next().await {
-                match question.options().first() {
-                    Some(choice) => question.select(choice).await,
-                    None => question.respond(object(r#"{"action":"accept","content":{"name":"Ada"}}"#)).await,
+            while let Some(request) = requests.next().await {
+                match request.options().first() {
+                    Some(choice) => request.select(choice).await,
+                    None => request.respond(object(r#"{"action":"accept","content":{"name":"Ada"}}"#)).await,
                 }
             }
         });
@@ -76,11 +76,11 @@ async fn turn(session: &Session, prompt: impl Into<Prompt>) -> State {
 }
 
 /// Waits until a session is seen to be so.
-async fn sees(session: &Session, is_so: impl Fn(&[String]) -> bool) {
-    let mut news = session.updates();
+async fn wait_for_transcript(session: &Session, is_expected: impl Fn(&[String]) -> bool) {
+    let mut updates = session.updates();
     let wait = async {
-        while !is_so(&seen(session)) {
-            assert!(news.next().await.is_some(), "the connection is gone");
+        while !is_expected(&seen(session)) {
+            assert!(updates.next().await.is_some(), "the connection is gone");
         }
     };
     let waited = tokio::time::timeout(TIMEOUT, wait).await;
@@ -252,18 +252,18 @@ const SEEN: &[Seen] = &[
 ];
 
 #[tokio::test]
-async fn commands_do_what_the_help_says() {
-    let home = TempDir::new().unwrap();
+async fn commands_do_what_their_descriptions_say() {
+    let dir = TempDir::new().unwrap();
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
         for (prompt, v2, v1) in SEEN {
-            let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
+            let session = within_timeout(demo.client.new_session(dir.path())).await.unwrap();
             assert_eq!(end_of(&turn(&session, *prompt).await), "end_turn", "{prompt}");
             let expected = if version == Version::V1 { v1.unwrap_or(v2) } else { v2 };
             // What is said when the turn is over comes later.
             let is_late = ["later", "background"].iter().any(|late| prompt.starts_with(late));
             if is_late {
-                sees(&session, |seen| seen.len() == expected.len()).await;
+                wait_for_transcript(&session, |seen| seen.len() == expected.len()).await;
             }
             assert_eq!(seen(&session), *expected, "{version:?}: {prompt}");
         }
@@ -272,7 +272,7 @@ async fn commands_do_what_the_help_says() {
 }
 
 #[tokio::test]
-async fn sleeping_takes_its_time() {
+async fn sleep_waits_for_the_given_time() {
     let demo = Demo::start(Version::V2, &[]).await;
     let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
     let begun = Instant::now();
@@ -283,7 +283,7 @@ async fn sleeping_takes_its_time() {
 }
 
 #[tokio::test]
-async fn a_hundred_things_go_on_beside_the_turns_and_no_more() {
+async fn at_most_a_hundred_background_tasks_run() {
     let demo = Demo::start(Version::V2, &[]).await;
     let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
     turn(&session, "later 3600000 Later.\n".repeat(102)).await;
@@ -292,7 +292,7 @@ async fn a_hundred_things_go_on_beside_the_turns_and_no_more() {
 }
 
 #[tokio::test]
-async fn turns_end_in_other_ways() {
+async fn turns_end_with_an_error_or_a_refusal() {
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
         let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
@@ -306,7 +306,7 @@ async fn turns_end_in_other_ways() {
 }
 
 #[tokio::test]
-async fn every_command_is_listed_announced_and_known() {
+async fn every_command_is_in_the_help_and_in_the_advertised_commands() {
     let list = list_in_help();
     let names: Vec<_> = list.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
     for version in VERSIONS {
@@ -330,7 +330,7 @@ async fn every_command_is_listed_announced_and_known() {
 }
 
 #[tokio::test]
-async fn other_words_are_answered_in_a_friendly_way() {
+async fn text_that_is_not_a_command_gets_an_answer() {
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
         let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
@@ -345,7 +345,7 @@ async fn other_words_are_answered_in_a_friendly_way() {
 }
 
 #[tokio::test]
-async fn a_title_is_the_agents_until_it_takes_it_back() {
+async fn a_title_is_set_and_cleared_by_the_agent() {
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
         let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
@@ -360,11 +360,11 @@ async fn a_title_is_the_agents_until_it_takes_it_back() {
 }
 
 #[tokio::test]
-async fn what_is_chosen_is_known_to_the_agent() {
-    let home = TempDir::new().unwrap();
+async fn options_that_the_client_sets_reach_the_agent() {
+    let dir = TempDir::new().unwrap();
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
-        let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
+        let session = within_timeout(demo.client.new_session(dir.path())).await.unwrap();
         for (setting, value) in [("mode", "code"), ("model", "large")] {
             let choice = format!(
                 r#"{{"sessionId":{},"configId":"{setting}","type":"id","value":"{value}"}}"#,
@@ -374,7 +374,7 @@ async fn what_is_chosen_is_known_to_the_agent() {
         }
         turn(&session, "think hm").await;
         turn(&session, "whoami").await;
-        let (id, here) = (session.id(), home.path().display());
+        let (id, here) = (session.id(), dir.path().display());
         let whoami = format!("Agent: session {id} in {here}, mode code, model large, 3 messages");
         assert!(seen(&session).contains(&whoami), "{version:?}: {:#?}", seen(&session));
         demo.end().await;
@@ -382,13 +382,13 @@ async fn what_is_chosen_is_known_to_the_agent() {
 }
 
 #[tokio::test]
-async fn sessions_are_found_again_in_the_file() {
+async fn sessions_are_restored_from_the_file() {
     for (version, next) in [(Version::V1, Version::V2), (Version::V2, Version::V1)] {
-        let home = TempDir::new().unwrap();
-        let file = home.path().join("sessions.db");
+        let dir = TempDir::new().unwrap();
+        let file = dir.path().join("sessions.db");
         let args = ["--state", file.to_str().unwrap()];
         let first = Demo::start(version, &args).await;
-        let session = within_timeout(first.client.new_session(home.path())).await.unwrap();
+        let session = within_timeout(first.client.new_session(dir.path())).await.unwrap();
         turn(&session, "say Remember me.\ntitle A name").await;
         first.end().await;
 
@@ -396,7 +396,7 @@ async fn sessions_are_found_again_in_the_file() {
         let listed = within_timeout(second.client.list(None)).await.unwrap();
         assert_eq!(listed.len(), 1, "{version:?}");
         assert_eq!((&listed[0].id, listed[0].title.as_deref()), (session.id(), Some("A name")));
-        let found = within_timeout(second.client.load(session.id(), home.path())).await.unwrap();
+        let found = within_timeout(second.client.load(session.id(), dir.path())).await.unwrap();
         assert_eq!((seen(&found), title(&found)), (seen(&session), r#""A name""#.to_owned()), "{version:?}");
         turn(&found, "whoami").await;
         assert!(seen(&found).iter().any(|line| line.ends_with("3 messages")), "{:#?}", seen(&found));
@@ -417,7 +417,7 @@ async fn processes(session: &Session) -> Vec<u32> {
         let found = |body: &Body| String::from_utf8_lossy(&body.output).into_owned();
         session.transcript().entries().last().map(|entry| found(entry.body()))
     };
-    sees(session, |_| output().is_some_and(|output| output.matches('\n').count() == 2)).await;
+    wait_for_transcript(session, |_| output().is_some_and(|output| output.matches('\n').count() == 2)).await;
     let output = output().unwrap();
     output.lines().map(|line| line.parse().unwrap()).collect()
 }
@@ -427,12 +427,12 @@ async fn wait_for_end(processes: &[u32]) {
 }
 
 #[tokio::test]
-async fn a_command_runs_where_the_session_works() {
-    let home = TempDir::new().unwrap();
+async fn a_shell_command_runs_in_the_directory_of_the_session() {
+    let dir = TempDir::new().unwrap();
     let demo = Demo::start(Version::V2, &[]).await;
-    let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
+    let session = within_timeout(demo.client.new_session(dir.path())).await.unwrap();
     turn(&session, "terminal echo here > made").await;
-    assert_eq!(fs::read_to_string(home.path().join("made")).unwrap(), "here\n");
+    assert_eq!(fs::read_to_string(dir.path().join("made")).unwrap(), "here\n");
     let nowhere = within_timeout(demo.client.new_session("/no/where".as_ref())).await.unwrap();
     turn(&nowhere, "terminal true").await;
     let seen = seen(&nowhere);
@@ -442,10 +442,10 @@ async fn a_command_runs_where_the_session_works() {
 }
 
 #[tokio::test]
-async fn a_cancelled_command_ends_with_all_that_it_started() {
-    let home = TempDir::new().unwrap();
+async fn cancelling_kills_a_shell_command_and_its_children() {
+    let dir = TempDir::new().unwrap();
     let demo = Demo::start(Version::V2, &[]).await;
-    let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
+    let session = within_timeout(demo.client.new_session(dir.path())).await.unwrap();
     let turn = within_timeout(session.prompt(LONG)).await.unwrap();
     let processes = processes(&session).await;
     assert!(processes.iter().all(|pid| is_alive(*pid)));
@@ -458,11 +458,11 @@ async fn a_cancelled_command_ends_with_all_that_it_started() {
 }
 
 #[tokio::test]
-async fn a_command_ends_with_the_agent() {
-    let home = TempDir::new().unwrap();
+async fn a_shell_command_is_killed_when_the_agent_exits() {
+    let dir = TempDir::new().unwrap();
     for is_asked_to in [false, true] {
         let mut demo = Demo::start(Version::V2, &[]).await;
-        let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
+        let session = within_timeout(demo.client.new_session(dir.path())).await.unwrap();
         within_timeout(session.prompt(LONG)).await.unwrap();
         let processes = processes(&session).await;
         if is_asked_to {
@@ -476,10 +476,10 @@ async fn a_command_ends_with_the_agent() {
 }
 
 #[tokio::test]
-async fn a_command_that_writes_without_end_is_ended() {
-    let home = TempDir::new().unwrap();
+async fn a_shell_command_with_too_much_output_is_killed() {
+    let dir = TempDir::new().unwrap();
     let demo = Demo::start(Version::V2, &[]).await;
-    let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
+    let session = within_timeout(demo.client.new_session(dir.path())).await.unwrap();
     assert_eq!(end_of(&turn(&session, "terminal yes").await), "end_turn");
     let output = session.transcript().entries().iter().map(|entry| entry.body().output.len()).max().unwrap();
     assert_eq!(output, 1 << 20);
@@ -491,7 +491,7 @@ async fn a_command_that_writes_without_end_is_ended() {
 }
 
 #[tokio::test]
-async fn a_server_with_nothing_configured_has_it() {
+async fn a_server_without_configured_agents_uses_the_demo_agent() {
     let mut server = TestDir::new(PARLOR).serve();
     for version in VERSIONS {
         let connector = Connector::new("test", "1").only(version);
@@ -505,12 +505,12 @@ async fn a_server_with_nothing_configured_has_it() {
 }
 
 #[test]
-fn a_file_that_is_none_is_named() {
+fn a_state_file_that_is_not_a_database_is_reported() {
     let dir = TempDir::new().unwrap();
     let state = dir.path().join("state");
     fs::create_dir(&state).unwrap();
     let output = parlor(&["demo-agent", "--state", state.to_str().unwrap()], b"");
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains(state.to_str().unwrap()), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains(state.to_str().unwrap()), "{stderr}");
 }

@@ -18,7 +18,7 @@ fn of_session(session: &str) -> String {
 }
 
 #[test]
-fn the_help_of_parlor_and_of_fold() {
+fn the_help_of_parlor_and_fold() {
     check(
         &["--help"],
         "",
@@ -133,7 +133,7 @@ fn a_transcript_is_printed_as_one_json_object() {
 }
 
 #[test]
-fn a_bad_line_is_named_and_the_rest_is_folded() {
+fn an_invalid_line_is_reported_and_the_rest_is_folded() {
     let input = format!("{{\"sessionUpdate\":\"agent_message\"}}\n\nnot json\n{CHUNK}\n");
     check(
         &["fold", "--text"],
@@ -153,7 +153,7 @@ fn a_bad_line_is_named_and_the_rest_is_folded() {
 }
 
 #[test]
-fn a_line_over_the_limit_is_skipped_and_named() {
+fn a_line_over_the_limit_is_skipped_and_reported() {
     let input = format!("{}\n{CHUNK}\n", "x".repeat(1000));
     check(
         &["fold", "--text", "--max-line", "500"],
@@ -171,7 +171,7 @@ fn a_line_over_the_limit_is_skipped_and_named() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_named() {
+fn a_line_that_is_not_utf8_is_reported() {
     let output = parlor(&["fold", "--text"], b"\xff\xfe\n");
     expect![[r#"
         line 1: not UTF-8: ��
@@ -181,7 +181,7 @@ fn bytes_that_are_no_text_are_named() {
 }
 
 #[test]
-fn several_sessions_need_a_choice() {
+fn lines_of_several_sessions_require_the_option_session() {
     let input = format!("{}\n{}\n", of_session("one"), of_session("two"));
     check(
         &["fold"],
@@ -217,7 +217,7 @@ fn several_sessions_need_a_choice() {
 }
 
 #[test]
-fn an_unknown_dialect_and_a_missing_file_are_clear() {
+fn an_unknown_dialect_and_a_missing_file_are_reported() {
     check(
         &["fold", "--dialect", "v3"],
         "",
@@ -241,7 +241,7 @@ fn an_unknown_dialect_and_a_missing_file_are_clear() {
 }
 
 #[test]
-fn text_shows_every_kind_of_entry_and_cannot_move_the_cursor() {
+fn text_output_has_every_kind_of_entry_and_no_control_characters() {
     let input = [
         r#"{"sessionUpdate":"session_info_update","title":"A \u001b[2Jtitle"}"#,
         r#"{"sessionUpdate":"user_message","messageId":"u1","content":[{"type":"text","text":"Look at "},{"type":"text","text":"this"},{"type":"image","mimeType":"image/png","data":"AAAA"},{"type":"resource_link","name":"n","uri":"file:///a.rs"}]}"#,
@@ -318,7 +318,7 @@ fn text_shows_every_kind_of_entry_and_cannot_move_the_cursor() {
 }
 
 #[test]
-fn files_are_read_one_after_another_and_a_bad_line_names_its_file() {
+fn files_are_read_in_order_and_an_invalid_line_is_reported_with_its_file() {
     let dir = tempfile::tempdir().unwrap();
     let (one, two) = (dir.path().join("one.jsonl"), dir.path().join("two.jsonl"));
     std::fs::write(&one, format!("# a recording\nA->C {}\n", of_session("s"))).unwrap();
@@ -338,7 +338,7 @@ fn files_are_read_one_after_another_and_a_bad_line_names_its_file() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error_and_a_full_disk_is() {
+fn a_closed_pipe_is_not_an_error_and_a_full_disk_is() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_parlor"))
         .arg("fold")
         .stdin(Stdio::piped())

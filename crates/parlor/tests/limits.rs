@@ -286,7 +286,7 @@ fn every_constant_that_is_named_as_a_limit_is_in_the_tables() {
 }
 
 #[test]
-fn expressions_and_quantities_are_read_as_they_are_written() {
+fn expressions_and_quantities_are_parsed() {
     for (expression, cell) in [
         ("1_000", "1,000"),
         ("64 << 20", "64 MiB"),

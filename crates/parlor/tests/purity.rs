@@ -70,7 +70,7 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 #[test]
-fn core_sources_name_no_clock_no_randomness_no_io_and_no_async() {
+fn core_sources_use_no_clock_randomness_io_or_async() {
     for name in CORE {
         for (path, text) in sources(name) {
             for (number, line) in code(&text) {
@@ -83,7 +83,7 @@ fn core_sources_name_no_clock_no_randomness_no_io_and_no_async() {
 }
 
 #[test]
-fn core_crates_depend_on_nothing_that_could_bring_them_in() {
+fn core_crates_have_only_allowed_dependencies() {
     for name in CORE {
         let manifest = fs::read_to_string(crates().join(name).join("Cargo.toml")).unwrap();
         let dependencies = manifest.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
@@ -96,7 +96,7 @@ fn core_crates_depend_on_nothing_that_could_bring_them_in() {
 
 /// A crate that is tested with one that depends on it could not be published before it if it named a version of it.
 #[test]
-fn dev_dependencies_on_crates_of_the_workspace_name_no_version() {
+fn dev_dependencies_on_workspace_crates_have_no_version() {
     let read = |path: PathBuf| fs::read_to_string(path).unwrap().parse::<toml::Table>().unwrap();
     let workspace = read(crates().join("../Cargo.toml"));
     let shared = &workspace["workspace"]["dependencies"];
@@ -113,7 +113,7 @@ fn dev_dependencies_on_crates_of_the_workspace_name_no_version() {
 }
 
 #[test]
-fn the_test_agent_uses_nothing_that_serves_sessions() {
+fn the_test_agent_shares_no_code_with_the_server() {
     let agent =
         |(path, _): &(PathBuf, String)| path.components().any(|part| part.as_os_str() == "test_agent");
     let sources: Vec<_> = sources("parlor-testkit").into_iter().filter(agent).collect();
@@ -126,7 +126,7 @@ fn the_test_agent_uses_nothing_that_serves_sessions() {
 }
 
 #[test]
-fn only_the_dialects_know_wire_names() {
+fn only_the_dialect_crate_has_wire_names() {
     for name in ["parlor-json", "parlor-session"] {
         for (path, text) in sources(name) {
             for word in

@@ -70,7 +70,7 @@ fn the_help_of_translate() {
 }
 
 #[test]
-fn a_recording_may_end_while_the_agent_repeats_the_prompt() {
+fn a_recording_may_end_while_the_agent_echoes_the_prompt() {
     let prompt = r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"Hi there"}]}}"#;
     let chunk = update(
         r#"{"sessionUpdate":"user_message_chunk","messageId":"m","content":{"type":"text","text":"Hi"}}"#,
@@ -88,7 +88,7 @@ fn a_recording_may_end_while_the_agent_repeats_the_prompt() {
 }
 
 #[test]
-fn state_is_kept_from_line_to_line() {
+fn the_translation_state_is_kept_between_lines() {
     let chunk = update(r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Hi"}}"#);
     let tool = update(r#"{"sessionUpdate":"tool_call","toolCallId":"t","title":"Look"}"#);
     let input = format!("{chunk}\n{chunk}\n{tool}\n{chunk}\n");
@@ -158,7 +158,7 @@ fn bad_lines_are_named_and_skipped_and_2_beats_3() {
 }
 
 #[test]
-fn marked_lines_are_both_sides_of_a_conversation() {
+fn lines_with_directions_are_translated_for_both_sides() {
     let input = r#"# a recording
 C->A {"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"Hi"}]}}
 A->C {"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}
@@ -219,7 +219,7 @@ fn the_same_dialect_comes_out_byte_for_byte() {
 }
 
 #[test]
-fn the_dialects_must_be_named() {
+fn both_dialects_are_required() {
     check(
         &["translate", "--from", "v1"],
         "",

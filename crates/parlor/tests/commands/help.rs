@@ -10,8 +10,8 @@ use crate::PARLOR;
 fn the_commands_explain_themselves() {
     let scenario = Scenario::new(PARLOR);
     let help = |command: &str| {
-        let said = scenario.run(&[command, "--help"]).success();
-        said.stdout.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>()
+        let output = scenario.run(&[command, "--help"]).success();
+        output.stdout.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>()
     };
     expect![[r#"
         List sessions, the latest first

@@ -1,11 +1,11 @@
 //! The commands, as a person or a script uses them: with a server, without one, and with what is broken.
 
-mod forking;
+mod doctor;
+mod fork;
 mod help;
-mod looking;
-mod prompting;
-mod repairing;
-mod serving;
+mod prompt;
+mod serve;
+mod sessions;
 mod terminal;
 
 use parlor_dialect::Dialect;

@@ -6,14 +6,14 @@
 )]
 
 mod agents;
+mod client_view;
 mod clients;
-mod documents;
-mod lines;
+mod docs;
+mod line_counts;
+mod same_transcript;
 mod sdk_agent;
+mod sdk_client;
 mod sdk_versions;
-mod seen;
-mod story;
-mod visitor;
 mod wire;
 
 use parlor_testkit::server::{Server, TestDir};

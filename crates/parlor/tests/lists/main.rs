@@ -1,8 +1,8 @@
 //! Lists of sessions, and the sessions in them that only agents know.
 
-mod adopting;
+mod adoption;
 mod pages;
-mod patience;
+mod slow_agents;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -21,28 +21,29 @@ fn start_server(config: &str) -> Server {
 }
 
 /// Agents that keep their sessions in files, by what they speak.
-pub(crate) const KEEPERS: [&str; 4] = ["keeps-v1", "keeps-anonymous", "keeps-v2", "keeps-draft"];
+pub(crate) const STORING_AGENTS: [&str; 4] =
+    ["storing-v1", "storing-anonymous", "storing-v2", "storing-draft"];
 
 /// A server with agents that have sessions of their own, which they had before it started.
 pub(crate) fn server_with(sessions: &[(&str, Value)]) -> Server {
     let mut config = String::new();
     for (name, options, rest) in [
-        ("keeps-v1", "\"--version\", \"1\"", ""),
-        ("keeps-anonymous", "\"--version\", \"1\", \"--no-message-ids\"", ""),
-        ("keeps-v2", "\"--version\", \"2\"", ""),
-        ("keeps-draft", "\"--version\", \"2\"", "dialect = \"draft\"\n"),
+        ("storing-v1", "\"--version\", \"1\"", ""),
+        ("storing-anonymous", "\"--version\", \"1\", \"--no-message-ids\"", ""),
+        ("storing-v2", "\"--version\", \"2\"", ""),
+        ("storing-draft", "\"--version\", \"2\"", "dialect = \"draft\"\n"),
         ("cannot-load", "\"--version\", \"1\", \"--offers\", \"list\"", ""),
     ] {
         let command = format!("\"TEST_AGENT\", {options}, \"--state\", \"TEST_DIR/{name}\"");
         let _ = write!(config, "[agents.{name}]\ncommand = [{command}]\n{rest}");
     }
     let server = start_server(&config);
-    sessions.iter().for_each(|(agent, session)| give(&server, agent, session));
+    sessions.iter().for_each(|(agent, session)| add_agent_session(&server, agent, session));
     server
 }
 
 /// Gives an agent a session, as if it had come by it elsewhere.
-pub(crate) fn give(server: &Server, agent: &str, session: &Value) {
+pub(crate) fn add_agent_session(server: &Server, agent: &str, session: &Value) {
     let folder = server.dir().path().join(agent);
     fs::create_dir_all(&folder).unwrap();
     let id = session["sessionId"].as_str().unwrap();

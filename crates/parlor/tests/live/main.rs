@@ -1,21 +1,21 @@
 //! A running server with real agents, as clients of all dialects meet it at all transports.
 
-mod access;
-mod asking;
-mod canonical;
+mod acp_command;
+mod attach;
+mod close;
 mod context;
-mod editors;
-mod ending;
+mod dialects;
 mod events;
 mod forks;
-mod hanging;
-mod joining;
-mod lasting;
-mod matching;
+mod peer_requests;
+mod persistence;
+mod prompt_matching;
 mod prompts;
-mod puppet;
-mod restoring;
-mod telling;
+mod restore;
+mod roles_and_errors;
+mod scripted_agent;
+mod unresponsive_agents;
+mod updates;
 
 use parlor_testkit::server::{Server, TestDir};
 

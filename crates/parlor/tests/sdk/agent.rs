@@ -48,7 +48,7 @@ enum Wish {
     /// These pieces, one after the other.
     Say(Vec<String>),
     /// A question, and then what was chosen.
-    Ask(String),
+    ClientCommand(String),
     /// A word, and nothing more until the turn is cancelled.
     Wait,
 }
@@ -61,7 +61,7 @@ impl Wish {
                 let (count, size): (usize, usize) = (count.parse().unwrap(), size.parse().unwrap());
                 Self::Say((0..count).map(|number| format!("{:.<size$}", format!("{number:08} "))).collect())
             }
-            ["ask", ..] => Self::Ask(prompt["ask".len()..].trim().to_owned()),
+            ["ask", ..] => Self::ClientCommand(prompt["ask".len()..].trim().to_owned()),
             ["say", "Waiting.", "sleep", _] => Self::Wait,
             ["say", ..] => Self::Say(vec![prompt["say".len()..].trim().to_owned()]),
             _ => Self::Say(vec![format!("I do not know what {prompt:?} means")]),

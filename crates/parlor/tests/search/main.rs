@@ -1,9 +1,9 @@
 //! Searching what was said: by clients of all dialects, and by the command.
 
 mod commands;
-mod finding;
-mod lasting;
+mod index;
 mod limits;
+mod queries;
 
 use parlor_testkit::client::Client;
 use parlor_testkit::server::{Server, TestDir};
@@ -28,12 +28,12 @@ trait Search {
     }
 
     /// Where a query finds something: sessions and roles, in their order.
-    fn places(&mut self, query: &str) -> Vec<(String, String)> {
+    fn roles_of_hits(&mut self, query: &str) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let mut places: Vec<_> =
+        let mut roles_of_hits: Vec<_> =
             self.hits(query).iter().map(|hit| (text(&hit["sessionId"]), text(&hit["role"]))).collect();
-        places.sort_unstable();
-        places
+        roles_of_hits.sort_unstable();
+        roles_of_hits
     }
 }
 

@@ -7,8 +7,8 @@ use expect_test::expect;
 use crate::PARLOR;
 
 fn help(command: &str) -> String {
-    let said = Command::new(PARLOR).args([command, "-h"]).output().unwrap();
-    let text = String::from_utf8(said.stdout).unwrap();
+    let output = Command::new(PARLOR).args([command, "-h"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
     text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 

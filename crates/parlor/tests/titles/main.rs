@@ -1,9 +1,9 @@
 //! Titles and metadata of sessions, as agents and people give them and as everybody hears of them.
 
-mod documents;
+mod agent_titles;
 mod help;
 mod limits;
-mod people;
+mod user_titles;
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::Client;

@@ -39,17 +39,17 @@ pub(crate) async fn serve() -> Result<()> {
                         responder: Responder<PromptResponse>,
                         connection: ConnectionTo<Client>| {
                 messages += 1;
-                let asked = MessageId::new(format!("user-{messages}"));
-                let said = MessageId::new(format!("agent-{messages}"));
-                responder.respond(PromptResponse::new(asked.clone()))?;
+                let requests = MessageId::new(format!("user-{messages}"));
+                let messages = MessageId::new(format!("agent-{messages}"));
+                responder.respond(PromptResponse::new(requests.clone()))?;
                 let tell = |update| {
                     let session = request.session_id.clone();
                     connection.send_notification(UpdateSessionNotification::new(session, update))
                 };
-                tell(SessionUpdate::UserMessage(UserMessage::new(asked).content(request.prompt.clone())))?;
+                tell(SessionUpdate::UserMessage(UserMessage::new(requests).content(request.prompt.clone())))?;
                 tell(SessionUpdate::StateUpdate(StateUpdate::Running(RunningStateUpdate::new())))?;
                 for block in request.prompt.clone() {
-                    tell(SessionUpdate::AgentMessageChunk(ContentChunk::new(block, said.clone())))?;
+                    tell(SessionUpdate::AgentMessageChunk(ContentChunk::new(block, messages.clone())))?;
                 }
                 let idle = IdleStateUpdate::new().stop_reason(StopReason::EndTurn);
                 tell(SessionUpdate::StateUpdate(StateUpdate::Idle(idle)))

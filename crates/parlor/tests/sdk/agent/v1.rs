@@ -64,7 +64,7 @@ async fn turn(
     sessions.with(id, |session| session.history.push(SessionUpdate::UserMessageChunk(chunk(&prompt))));
     match Wish::of(&prompt) {
         Wish::Say(pieces) => pieces.iter().try_for_each(|piece| say(piece))?,
-        Wish::Ask(title) => {
+        Wish::ClientCommand(title) => {
             let call = ToolCallUpdate::new("call", ToolCallUpdateFields::new().title(title));
             let options = [
                 ("allow-once", PermissionOptionKind::AllowOnce),

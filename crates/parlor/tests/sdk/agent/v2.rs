@@ -61,16 +61,16 @@ async fn output(
     mut cancelled: watch::Receiver<u64>,
 ) -> Result<StopReason> {
     let message = sessions.message(id);
-    let mut said = String::new();
+    let mut message_text = String::new();
     let mut say = |text: &str| {
-        said.push_str(text);
+        message_text.push_str(text);
         let chunk = ContentChunk::new(text.into(), message.clone());
         tell(connection, id, SessionUpdate::AgentMessageChunk(chunk))
     };
     let mut stop = StopReason::EndTurn;
     match Wish::of(prompt) {
         Wish::Say(pieces) => pieces.iter().try_for_each(|piece| say(piece))?,
-        Wish::Ask(title) => {
+        Wish::ClientCommand(title) => {
             let options = [
                 ("allow-once", PermissionOptionKind::AllowOnce),
                 ("reject-once", PermissionOptionKind::RejectOnce),
@@ -91,7 +91,7 @@ async fn output(
             stop = StopReason::Cancelled;
         }
     }
-    let whole = AgentMessage::new(message.clone()).content(vec![ContentBlock::from(said.as_str())]);
+    let whole = AgentMessage::new(message.clone()).content(vec![ContentBlock::from(message_text.as_str())]);
     let whole = SessionUpdate::AgentMessage(whole);
     sessions.with(id, |session| session.history.push(whole.clone()));
     tell(connection, id, whole)?;
