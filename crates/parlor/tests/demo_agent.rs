@@ -1,4 +1,4 @@
-//! `parlor demo-agent` as people meet it: over standard input and output, and behind a server that has no other agent.
+//! `parlor demo-agent` on standard input and output, and as the agent of a server without a configured agent.
 
 mod common;
 
@@ -24,7 +24,7 @@ const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
-/// An agent with a client that answers what it is asked, always the same.
+/// The agent with a client that gives the same answer to every request.
 struct Demo {
     process: Child,
     client: Client,
@@ -55,7 +55,7 @@ impl Demo {
         Self { process, client }
     }
 
-    /// Ends the input and waits until the agent has ended.
+    /// Closes the input and waits until the agent exits.
     async fn end(mut self) {
         self.client.disconnect().await;
         assert!(within_timeout(self.process.wait()).await.unwrap().success());
@@ -75,7 +75,7 @@ async fn turn(session: &Session, prompt: impl Into<Prompt>) -> State {
     within_timeout(turn.outcome()).await.unwrap().state
 }
 
-/// Waits until a session is seen to be so.
+/// Waits until the summary of a session is as expected.
 async fn wait_for_transcript(session: &Session, is_expected: impl Fn(&[String]) -> bool) {
     let mut updates = session.updates();
     let wait = async {
@@ -87,7 +87,7 @@ async fn wait_for_transcript(session: &Session, is_expected: impl Fn(&[String]) 
     assert!(waited.is_ok(), "this is all that is seen: {:#?}", seen(session));
 }
 
-/// What is seen of a session besides its prompts: a line for each entry, and for what became of the session.
+/// A summary of a session without its prompts: a line for each entry, and for changes of the session.
 fn seen(session: &Session) -> Vec<String> {
     let transcript = session.transcript();
     let mut seen: Vec<_> = transcript.entries().iter().filter_map(entry).collect();
@@ -128,7 +128,7 @@ fn entry(entry: &Entry) -> Option<String> {
     })
 }
 
-/// What kinds of content something has. A terminal that is told as text is shown by it.
+/// The kinds of content of an entry. A terminal that is sent as text is shown by its text.
 fn kinds(body: &Body) -> String {
     let kind = |item: &str| {
         let item: serde_json::Value = serde_json::from_str(item).unwrap();
@@ -139,7 +139,7 @@ fn kinds(body: &Body) -> String {
     body.content.iter().map(|item| kind(item.json)).collect::<Vec<_>>().join(" ")
 }
 
-/// What is chosen of a setting.
+/// The value of a setting.
 fn chosen(transcript: &Transcript, id: &str) -> Option<String> {
     let options = transcript.slot(Slot::Options)?.fields.get("configOptions")?.as_str().to_owned();
     let options: serde_json::Value = serde_json::from_str(&options).unwrap();
@@ -147,7 +147,7 @@ fn chosen(transcript: &Transcript, id: &str) -> Option<String> {
     option["currentValue"].as_str().map(str::to_owned)
 }
 
-/// How a turn ended, with its error.
+/// The stop reason of a turn, with its error.
 fn end_of(state: &State) -> String {
     let reason = state.stop_reason.as_ref().map(|reason| reason.to_text().into_owned()).unwrap_or_default();
     state.fields.get("error").map_or(reason.clone(), |error| format!("{reason} {}", error.as_str()))
@@ -213,7 +213,7 @@ fn list_in_help() -> String {
     list.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// A prompt and what is seen of it, and in version 1 if that says it in another way.
+/// A prompt, the summary of its turn, and the summary in version 1 if it differs.
 type Seen = (&'static str, &'static [&'static str], Option<&'static [&'static str]>);
 
 #[rustfmt::skip]
@@ -260,7 +260,7 @@ async fn commands_do_what_their_descriptions_say() {
             let session = within_timeout(demo.client.new_session(dir.path())).await.unwrap();
             assert_eq!(end_of(&turn(&session, *prompt).await), "end_turn", "{prompt}");
             let expected = if version == Version::V1 { v1.unwrap_or(v2) } else { v2 };
-            // What is said when the turn is over comes later.
+            // Messages after the turn arrive later.
             let is_late = ["later", "background"].iter().any(|late| prompt.starts_with(late));
             if is_late {
                 wait_for_transcript(&session, |seen| seen.len() == expected.len()).await;
@@ -321,7 +321,7 @@ async fn every_command_is_in_the_help_and_in_the_advertised_commands() {
         assert_eq!(announced.collect::<Vec<_>>(), names, "{version:?}");
         demo.end().await;
     }
-    // Each of them is tried by a test here.
+    // Each command is used by a test here.
     let elsewhere = ["help", "refuse", "fail", "title", "whoami", "sleep"];
     let tried: Vec<_> = SEEN.iter().flat_map(|(prompt, ..)| prompt.lines()).collect();
     for name in names.iter().filter(|name| !elsewhere.contains(name)) {
@@ -402,16 +402,16 @@ async fn sessions_are_restored_from_the_file() {
         assert!(seen(&found).iter().any(|line| line.ends_with("3 messages")), "{:#?}", seen(&found));
         second.end().await;
     }
-    // Without a file they are gone with the agent.
+    // Without a file they are lost when the agent exits.
     let demo = Demo::start(Version::V2, &[]).await;
     assert_eq!(within_timeout(demo.client.list(None)).await.unwrap(), []);
     demo.end().await;
 }
 
-/// A command that shows its process, and that of a program it started, and would go on for long.
+/// A command that prints its process id and that of a child process, and runs for a long time.
 const LONG: &str = "terminal echo $$; sleep 1000 & echo $!; wait";
 
-/// Waits until the long command shows its processes.
+/// Waits until the long command has printed its process ids.
 async fn processes(session: &Session) -> Vec<u32> {
     let output = || {
         let found = |body: &Body| String::from_utf8_lossy(&body.output).into_owned();

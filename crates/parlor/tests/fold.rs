@@ -1,4 +1,4 @@
-//! `parlor fold` as a person or a script uses it.
+//! The command `parlor fold`.
 
 mod common;
 

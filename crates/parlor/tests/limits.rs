@@ -1,4 +1,4 @@
-//! The limits in `ARCHITECTURE.md` are those of the code: each row names its constants, which are read from the sources.
+//! Checks the limits in `ARCHITECTURE.md`: each row names its constants, which are read from the sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -134,7 +134,7 @@ impl<'a> Expression<'a> {
         Self { rest: text.trim() }
     }
 
-    /// The values of the whole text, or `None` if it is not understood.
+    /// The values of the whole text, or `None` if it cannot be parsed.
     fn values(mut self) -> Option<Vec<Quantity>> {
         let values = self.tuple()?;
         self.rest.is_empty().then_some(values)
@@ -206,7 +206,7 @@ impl<'a> Expression<'a> {
             let number = self.number()?;
             return self.takes(")").then_some(number);
         }
-        // The one constant that others are defined by.
+        // Other constants are defined by this one.
         if self.takes("DEFAULT_LINE_LIMIT") {
             return match constant("parlor_wire::framing::DEFAULT_LINE_LIMIT").ok()?[..] {
                 [Quantity::Number(limit)] => Some(limit),

@@ -1,12 +1,12 @@
-//! The core does no I/O and knows no clock, no randomness and no async, and the agent of the tests serves no session with
-//! the code that it tests: looked up in their sources, so that nobody can forget it.
+//! Checks in the sources that the core does no I/O and uses no clock, randomness or async, and that the test agent shares
+//! no code with the server that it tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const CORE: [&str; 5] = ["parlor-json", "parlor-wire", "parlor-session", "parlor-dialect", "parlor-engine"];
 
-/// What the core may be built on. None of these does I/O by itself; `tracing` only where somebody subscribes to it.
+/// The allowed dependencies of the core. None of these does I/O; `tracing` only if the program installs a subscriber.
 const DEPENDENCIES: [&str; 12] = [
     "base64",
     "bytes",
@@ -94,7 +94,7 @@ fn core_crates_have_only_allowed_dependencies() {
     }
 }
 
-/// A crate that is tested with one that depends on it could not be published before it if it named a version of it.
+/// With a version, a crate whose tests use a dependent crate could not be published before that crate.
 #[test]
 fn dev_dependencies_on_workspace_crates_have_no_version() {
     let read = |path: PathBuf| fs::read_to_string(path).unwrap().parse::<toml::Table>().unwrap();

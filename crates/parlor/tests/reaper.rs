@@ -1,4 +1,4 @@
-//! A parlor that is killed leaves no agent behind.
+//! A killed server leaves no agent processes.
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use parlor_testkit::wait::wait_until;
 use rustix::process::{Signal, kill_process_group};
 
 /// The agent writes the ids of its processes and has children in its group and, where there is `setsid`, outside of it;
-/// some do not end when asked.
+/// some ignore SIGTERM.
 const SCRIPT: &str = "
 sleep 1000 & echo pid $!
 (trap '' TERM; while :; do sleep 1000; done) & echo pid $!
@@ -26,7 +26,7 @@ trap '' TERM
 while :; do sleep 1000; done
 ";
 
-/// The process that has agents and is killed. It runs when the tests here start it.
+/// Runs as the server process that is killed; the tests here start it.
 #[test]
 #[ignore = "the process that the tests here kill"]
 fn killed_server() {
@@ -58,7 +58,7 @@ struct KilledServer {
 }
 
 impl KilledServer {
-    /// Starts the process and waits until its agents have all their children.
+    /// Starts the process and waits until its agents have started all their children.
     fn start() -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["--exact", "killed_server", "--ignored", "--nocapture"])
@@ -85,7 +85,7 @@ impl KilledServer {
         })
     }
 
-    /// Kills all of its group, as a terminal or a supervisor may do.
+    /// Kills the process group, as a terminal or a supervisor does.
     fn kill_and_check(mut self) {
         kill_process_group(to_pid(self.child.id()), Signal::KILL).unwrap();
         self.child.wait().unwrap();
@@ -93,7 +93,7 @@ impl KilledServer {
     }
 }
 
-/// A test that fails leaves no process either.
+/// A failed test leaves no process either.
 impl Drop for KilledServer {
     fn drop(&mut self) {
         let _ = self.child.kill();

@@ -1,4 +1,4 @@
-//! `parlor translate` as a person or a script uses it.
+//! The command `parlor translate`.
 
 mod common;
 

@@ -156,7 +156,7 @@ fn doctor_finds_what_is_broken() {
     assert!(output.stderr.contains("parlor.db") && output.stderr.contains("`parlor doctor`"), "{output:#?}");
 }
 
-/// Checks that `doctor` fails because of a damaged journal that is kept, and because of nothing else.
+/// Checks that `doctor` reports a damaged journal and no other failure.
 fn finds_damaged_journal(scenario: &Scenario, part: &str) {
     let report = scenario.run(&["doctor", "--json"]).exit_code(1).json();
     let failed: Vec<_> =
@@ -194,7 +194,7 @@ fn a_server_reports_a_damaged_journal_and_continues() {
     editor.load(&id);
     assert_eq!(editor.turn(&id, "say before"), "end_turn");
     scenario.run(&["show", &id]).success();
-    // Nothing gets from the journal to the database any more.
+    // The journal cannot be moved to the database any more.
     let locking = rusqlite::Connection::open(scenario.data().join("parlor.db")).unwrap();
     locking.execute_batch("BEGIN IMMEDIATE").unwrap();
     let journal = scenario.data().join("parlor.db.journal");
@@ -231,7 +231,7 @@ fn doctor_reports_an_agent_that_does_not_start() {
     }
 }
 
-/// Changes the database of a scenario that no server has.
+/// Changes the database while no server runs.
 fn edit(scenario: &Scenario, sql: &str) {
     rusqlite::Connection::open(scenario.data().join("parlor.db")).unwrap().execute_batch(sql).unwrap();
 }
@@ -262,7 +262,7 @@ fn without_full_a_sample_of_many_sessions_is_read() {
     let mut scenario = Scenario::new(PARLOR).with_server();
     scenario.new_session("say fine");
     scenario.stop();
-    // As many as there may be, with the one that was begun among them.
+    // The maximum number, including the session that was created above.
     edit(
         &scenario,
         "WITH RECURSIVE n(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < 2000)
@@ -284,7 +284,7 @@ fn doctor_finds_damage_outside_of_the_sampled_sessions() {
     let mut scenario = Scenario::new(PARLOR).with_server();
     scenario.new_session("say fine");
     scenario.stop();
-    // A row that an index does not have.
+    // A row that is missing in an index.
     edit(
         &scenario,
         "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'WHERE busy = 1', 'WHERE busy = 0')

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::PARLOR;
 
-/// A session of two turns: its id and those of its messages.
+/// A session with two turns: its id and the ids of its messages.
 fn spawn(scenario: &Scenario) -> (String, Vec<String>) {
     let session = scenario.new_session("say One.");
     scenario.run(&["prompt", &session, "say Two."]).success();
@@ -27,14 +27,14 @@ fn texts(scenario: &Scenario, session: &str) -> Vec<String> {
 fn a_prefix_selects_the_prompt_to_edit_even_if_other_messages_match() {
     let scenario = Scenario::new(PARLOR).with_server();
     let (mut session, mut messages) = spawn(&scenario);
-    // Ids are random: until an answer begins as the first prompt does.
+    // Ids are random: send prompts until an answer has the same first digit as the first prompt.
     while !messages[1..].iter().any(|id| id[..1] == messages[0][..1]) || messages[2][..1] == messages[0][..1]
     {
         (session, messages) = spawn(&scenario);
     }
     scenario.run(&["edit", &session, &messages[0][..1], "say Else."]).success();
     assert_eq!(texts(&scenario, "latest"), ["say Else.", "Else."]);
-    // What a prompt and its answer are called has nothing in common.
+    // The ids of a prompt and its answer are independent.
     let same = messages[0].chars().zip(messages[1].chars()).take_while(|(a, b)| a == b).count();
     assert!(same < 8, "{messages:?}");
 }
@@ -69,7 +69,7 @@ fn a_prompt_is_edited_or_regenerated() {
     assert_eq!((&output["text"], &output["stopReason"]), (&json!("First."), &json!("end_turn")));
     assert_eq!(texts(&scenario, output["sessionId"].as_str().unwrap()), ["say First.", "First."]);
 
-    // Without a server one is started.
+    // A server is started if none is running.
     scenario.stop();
     assert_eq!(scenario.run(&["regenerate", &session]).success().stdout, "Two.\n");
     assert_eq!(scenario.run(&["regenerate", &session, &messages[1]]).success().stdout, "One.\n");
@@ -115,7 +115,7 @@ fn the_tree_lists_forks_below_their_parent() {
     let marks = |mark: &str| output.stdout.lines().filter(|line| line.contains(mark)).count();
     assert_eq!((marks("├─ "), marks("  └─ "), marks("└─ ")), (1, 2, 2), "{}", output.stdout);
 
-    // One whose session is gone stands by itself.
+    // A fork of a deleted session is a root.
     scenario.run(&["rm", "--yes", &session]).success();
     let listed = scenario.run(&["ls", "--tree"]).success().stdout;
     assert_eq!(listed.lines().filter(|line| line.contains("─ ")).count(), 1, "{listed}");

@@ -29,7 +29,7 @@ fn the_answer_goes_to_stdout_and_the_rest_to_stderr() {
     let output = scenario.run_with(&["prompt", &id, "-"], "say from\nsay input\n").success();
     assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("from\n\ninput\n", ""));
     scenario.stop();
-    // A path from here means the same to the server that is started.
+    // A relative path is resolved before it is passed to the server.
     std::fs::write(scenario.work().join("own.toml"), "").unwrap();
     assert_eq!(
         scenario.run(&["prompt", "--config", "own.toml", "latest", "say again"]).success().stdout,
@@ -61,21 +61,21 @@ fn flags_answer_permission_requests() {
     );
     let output = scenario.run(&["prompt", "latest", "--no", "ask Delete it"]);
     assert!(output.stdout.contains("You did not allow it."), "{output:#?}");
-    // Without a terminal it is left to others; there is nobody.
+    // Without a terminal the request is left to other clients, and there are none.
     let output = scenario.run(&["prompt", "latest", "ask Delete it"]).exit_code(1);
     assert!(
         output.stderr.contains("no terminal to ask") && output.stderr.contains("no client answered"),
         "{output:#?}"
     );
     assert!(!output.stdout.contains("You allowed"), "{output:#?}");
-    // A form cannot be filled in without one, and that is said.
+    // A form cannot be filled in without a terminal, and a notice says so.
     let output = scenario.run(&["prompt", "latest", "--yes", "elicit"]).exit_code(1);
     assert!(output.stderr.contains("no terminal to fill it in"), "{output:#?}");
     let output = scenario.run(&["prompt", "latest", "--no", "elicit"]).success();
     assert!(output.stderr.contains("declined (--no)"), "{output:#?}");
 }
 
-/// A prompt that runs beside others.
+/// Starts a command that runs concurrently.
 fn spawn(scenario: &Scenario, args: &[&str]) -> std::process::Child {
     let mut command = scenario.command(args);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -97,7 +97,7 @@ fn a_queued_prompt_answers_no_requests_of_the_running_turn() {
             assert_eq!(err.next().as_deref(), Some("another turn is running; the prompt is queued"));
             children.push((child, err));
         }
-        // The request is still there for the one whose turn it is.
+        // The request is still open for the client of the running turn.
         first.type_text("n\n");
         let (_, seen) = first.wait();
         assert!(seen.contains("reject-once") && !seen.contains("another client"), "{seen}");
@@ -120,7 +120,7 @@ fn requests_without_a_terminal_are_left_to_other_clients() {
     let mut second = spawn(&scenario, &["prompt", &id, "ask Second\nsay done"]);
     let mut err = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(err.next().as_deref(), Some("another turn is running; the prompt is queued"));
-    // A client that stays is asked as well.
+    // Another attached client gets the request as well.
     let mut editor = crate::editor(&scenario);
     editor.load(&id);
     other.type_text("y\n");
@@ -244,7 +244,7 @@ fn the_directory_is_stored_as_a_canonical_path_and_options_without_effect_are_re
     }
     let output = scenario.run(&["prompt", "--config", "other.toml", "latest", "say again"]).exit_code(2);
     assert!(output.stderr.contains("--config other.toml has no effect"), "{output:#?}");
-    // The one that the server has is fine.
+    // The configuration of the running server is accepted.
     scenario.run(&["prompt", "--config", "own.toml", "latest", "say again"]).success();
 }
 
@@ -263,7 +263,7 @@ fn a_session_of_an_agent_that_is_parlor_itself_keeps_its_title_after_a_restart()
     assert_eq!(shown["info"]["_meta"]["parlor/title"], "made");
 }
 
-/// Agents that take their time to start, some for ever.
+/// Agents that start slowly or never.
 fn slow_agents(scenario: &Scenario) {
     let config = format!(
         r#"
@@ -293,13 +293,13 @@ fn a_notice_is_printed_while_a_slow_agent_starts() {
         scenario.stop();
         scenario.serve(&["--config", "slow.toml"]);
     }
-    // So it is where the agent is needed for a prompt only, and on a terminal.
+    // The same if the agent is started for the prompt only, and on a terminal.
     let terminal = Terminal::new(&scenario, &["prompt", "latest", "say again"]);
     terminal.wait_for("waiting for agent 'slow'");
     let (code, seen) = terminal.wait();
     assert_eq!((code, seen.matches("waiting for").count()), (Some(0), 1), "{seen}");
     assert!(seen.contains("again"), "{seen}");
-    // Once it runs there is nothing to wait for.
+    // No notice is printed once the agent runs.
     let output = scenario.run(&["prompt", "latest", "sleep 3000\nsay done"]).success();
     assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("done\n", ""));
 }
@@ -318,7 +318,7 @@ fn an_agent_that_does_not_start_is_reported_with_its_stderr_and_a_hint() {
     assert!(output.stderr.contains("startup_timeout") && output.stdout.is_empty(), "{output:#?}");
 }
 
-/// Interrupts a turn as soon as it has spoken, as often as told.
+/// Interrupts a turn `times` times after its first output.
 fn interrupted(scenario: &Scenario, text: &str, times: usize) -> (Option<i32>, Vec<String>) {
     let mut child = scenario
         .command(&["prompt", "--new", text])

@@ -1,4 +1,4 @@
-//! `serve`: how it begins and how it ends.
+//! `serve`: startup and shutdown.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read};
@@ -53,7 +53,7 @@ fn log_files_are_readable_by_their_owner_only() {
     let mut scenario = Scenario::new(PARLOR);
     let log = scenario.data().join("log");
     fs::create_dir_all(&log).unwrap();
-    // As an earlier version left them.
+    // With the permissions that earlier versions set.
     for name in ["parlor.log", "parlor.old.log"] {
         fs::write(log.join(name), "").unwrap();
         fs::set_permissions(log.join(name), Permissions::from_mode(0o644)).unwrap();
@@ -84,7 +84,7 @@ fn a_command_waits_for_a_slow_server_and_prints_a_notice() {
         .unwrap();
     let mut err = BufReader::new(prompt.stderr.take().unwrap()).lines().map(Result::unwrap);
     let first = err.next();
-    // The server reads this to its end before it starts.
+    // The server reads its configuration to the end before it starts.
     fs::write(&config, "").unwrap();
     assert_eq!(first.as_deref(), Some("waiting for the server to start ..."));
     let output = prompt.wait_with_output().unwrap();
@@ -92,7 +92,7 @@ fn a_command_waits_for_a_slow_server_and_prints_a_notice() {
     let rest: Vec<_> = err.collect();
     assert!(matches!(&rest[..], [session] if session.starts_with("session ")), "{rest:?}");
     scenario.stop();
-    // One that has ended is not waited for.
+    // A server that has exited is not waited for.
     fs::write(scenario.work().join("wrong.toml"), "what?").unwrap();
     let output = scenario.run(&["prompt", "--config", "wrong.toml", "--new", "say hello"]).exit_code(1);
     assert!(

@@ -51,7 +51,7 @@ fn sessions_are_listed_with_and_without_a_server() {
         assert_eq!(lines.len(), 3, "{output:#?}");
         assert!(lines[0].starts_with("ID ") && lines[1].contains("A \u{fffd}31mtitle"), "{output:#?}");
         assert!(lines[2].contains("say first words") && lines[2].contains("demo"), "{output:#?}");
-        // What is listed names the session.
+        // The listed id selects the session.
         let short = lines[2].split(' ').next().unwrap();
         assert!(first.starts_with(short) && !second.starts_with(short), "{short}");
         assert!(scenario.run(&["show", short]).success().stdout.contains("and more"));
@@ -85,7 +85,7 @@ fn running_and_interrupted_turns_are_listed() {
     assert_eq!(child.wait().unwrap().code(), Some(1));
     wait_until("the server is gone", || scenario.server_pid().is_none());
     assert_eq!(scenario.run(&["ls", "--json"]).json()[0]["state"], "interrupted");
-    // The next server has ended the turn before anybody finds it.
+    // The next server ends the turn before it accepts connections.
     scenario.stop();
     scenario.serve(&[]);
     assert_eq!(scenario.run(&["ls", "--json"]).json()[0]["state"], "idle");
@@ -133,7 +133,7 @@ fn the_latest_archived_session_is_unarchived() {
 #[test]
 fn a_session_name_has_to_match_one_session() {
     let scenario = Scenario::new(PARLOR);
-    // Ids are random: until two begin with the same digit.
+    // Ids are random: create sessions until two have the same first digit.
     let mut ids = vec![scenario.new_session("say one")];
     let (first, second) = loop {
         let next = scenario.new_session("say two");
@@ -219,7 +219,7 @@ fn sessions_are_deleted_with_and_without_a_server() {
     let ids: Vec<_> = (0..4).map(|n| scenario.new_session(&format!("say {n}"))).collect();
     let output = scenario.run(&["rm", &ids[0]]).exit_code(2);
     assert!(output.stderr.contains("--yes"), "{output:#?}");
-    // One that is not there keeps all others.
+    // An unknown session prevents the deletion of the others.
     scenario.run(&["rm", "--yes", &ids[0], "nonsense"]).exit_code(2);
     assert_eq!(scenario.run(&["ls", "--json"]).json().as_array().unwrap().len(), 4);
 
@@ -272,10 +272,10 @@ fn a_closed_pipe_is_not_an_error() {
     }
 }
 
-/// Escapes of a terminal, other controls, and what reorders text, as JSON writes them.
+/// Terminal escape sequences, other control characters and bidirectional controls, as a JSON string.
 const HOSTILE: &str = r"x\u001b[2J\u001b]0;t\u0007\u009b1m\r\b\u202e\u2066\u200fy";
 
-/// Nothing that moves a terminal or reorders its text.
+/// Checks that a text has no control characters and no bidirectional controls.
 #[track_caller]
 fn is_harmless(what: &str, text: &str) {
     let is_bidi = |c: char| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -295,14 +295,14 @@ fn no_command_prints_control_characters_of_agents() {
         }
         output
     };
-    // The title is made of this.
+    // The title is generated from this.
     let prompt =
         format!("say heron {hostile}\nthink {hostile}\ntool {hostile}\nask {hostile}\nfail -32000 {hostile}");
     let output = check(&["prompt", "--new", "--yes", "-"], &prompt);
     assert!(output.stdout.contains("heron"), "{output:#?}");
     let id = scenario.run(&["ls", "--json"]).success().json()[0]["sessionId"].as_str().unwrap().to_owned();
     assert!(check(&["ls"], "").success().stdout.contains("heron"));
-    // All kinds of entries, with that in every string.
+    // All kinds of entries, with these characters in every string.
     let lines = include_str!("../hostile.jsonl").lines();
     let raw =
         lines.map(|line| format!(r#"raw {{"sessionId":"SESSION","update":{line}}}"#).replace('!', HOSTILE));

@@ -1,4 +1,4 @@
-//! What is different on a terminal.
+//! Commands on a terminal.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::PARLOR;
 
-/// A command at a terminal of 60 columns.
+/// A command that runs on a terminal with 60 columns.
 pub(crate) struct Terminal {
     child: Child,
     keys: File,
@@ -60,10 +60,10 @@ impl Terminal {
         self.keys.write_all(text.as_bytes()).unwrap();
     }
 
-    /// The exit code and all that was on the screen.
+    /// Waits for the command: its exit code and its whole output.
     pub(crate) fn wait(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
-        // Nobody else has the terminal open: it ends when all of it was read.
+        // No other process has the terminal open, so reading ends with the last output.
         self.reader.join().unwrap();
         (code, self.seen.lock().unwrap().clone())
     }
@@ -78,7 +78,7 @@ fn a_permission_option_is_selected_by_number() {
     wait_until("the question is asked again", || {
         terminal.seen.lock().unwrap().matches("Answer (1-").count() == 2
     });
-    // Enter alone decides nothing.
+    // An empty line selects nothing.
     terminal.type_text("\n");
     wait_until("the question is asked again", || {
         terminal.seen.lock().unwrap().matches("Answer (1-").count() == 3
@@ -111,7 +111,7 @@ fn input_typed_before_a_request_is_shown_is_discarded() {
     let scenario = Scenario::new(PARLOR).with_server();
     let mut terminal = Terminal::new(&scenario, &["prompt", "--new", "ask First\nask Second"]);
     terminal.wait_for("Answer (1-");
-    // The second line, and the beginning of a third one, are there before the second request is.
+    // The second line and the start of a third one are typed before the second request is shown.
     terminal.type_text("n\nn\n9");
     wait_until("the question is asked again", || {
         terminal.seen.lock().unwrap().matches("Answer (1-").count() == 2

@@ -1,4 +1,4 @@
-//! The agents among the examples, met by the SDK's clients.
+//! The example agents, with clients made with the SDK.
 
 use std::fs;
 use std::process::Stdio;
@@ -74,7 +74,7 @@ async fn the_reader_agent_of_the_guide_reads_allowed_files() {
     }
 }
 
-/// An editor that crashes closes both ends, whatever the agent waits for.
+/// An editor that crashes closes both pipes, even if the agent waits for a response.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_with_an_open_request_exits_when_the_client_disconnects() {
     let dir = TempDir::new().unwrap();

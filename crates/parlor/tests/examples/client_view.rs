@@ -1,11 +1,11 @@
-//! What somebody knows of a conversation.
+//! What a client has received of a session.
 
 use parlor_client::{EntryId, JsonStr, Role, Slot, Transcript};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ClientView {
     pub(crate) messages: Vec<Message>,
-    /// The tool calls, by title and how they went.
+    /// The tool calls: title and status.
     pub(crate) tools: Vec<(String, String)>,
     pub(crate) title: Option<String>,
 }
@@ -13,13 +13,13 @@ pub(crate) struct ClientView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) role: &'static str,
-    /// A client of version 1 does not learn the ids of its own prompts.
+    /// A client of version 1 does not get the ids of its own prompts.
     pub(crate) id: Option<String>,
     pub(crate) text: String,
 }
 
 impl ClientView {
-    /// What a session of parlor's own client knows.
+    /// The view of a session of `parlor-client`.
     pub(crate) fn of(transcript: &Transcript) -> Self {
         let mut view = Self::default();
         for entry in transcript.entries() {
@@ -44,12 +44,12 @@ impl ClientView {
         view
     }
 
-    /// One more piece of a message.
+    /// Appends a chunk to a message.
     pub(crate) fn chunk(&mut self, role: &'static str, id: Option<String>, text: &str) {
         self.message(role, id).push_str(text);
     }
 
-    /// All of a message.
+    /// Replaces a message.
     pub(crate) fn whole(&mut self, role: &'static str, id: String, text: String) {
         *self.message(role, Some(id)) = text;
     }
@@ -66,7 +66,7 @@ impl ClientView {
         &mut self.messages[index].text
     }
 
-    /// Who said what.
+    /// The role and the text of each message.
     pub(crate) fn messages(&self) -> Vec<(&str, &str)> {
         self.messages.iter().map(|message| (message.role, message.text.as_str())).collect()
     }

@@ -1,4 +1,4 @@
-//! The clients among the examples, and the relay, with the SDK's agents at the other end.
+//! The example clients and the relay, with agents made with the SDK.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use crate::sdk_versions::{Print, watch_v1, watch_v2};
 use crate::wire;
 use crate::{PARLOR, start_server};
 
-/// Runs an example to its end, and says what it printed.
+/// Runs an example to its end, and returns its output.
 fn run(name: &str, args: &[impl AsRef<OsStr>]) -> String {
     let dir = TempDir::new().unwrap();
     let output = Command::new(example(name))
@@ -57,7 +57,7 @@ fn messages_and_tool_calls_are_printed_separately() {
     assert_eq!(parts[4..], ["agent:\nThat was note 1.", "end_turn\n"]);
 }
 
-/// The clients that were written with the SDK print the same, so they can be compared.
+/// The clients made with the SDK print the same, so that they can be compared.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_sdk_versions_of_the_client_print_the_same() {
     let dir = TempDir::new().unwrap();
@@ -77,7 +77,7 @@ async fn the_sdk_versions_of_the_client_print_the_same() {
     }
 }
 
-/// What `edit` prints with an agent that repeats what it is told.
+/// The output of `edit` with an agent that echoes prompts.
 const EDITED: &str = "as it was:
   User: say My name is Ada.
   Agent: say My name is Ada.
@@ -95,8 +95,8 @@ fn the_edit_example_works_with_an_agent_that_can_fork() {
     assert_eq!(run("edit", &[example("echo")]), EDITED);
 }
 
-/// The SDK's agents cannot fork; parlor does it for them. Their context is given to them with the prompt, which these
-/// agents repeat, so only what was asked is looked at.
+/// The SDK's agents cannot fork; the server does it for them. They get the context with the prompt, which these agents
+/// echo, so only the prompts are compared.
 #[test]
 fn the_edit_example_works_with_any_agent_behind_parlor() {
     for version in [1, 2] {

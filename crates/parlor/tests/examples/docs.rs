@@ -1,5 +1,5 @@
-//! What the guide and the README tell people to write. The Rust of the guide is compiled as documentation of
-//! `parlor-agent`; here is the rest.
+//! The code in the guide and the README. The Rust code of the guide is compiled as documentation of `parlor-agent`; the
+//! rest is tested here.
 
 use std::fs;
 use std::io::Write;
@@ -27,7 +27,7 @@ fn blocks(document: &str, language: &str) -> Vec<String> {
     blocks
 }
 
-/// Code without comments and empty lines, which differ between an example and what is shown of it.
+/// Code without comments and empty lines, which differ between an example and its copy in the docs.
 fn bare(code: &str) -> Vec<&str> {
     let lines = code.lines().filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with("//"));
     lines.collect()

@@ -1,4 +1,4 @@
-//! How long the examples are, beside the same with the SDK.
+//! The lengths of the examples, compared with the same with the SDK.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! One agent, and everybody who can talk to it: the SDK's clients and parlor's own, in both versions, and a server that
-//! has it as one of its agents. They meet in one session, and all know the same of it.
+//! One agent with all kinds of clients: those of the SDK and of parlor, in both versions, and a server that has it as one of
+//! its agents. All get the same transcript of one session.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::client_view::ClientView;
 use crate::sdk_client::{SdkClientRun, VERSIONS};
 use crate::start_server;
 
-/// Joins a session with parlor's own client, says something if there is something to say, and leaves.
+/// Attaches to a session with `parlor-client`, sends the prompt, if there is one, and disconnects.
 async fn join(client: Client, session: &str, cwd: &Path, prompt: Option<&str>) -> ClientView {
     let mut requests = client.requests();
     let allow = tokio::spawn(async move {
@@ -47,7 +47,7 @@ async fn all_clients_have_the_same_transcript() {
         within_timeout(connector.clone().only(version).spawn(&agent[0], &agent[1..])).await.unwrap()
     };
 
-    // Each says something, one after the other, and each but the first finds what the others said.
+    // Each client sends a prompt, one after the other, and gets the messages of the earlier ones.
     let begin = SdkClientRun { agent: &agent, cwd: dir.path(), session: None, prompts: &["First"] };
     let (session, _) = begin.by(VERSIONS[0]).await;
     let client_run = SdkClientRun { session: Some(&session), prompts: &["Second"], ..begin };
@@ -55,11 +55,11 @@ async fn all_clients_have_the_same_transcript() {
     for (version, prompt) in [(ClientVersion::V1, "Third"), (ClientVersion::V2, "Fourth")] {
         join(own(version).await, &session, dir.path(), Some(prompt)).await;
     }
-    // The server does not have the session. Its agent does, and so it is there.
+    // The server does not have the session, but its agent does.
     let mut server = start_server("worker", &agent);
     let (client, _) = within_timeout(connector.socket(&server.socket(), &Hello::new())).await.unwrap();
     let behind = join(client, &session, dir.path(), Some("Fifth")).await;
-    // Its agent ends with it: one process at a time has the file of its sessions.
+    // Its agent exits with it: one process at a time can open the file with the sessions.
     assert!(server.stop().success());
 
     let look = SdkClientRun { session: Some(&session), prompts: &[], ..begin };

@@ -1,4 +1,4 @@
-//! Somebody with a client that was made with the SDK.
+//! A client made with the SDK.
 
 mod v1;
 mod v2;
@@ -20,32 +20,32 @@ pub(crate) enum Version {
 
 pub(crate) const VERSIONS: [Version; 2] = [Version::One, Version::Two];
 
-/// What somebody comes for.
+/// What a client does.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SdkClientRun<'a> {
-    /// How the agent is started.
+    /// The command of the agent.
     pub(crate) agent: &'a [String],
-    /// Where the session works.
+    /// The working directory of the session.
     pub(crate) cwd: &'a Path,
-    /// The session that is joined; else a new one is begun.
+    /// The session to attach to; `None` for a new one.
     pub(crate) session: Option<&'a str>,
-    /// What is said in it, each when the one before is done with.
+    /// The prompts, each sent after the end of the turn before.
     pub(crate) prompts: &'a [&'a str],
 }
 
-/// What is to be done, for a task of its own.
+/// The same, owned by a task.
 struct Plan {
     cwd: String,
     session: Option<String>,
     prompts: Vec<String>,
 }
 
-/// What was seen, for who shows it.
+/// The shared view of a client.
 type SharedView = Arc<Mutex<ClientView>>;
 
 impl SdkClientRun<'_> {
-    /// Starts the agent, does it all, and says which session it was and what there was to see in the end. The SDK must
-    /// not have found fault with anything that it was sent.
+    /// Starts the agent, runs the client, and returns the session and what the client has received. The SDK must have
+    /// accepted everything that it received.
     pub(crate) async fn by(self, version: Version) -> (String, ClientView) {
         let (wire, mut agent) = wire::start(self.agent, self.cwd);
         let plan = Plan {
@@ -60,7 +60,7 @@ impl SdkClientRun<'_> {
                 Version::One => v1::client_run(wire, plan, shown).await,
                 Version::Two => v2::client_run(wire, plan, shown).await,
             };
-            // The agent has no more to do when nobody speaks to it, and leaves its sessions in order.
+            // The agent exits at the end of its input, after it has stored its sessions.
             let status = agent.wait().await.unwrap();
             assert!(status.success(), "{status}");
             session.unwrap()
@@ -75,12 +75,12 @@ fn show<T>(show: &SharedView, change: impl FnOnce(&mut ClientView) -> T) -> T {
     change(&mut show.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The name that JSON has for a value.
+/// The JSON name of a value.
 fn name(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).unwrap().as_str().unwrap_or_default().to_owned()
 }
 
-/// The last status of the tool call of this number.
+/// Updates the title and the status of a tool call.
 fn tool(
     view: &mut ClientView,
     ids: &mut Vec<String>,

@@ -1,4 +1,4 @@
-//! Sessions that only an agent knows, and how they become sessions like any other.
+//! Sessions that only an agent has, and their adoption.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::{Client, ClientBuilder, error_code};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::Lists;
 use crate::{STORING_AGENTS, run, server_with, session};
 
-/// What is said in a session, without the ids.
+/// The messages of a session, without ids.
 fn texts(client: &Client, session: &str) -> Vec<String> {
     let lines = client.transcript(session).into_iter();
     lines
@@ -55,7 +55,7 @@ fn an_agent_session_is_listed_and_adopted_when_it_is_loaded() {
             ids.dedup();
             assert_eq!(ids.len(), 3, "every message has an id of its own");
 
-            // From now on it is one like any other: listed once, told once.
+            // Now it is an ordinary session: listed once, replayed once.
             let listed = client.list(json!({})).into_iter().filter(|one| one["sessionId"] == id);
             let listed: Vec<_> = listed.collect();
             assert_eq!((listed.len(), listed[0]["_meta"].get("parlor/adopted")), (1, None));
@@ -67,7 +67,7 @@ fn an_agent_session_is_listed_and_adopted_when_it_is_loaded() {
             assert!(stored.len() == 5 && stored[4].ends_with(": More."), "{stored:#?}");
             second.wait_for_transcript(id, &stored);
         }
-        // And it stays so.
+        // It is still there after a crash.
         let id = names[1].as_str();
         let stored = server.stored_transcript(id);
         server.crash();
@@ -85,13 +85,13 @@ fn resuming_adopts_the_session_without_replay() {
     for agent in STORING_AGENTS {
         let server = server_with(&[(agent, session("mine", None, "2025-05-05T05:05:05Z"))]);
         let mut client = server.client(TransportKind::Unix, Dialect::V1, agent);
-        // Nobody asked for a list before.
+        // No client has requested a list before.
         client.resume("mine", None).unwrap();
         assert_eq!(client.transcript("mine"), Vec::<String>::new());
         let mut other = server.client(TransportKind::Unix, Dialect::V2, agent);
         other.load("mine");
         assert_eq!(texts(&other, "mine"), expected_texts("mine"));
-        // It has a made title, because the agent has none for it.
+        // It has a generated title, because the agent has no title for it.
         assert_eq!(other.view("mine")["info"]["title"], "Question of mine");
     }
 }
@@ -167,7 +167,7 @@ fn sessions_that_the_server_created_are_never_listed_as_agent_only() {
         let listed = client.list(json!({}));
         let foreign: Vec<_> = listed.iter().filter(|one| one["_meta"]["parlor/adopted"] == false).collect();
         assert_eq!(foreign.len(), 1, "{foreign:?}");
-        // Not even when they are deleted and the agent was not there to hear of it.
+        // Not even if they are deleted while the agent is not running.
         server.restart();
         run(&server, &["rm", "--yes", &own[1]]);
         let mut client = server.client(TransportKind::Unix, Dialect::V2, "storing-v2");

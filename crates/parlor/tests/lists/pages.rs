@@ -1,4 +1,4 @@
-//! What lists show, page by page, and what is put away, closed and deleted.
+//! Pages of lists, and archived, closed and deleted sessions.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::error_code;

@@ -1,4 +1,4 @@
-//! Agents that do not say who they are.
+//! Agents that do not answer `initialize` or anything else.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::transport::TransportKind;
@@ -9,14 +9,14 @@ use crate::start_server;
 #[test]
 fn the_startup_timeout_of_an_agent_is_configurable() {
     let server = start_server("[agents.hangs]\ncommand = [\"sleep\", \"600\"]\nstartup_timeout = 1\n");
-    // The first client of an agent waits for it, and is not turned away.
+    // The first client of an agent is accepted, and its request waits for the agent.
     let mut client = server.client(TransportKind::Unix, Dialect::V2, "hangs");
     let refused = client.call("session/new", json!({ "cwd": "/", "mcpServers": [] })).unwrap_err();
     assert_eq!(refused["message"], "agent 'hangs' did not answer initialize within 1 s");
     assert!(client.call("session/list", json!({})).is_ok());
 }
 
-/// An agent that says who it is and nothing more.
+/// An agent that answers `initialize` and nothing else.
 const SILENT_AGENT: &str = r#"[agents.silent]
 command = ["sh", "-c", 'read line; echo "{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{\"protocolVersion\":2,\"info\":{\"name\":\"s\",\"version\":\"1\"},\"capabilities\":{}}}"; exec sleep 600']
 "#;
@@ -31,7 +31,7 @@ fn a_client_with_too_many_open_requests_gets_an_error() {
         let refused = client.response(id).unwrap_err();
         assert_eq!(refused["message"], "256 requests of this connection are in flight: try again later");
     }
-    // What needs no agent is answered all the same, for others.
+    // Requests of other clients that need no agent get responses.
     let mut other = server.client(TransportKind::Unix, Dialect::V2, "silent");
     assert!(other.call("session/list", json!({})).is_ok());
 }
@@ -53,6 +53,6 @@ fn requests_for_an_unresponsive_agent_share_one_timeout() {
             "agent 'hangs' did not answer initialize within 1 s"
         );
     }
-    // Once for the first words of the client and its first session, and once for all others.
+    // Once for `initialize` of the client and its first session, and once for all others.
     assert_eq!(std::fs::read_to_string(starts).unwrap(), "\n\n");
 }

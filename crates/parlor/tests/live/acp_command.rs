@@ -1,4 +1,4 @@
-//! `parlor acp`, as editors start it.
+//! `parlor acp`, as editors run it.
 
 use std::{fs, thread};
 
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::{PARLOR, start_server};
 
-/// Starts `parlor acp` as an editor does; it starts a server if none runs.
+/// Starts `parlor acp` as an editor does; it starts a server if none is running.
 fn editor(dir: &TestDir, dialect: Dialect, agent: &str) -> Client {
     let mut command = dir.acp();
     command.args(["--agent", agent]);
@@ -40,14 +40,14 @@ fn the_first_editor_starts_a_server_and_the_next_one_uses_it() {
     one.wait_for_message(&session, "Hello again.");
     let status = two.call("_parlor/status", json!({})).unwrap();
     assert_eq!(status["pid"].as_u64().unwrap(), u64::from(dir.server_pid().unwrap()));
-    // The editors go; the server stays.
+    // The editors exit; the server continues.
     assert_eq!((one.close(), two.close()), (Some(0), Some(0)));
     let mut three = editor(&dir, Dialect::V2, "v1");
     three.load(&session);
     assert_eq!(three.transcript(&session).len(), 4);
 }
 
-/// A process and all that it has started, as those find it who end a program with its children.
+/// The process tree below a process, as programs find it that kill a process with its children.
 fn tree_of(root: u32) -> Vec<u32> {
     let listed = std::process::Command::new("ps").args(["-A", "-o", "pid=,ppid="]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
@@ -62,7 +62,7 @@ fn tree_of(root: u32) -> Vec<u32> {
     tree
 }
 
-/// The process session of a process. `getsid` cannot be asked: rustix panics at the session 0, which is that of a leader
+/// The process session of a process. `getsid` cannot be used: rustix panics at the session 0, which is that of a leader
 /// outside of this process namespace.
 fn process_session(pid: u32) -> String {
     let pid = pid.to_string();
@@ -77,7 +77,7 @@ fn killing_an_editors_agent_with_its_process_tree_does_not_kill_the_server() {
     let dir = test_dir();
     let mut command = dir.acp();
     command.args(["--agent", "v2"]);
-    // As editors do it, so that they can end all of it.
+    // In its own process group, as editors do it to kill the whole group.
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let (writer, reader) = stdio(command);
     let Writer::Stdio { process, .. } = &writer else { panic!("it is a command") };
@@ -159,7 +159,7 @@ fn direct_mode_starts_no_server() {
 
 #[test]
 fn agents_in_direct_mode_cannot_read_the_data_directory() {
-    // The data directory is named by the one variable, or is the default below the other.
+    // The data directory is set by one variable, or is the default below the other.
     for (variable, data) in [("PARLOR_DATA_DIR", "data"), ("XDG_DATA_HOME", "xdg/parlor")] {
         let dir = test_dir();
         let name = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
@@ -182,7 +182,7 @@ fn agents_in_direct_mode_cannot_read_the_data_directory() {
     }
 }
 
-/// What `--dialect` takes.
+/// The value for `--dialect`.
 fn dialect_name(dialect: Dialect) -> &'static str {
     if dialect == Dialect::Draft { "draft" } else { "v2" }
 }
@@ -212,7 +212,7 @@ fn the_agent_gets_the_environment_of_the_editor() {
     editor.wait_for_message(&session, "EXAMPLE_API_KEY=heron");
     editor.turn(&session, "env EXAMPLE_OTHER");
     editor.wait_for_message(&session, "EXAMPLE_OTHER is not set");
-    // Others have an agent of their own, and all who have no variables share one.
+    // Clients with another environment get another agent process; all clients without one share a process.
     let pids = [TransportKind::Unix, TransportKind::Stdio, TransportKind::WebSocket].map(|transport| {
         let mut client = server.client(transport, Dialect::V2, "v1");
         let session = client.new_session();

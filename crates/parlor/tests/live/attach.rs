@@ -1,4 +1,4 @@
-//! Several clients in one session: all see the same, whoever speaks, whatever each of them speaks, wherever it came in.
+//! Several clients in one session get the same transcript, whatever their dialects and transports.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::{Client, ClientBuilder};
@@ -7,11 +7,11 @@ use parlor_testkit::transport::TransportKind;
 
 use crate::start_server;
 
-/// A turn with a bit of everything that all dialects can say.
+/// A turn with updates that all dialects can express.
 const SCRIPT: &str =
     "think Let me see\nsay Here it is.\ntool Edit the notes\ntwo Done.\nimage\nsame-id Both.";
 
-/// The three who meet in a session: each dialect comes by another transport for each agent.
+/// Three clients, one per dialect; the transport of a dialect differs for each agent.
 fn three(server: &Server, agent: usize) -> [Client; 3] {
     [0, 1, 2].map(|n| {
         let transport = TransportKind::ALL[(n + agent) % 3];
@@ -33,13 +33,13 @@ fn all_attached_clients_get_the_same_transcript() {
             }
             assert_eq!(clients[speaker].turn(&session, SCRIPT), "end_turn");
             let stored = server.stored_transcript(&session);
-            // Without ids, messages in a row are one.
+            // Without ids, consecutive messages are one message.
             let entries = if name == "anonymous" { 7 } else { 9 };
             assert_eq!(stored.len(), entries, "{stored:#?}");
             for client in &mut clients {
                 client.wait_for_transcript(&session, &stored);
             }
-            // Each of them may go on.
+            // Each client can send the next prompt.
             let next = (speaker + 1) % 3;
             assert_eq!(clients[next].turn(&session, "say And more."), "end_turn");
             let stored = server.stored_transcript(&session);

@@ -1,4 +1,4 @@
-//! How turns end that are cancelled, and sessions that are closed, archived or deleted in the middle of one.
+//! Cancelled turns, and sessions that are closed, archived or deleted during a turn.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::{Client, error_code};
@@ -10,12 +10,12 @@ use crate::start_server;
 
 const PERMISSION: &str = "session/request_permission";
 
-/// The place of the answer to a request among what was heard.
+/// The index of the response to a request among the received lines.
 fn index_of_response(client: &Client, request: u64) -> usize {
     client.received.iter().position(|line| line["id"] == request && line.get("method").is_none()).unwrap()
 }
 
-/// The place of the last state that a client was told.
+/// The index of the last received idle state, with its stop reason.
 fn idle_of(client: &Client, session: &str) -> Option<(usize, String)> {
     let reason = if client.dialect == Dialect::Draft { "stop_reason" } else { "stopReason" };
     let is_state = |line: &Value| {
@@ -27,12 +27,12 @@ fn idle_of(client: &Client, session: &str) -> Option<(usize, String)> {
     Some((index, update[reason].as_str().unwrap_or_default().to_owned()))
 }
 
-/// Asks the server something else, after which all that it has said before is here.
+/// Sends another request; its response arrives after all earlier lines.
 fn catch_up(client: &mut Client) {
     client.call("_parlor/status", json!({})).unwrap();
 }
 
-/// How a client is told that its prompt was withdrawn, and by whom.
+/// Checks the response to a withdrawn prompt, and returns the client that withdrew it.
 fn withdrawn(dialect: Dialect, answer: &Result<Value, Value>) -> Value {
     if dialect == Dialect::V1 {
         let answer = answer.as_ref().unwrap();
@@ -44,7 +44,7 @@ fn withdrawn(dialect: Dialect, answer: &Result<Value, Value>) -> Value {
     }
 }
 
-/// A client was told the end of its turn before it was told that the session is closed, and nothing after it.
+/// Checks that the end of the turn precedes the response to close, and that nothing follows.
 fn assert_closed_after_turn(client: &mut Client, session: &str, prompt: u64, close: u64) {
     assert_eq!(client.response(close), Ok(json!({})));
     assert!(client.has_response(prompt), "the prompt is answered before the close");
@@ -78,7 +78,7 @@ fn the_last_client_that_closes_a_session_gets_the_end_of_the_turn_first() {
             one.wait_for_cancel(&peer_request);
             withdrawn(dialect, &one.response(second));
             assert_closed_after_turn(&mut one, &session, prompt, close);
-            // And it can be opened again.
+            // The session can be opened again.
             one.load(&session);
             assert_eq!(one.turn(&session, "say Again."), "end_turn");
         }
@@ -145,7 +145,7 @@ fn archiving_during_a_turn_is_answered_after_its_end() {
             let session = one.new_session();
             let prompt = one.prompt(&session, "say Busy.\nask\nsay Never.");
             one.peer_request(PERMISSION);
-            // Whether or not one follows the session.
+            // With and without being attached to the session.
             let other = two.send("session/archive", json!({ "sessionId": session }));
             let archive = one.send("session/archive", json!({ "sessionId": session }));
             assert_eq!((one.response(archive), two.response(other)), (Ok(json!({})), Ok(json!({}))));
@@ -207,7 +207,7 @@ fn a_request_of_v1_for_a_running_turn_is_cancelled_with_the_turn() {
         one.wait_for_queue(&session, &["say Other."]);
         one.cancel_request(prompt);
         assert_eq!(one.response(prompt).unwrap()["stopReason"], "cancelled");
-        // What another client has queued is not part of that.
+        // Queued prompts of another client are not cancelled.
         assert_eq!(two.end_of_turn(&session, other), "end_turn");
         two.wait_for_message(&session, "Other.");
     }

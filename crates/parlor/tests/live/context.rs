@@ -1,4 +1,4 @@
-//! The conversation that an agent is given which was not there: how it arrives, that it shows nowhere, when it counts.
+//! The context that an agent gets with a prompt: its form, that it is not shown, and when it counts as handed over.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::Client;
@@ -10,7 +10,7 @@ use crate::start_server;
 
 const TEST_AGENTS: [&str; 3] = ["scripted-v1", "scripted-v2", "scripted-draft"];
 
-/// A fork of a conversation of one turn, whose agent was not there.
+/// Creates a fork of a session with one turn, whose agent has no context.
 fn fork(client: &mut Client, scripted: &ScriptedAgent) -> String {
     let session = client.new_session();
     let id = client.prompt(&session, "Fix the login page");
@@ -22,7 +22,7 @@ fn fork(client: &mut Client, scripted: &ScriptedAgent) -> String {
     forked["sessionId"].as_str().unwrap().to_owned()
 }
 
-/// The text that was put in front of a prompt; `None` if there is none.
+/// The context before a prompt, if there is any.
 fn context(prompt: &Value) -> Option<&str> {
     let blocks = prompt["params"]["prompt"].as_array().unwrap();
     let [context, _] = &blocks[..] else {
@@ -79,7 +79,7 @@ fn the_context_is_not_shown_if_the_agent_echoes_it() {
             } else {
                 scripted.user_message(&prompt, "u2", blocks);
             }
-            // Some agents do nothing else than that.
+            // Some agents only echo the prompt.
             for block in blocks.as_array().unwrap() {
                 scripted.chunk(&prompt, "agent", named("echo"), block["text"].as_str().unwrap());
             }

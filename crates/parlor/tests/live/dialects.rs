@@ -1,5 +1,5 @@
-//! Every update reaches every client in the client's own dialect, however the agent spelled it, and all clients, those
-//! who were there and those who come later, end with the same transcript.
+//! Every update reaches every client in the client's dialect, whatever the agent's dialect, and all clients, those
+//! that are attached and those that attach later, end with the same transcript.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::start_server;
 
-/// Agents that name their messages, by what they speak.
+/// Agents that assign message ids, one per dialect.
 const TEST_AGENTS: [&str; 3] = ["v1", "v2", "draft"];
 
 /// Everything that a v1 client can declare beyond what v1 lists.
@@ -85,7 +85,7 @@ fn clients(server: &Server, agent: &str) -> (Vec<Client>, String) {
     (clients, session)
 }
 
-/// Runs a script as one turn, until every client has heard all of it.
+/// Runs a script as one turn, until every client has received all of it.
 fn run(clients: &mut [Client], session: &str, script: &str) {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let done = format!("Done {}.", RUNS.fetch_add(1, Ordering::Relaxed));
@@ -95,7 +95,7 @@ fn run(clients: &mut [Client], session: &str, script: &str) {
     }
 }
 
-/// A folded session, without what depends on how content was cut into blocks.
+/// A folded session, without what depends on how content was split into blocks.
 fn folded(client: &Client, session: &str) -> Value {
     let mut view = client.view(session);
     for list in ["messages", "toolCalls", "other"] {
@@ -103,20 +103,20 @@ fn folded(client: &Client, session: &str) -> Value {
             entry["content"] = joined(&entry["content"]);
         }
     }
-    // Whether a turn runs depends on when one looks, and who joins is told of options in the answer.
+    // The state depends on the time, and options are in the response when a client attaches.
     for name in ["state", "configOptions", "modes", "order"] {
         view.as_object_mut().unwrap().remove(name);
     }
-    // What parlor itself notes of a turn is not kept.
+    // Metadata of the server about a turn is not compared.
     if let Some(meta) = view["info"]["_meta"].as_object_mut() {
         meta.retain(|name, _| !matches!(name.as_str(), "parlor/queue" | "parlor/state"));
     }
-    // Notices are live events: who comes later does not hear of them.
+    // Notices are live only: clients that attach later do not get them.
     view["other"].as_array_mut().unwrap().retain(|other| other["sessionUpdate"] != "notice");
     view
 }
 
-/// Blocks, with neighbouring texts as one.
+/// Content blocks, with adjacent texts joined.
 fn joined(blocks: &Value) -> Value {
     let mut out: Vec<Value> = Vec::new();
     for block in blocks.as_array().into_iter().flatten() {
@@ -138,7 +138,7 @@ fn every_update_reaches_every_client_in_its_own_dialect() {
     let server = start_server("");
     for agent in TEST_AGENTS {
         let (mut clients, session) = clients(&server, agent);
-        // Each client checks each line against the schema of its dialect as it comes.
+        // Each client checks each received line against the schema of its dialect.
         run(&mut clients, &session, &script(UPDATES));
         let mut late = server.client(TransportKind::Unix, Dialect::V2, agent);
         late.load(&session);
@@ -357,7 +357,7 @@ fn losses_towards_an_agent_are_counted() {
     let mut client = server.client(TransportKind::Unix, Dialect::V1, "v2");
     let session = client.call("session/new", params).unwrap()["sessionId"].as_str().unwrap().to_owned();
     assert_eq!(losses(&mut client, &session), json!({ "mcp_sse": 1 }));
-    // It is told again, and loses it again.
+    // It is replayed, and lost again.
     let crash = client.prompt(&session, "crash");
     let _ = client.response(crash);
     client.turn(&session, "say Hi.");
@@ -406,7 +406,7 @@ fn losses_and_refused_updates_are_counted_and_clients_can_ask_for_them() {
         run(&mut clients, &session, &script(&lines));
         for client in &mut clients {
             let losses = losses(client, &session);
-            // Two v1 clients miss each of them.
+            // Each one is a loss for two v1 clients.
             assert_eq!(losses["unknown_update"], 4, "{agent}: {losses}");
             assert_eq!(losses["update_refused"], 2, "{agent}: {losses}");
             assert_eq!(losses["update_part"], 1, "{agent}: {losses}");
@@ -424,7 +424,7 @@ fn metadata_that_changes_with_a_redaction_reaches_all_clients() {
     for agent in ["v2", "draft"] {
         let (mut clients, session) = clients(&server, agent);
         run(&mut clients, &session, r#"meta {"a":{"b":1,"c":2}}"#);
-        // The generated title goes with the text that it was made of, and with it the metadata that says so.
+        // The generated title is removed with the text that it was generated from, and so is the metadata about it.
         let first = clients[1].view(&session)["messages"][0]["messageId"].as_str().unwrap().to_owned();
         let marked = format!(
             r#"{{"sessionUpdate":"user_message","messageId":"{first}","_meta":{{"old":{{"n":1}}}}}}"#

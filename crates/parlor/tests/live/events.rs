@@ -1,4 +1,4 @@
-//! What stays visible of turns that did not end well, and of what people decided.
+//! Events of failed turns and of decisions.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::{Client, ClientBuilder};
@@ -10,7 +10,7 @@ use crate::start_server;
 
 const PERMISSION: &str = "session/request_permission";
 
-/// One client of each dialect that wants events, in one session.
+/// One client of each dialect with the capability for events, in one session.
 fn three(server: &Server, agent: usize) -> (Vec<Client>, String) {
     let mut clients: Vec<_> = (0..3)
         .map(|n| {
@@ -31,7 +31,7 @@ fn events(client: &Client, session: &str, mark: usize) -> Vec<Value> {
     updates.cloned().collect()
 }
 
-/// The events that somebody is sent who comes later.
+/// The events that a client gets when it attaches later.
 fn later(server: &Server, session: &str, dialect: Dialect) -> Vec<Value> {
     let mut client = ClientBuilder::new(TransportKind::Unix, dialect, "v2").with_events().connect(server);
     client.load(session);
@@ -74,7 +74,7 @@ fn failed_refused_and_cancelled_turns_leave_events_for_clients_with_the_capabili
             for event in &received {
                 assert!(event["messageId"].is_string() && event["at"].as_str().unwrap().ends_with('Z'));
             }
-            // The event is sent before the turn is over.
+            // The event is sent before the end of the turn.
             let index = |wanted: &dyn Fn(&Value) -> bool| client.received.iter().rposition(wanted).unwrap();
             let event = index(&|line| line["params"]["update"]["sessionUpdate"] == "_parlor_event");
             let idle = index(&|line| {
@@ -86,7 +86,7 @@ fn failed_refused_and_cancelled_turns_leave_events_for_clients_with_the_capabili
                 assert_eq!(later(&server, &session, dialect), received);
             }
         }
-        // Whoever did not ask for them hears nothing of them: each line that it hears is looked at.
+        // Clients without the capability get no events: every received line is checked.
         let stored = server.stored_transcript(&session);
         plain.wait_for_transcript(&session, &stored);
         let received = events(&clients[0], &session, 0);
@@ -125,7 +125,7 @@ fn a_decision_leaves_an_event_with_the_option_the_client_and_the_time() {
             assert!(event["option"]["name"].is_string() && event["option"]["kind"].is_string(), "{event}");
             assert_eq!(event["by"]["name"], "test");
             assert!(event["by"]["client"].is_u64() && event["at"].is_string(), "{event}");
-            // It names the tool call as the session does.
+            // It has the tool call id of the session.
             let call = event["toolCallId"].as_str().unwrap();
             assert!(
                 clients[1]

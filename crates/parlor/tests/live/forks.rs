@@ -1,4 +1,4 @@
-//! Conversations that go on from an earlier point: forked, edited, asked again.
+//! Fork, edit and regenerate.
 
 use std::iter;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::start_server;
 
-/// Agents that can fork by themselves, each as far as it goes.
+/// Agents that can fork, in different ways.
 const FORKING_AGENTS: &str = r#"
 [agents.at-message-v1]
 command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/a", "--offers", "resume,fork-at-message"]
@@ -50,7 +50,7 @@ fn message(line: &str) -> String {
     serde_json::from_str(rest.split_once(": ").unwrap().0).unwrap()
 }
 
-/// A conversation of two turns, and how everybody must know it.
+/// A session with two turns, and its expected transcript.
 fn conversation(server: &Server, client: &mut Client) -> (String, Vec<String>) {
     let session = client.new_session();
     client.turn(&session, "think Hm.\nsay One.");
@@ -65,7 +65,7 @@ fn sessions(client: &mut Client) -> Vec<Value> {
     listed["sessions"].as_array().unwrap().clone()
 }
 
-/// What the fork's agent says that it was given with a prompt.
+/// What the agent of a fork reports about its session.
 fn whoami(client: &mut Client, session: &str) -> String {
     client.turn(session, "whoami");
     client.transcript(session).last().unwrap().clone()
@@ -100,14 +100,14 @@ fn a_fork_holds_all_messages_up_to_and_including_the_given_one() {
                 assert_eq!(answer["_meta"]["parlor/fork"], "transcript", "{answer}");
                 assert_eq!(answer["_meta"]["parlor/seq"], index + 1);
                 assert_eq!(answer["_meta"]["parlor/state"], "idle");
-                // The ids are kept, and no turn was started.
+                // The ids are the same, and no turn was started.
                 assert_eq!(server.stored_transcript(&forked), stored[..=index]);
                 forks.push((forked, stored[..=index].to_vec()));
             }
             let all = id(&fork(&mut client, &session, None).unwrap());
             assert_eq!(server.stored_transcript(&all), stored);
             assert_eq!(server.stored_transcript(&session), stored, "the parent stays as it was");
-            // What comes later crosses in neither direction.
+            // Later entries of one session do not appear in the other.
             client.turn(&all, "say Three.");
             client.turn(&session, "say Four.");
             let (in_fork, in_parent) = (server.stored_transcript(&all), server.stored_transcript(&session));
@@ -168,7 +168,7 @@ fn a_fork_during_a_turn_has_the_completed_entries_and_the_turn_continues() {
             assert_eq!(error["code"], -32602);
             assert_eq!(error["data"], json!({ "messageId": hanging, "reason": "being_written" }));
             assert_eq!(sessions(&mut client).len(), before);
-            // At a thought; at what was asked; and at the last thing that is finished.
+            // At a thought; at the prompt; and at the last completed entry.
             let at_thought = id(&fork(&mut client, &session, Some(&thought)).unwrap());
             assert_eq!(server.stored_transcript(&at_thought), now[..now.len() - 1]);
             let at_end = id(&fork(&mut client, &session, None).unwrap());
@@ -196,7 +196,7 @@ fn an_agent_that_can_fork_forks_its_own_session() {
         ] {
             let mut client = server.client(TransportKind::Unix, dialect, agent);
             let (session, stored) = conversation(&server, &mut client);
-            // The agent gives no ids to what it is told in version 1; to what it says itself, in both.
+            // In version 1 the agent assigns no ids to prompts; to its own messages it does in both versions.
             let answer = fork(&mut client, &session, Some(&message(&stored[2]))).unwrap();
             assert_eq!(answer["_meta"]["parlor/fork"], at_message, "{agent}: {answer}");
             let forked = id(&answer);
@@ -252,7 +252,7 @@ fn a_fork_needs_neither_its_parent_nor_a_running_agent() {
             assert_eq!(info["_meta"]["parlor/parent"], pair[0]);
             assert!(info["_meta"]["parlor/forkedAt"].is_string());
         }
-        // The eldest go first, and in between the server does.
+        // The oldest are deleted first, and the server is restarted in between.
         for (index, deleted) in chain[..4].iter().enumerate() {
             client.call("session/delete", json!({ "sessionId": deleted })).unwrap();
             if index == 1 {
@@ -278,7 +278,7 @@ fn redacted_text_stays_redacted_in_a_fork() {
         assert!(stored[1].ends_with("[redacted]."), "{stored:#?}");
         let forked = id(&fork(&mut client, &session, Some(&message(&stored[1]))).unwrap());
         assert_eq!(server.stored_transcript(&forked), stored[..2]);
-        // The context that the agent is given does not have it either.
+        // The context for the agent does not have it either.
         let (index, _) = (client.mark(), client.turn(&forked, "whoami"));
         let received: Vec<_> = client.received[index..].iter().map(Value::to_string).collect();
         assert!(!received.join("\n").contains("swordfish"), "{received:?}");
@@ -350,10 +350,10 @@ fn a_fork_starts_no_turn() {
         for dialect in Dialect::ALL {
             let mut client = server.client(TransportKind::Unix, dialect, agent);
             let (session, stored) = conversation(&server, &mut client);
-            // At what a person said, which is what an agent would answer if it could not help it.
+            // At a prompt, which an agent might answer.
             let mark = client.mark();
             let forked = id(&fork(&mut client, &session, Some(&message(&stored[3]))).unwrap());
-            // By now the agent has had time for a whole turn elsewhere.
+            // By now the agent has completed a turn of another session.
             client.turn(&session, "say Three.");
             let text = client.updates(&forked, mark).filter(|update| {
                 let kind = update["sessionUpdate"].as_str().unwrap();
@@ -407,7 +407,7 @@ fn an_agent_that_restarts_before_the_first_prompt_of_a_fork_gets_the_transcript(
     let answer = fork(&mut client, &session, Some(&message(&stored[2]))).unwrap();
     assert_eq!(answer["_meta"]["parlor/fork"], "transcript");
     let forked = id(&answer);
-    // Choosing a model starts the agent, which knows nothing yet.
+    // Setting a model starts the agent, which has no context yet.
     let option = json!({ "sessionId": forked, "configId": "model", "value": "large" });
     while client.call("session/set_config_option", option.clone()).is_err() {}
     server.restart();
@@ -415,7 +415,7 @@ fn an_agent_that_restarts_before_the_first_prompt_of_a_fork_gets_the_transcript(
     client.load(&forked);
     let knows = whoami(&mut client, &forked);
     assert!(knows.contains("conversation") && knows.contains("model large"), "{knows}");
-    // Once is enough.
+    // The context is sent once.
     assert!(!whoami(&mut client, &forked).contains("conversation"));
 }
 
@@ -438,7 +438,7 @@ fn a_fork_that_is_created_just_before_its_parent_is_deleted_is_complete() {
             let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
             let (session, stored) = conversation(&server, &mut client);
             if !is_running {
-                // The fork waits for the agent while its parent goes.
+                // The fork waits for the agent while its parent is deleted.
                 server.restart();
                 client = server.client(TransportKind::Unix, Dialect::V2, agent);
             }
@@ -455,7 +455,7 @@ fn a_fork_that_is_created_just_before_its_parent_is_deleted_is_complete() {
     }
 }
 
-/// An agent that answers everything but forks.
+/// An agent that answers every request except forks.
 const STUCK: &str = r#"
 while read -r line; do
     id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
@@ -516,7 +516,7 @@ fn editing_a_prompt_keeps_everything_before_it() {
                 let [prompt, text] = &after[index..] else { panic!("{after:#?}") };
                 assert!(prompt.starts_with("user_message") && prompt.ends_with("say Instead."), "{after:#?}");
                 assert!(text.starts_with("agent_message") && text.ends_with("Instead."), "{after:#?}");
-                // Who edited takes part and was told all of it, and of nothing before.
+                // The client that edited is attached, and received only the new entries.
                 client.wait_for_transcript(&forked, &after[index..]);
             }
             assert_eq!(server.stored_transcript(&session), stored);
@@ -531,7 +531,7 @@ fn regenerating_sends_the_prompt_again() {
         for dialect in Dialect::ALL {
             let mut client = server.client(TransportKind::Unix, dialect, agent);
             let (session, stored) = conversation(&server, &mut client);
-            // By the answer, by what was thought before it, by the question.
+            // By the answer, by the thought before it, by the prompt.
             for (named, prompt) in [(4, 3), (3, 3), (2, 0), (1, 0), (0, 0)] {
                 let mark = client.mark();
                 let answer = regenerate(&mut client, &session, &message(&stored[named])).unwrap();
@@ -544,7 +544,7 @@ fn regenerating_sends_the_prompt_again() {
                 };
                 let end = if prompt == 0 { 3 } else { 5 };
                 assert_eq!(texts(&after[prompt..]), texts(&stored[prompt..end]));
-                // What is asked again is a message of its own.
+                // The repeated prompt is a new message.
                 let ids: Vec<_> = after[prompt..].iter().map(|line| message(line)).collect();
                 assert!(
                     iter::zip(&ids, &stored[prompt..]).all(|(id, line)| *id != message(line))

@@ -1,4 +1,4 @@
-//! A running server with real agents, as clients of all dialects meet it at all transports.
+//! A running server with agents and with clients of all dialects on all transports.
 
 mod acp_command;
 mod attach;
@@ -19,7 +19,7 @@ mod updates;
 
 use parlor_testkit::server::{Server, TestDir};
 
-/// The program that is tested.
+/// The program under test.
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
 /// A server with the test agents and these lines in its configuration.

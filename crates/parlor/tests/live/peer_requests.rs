@@ -1,4 +1,4 @@
-//! What agents ask: of people, of editors, of parlor itself.
+//! Requests of agents: to users, to editors and to the server.
 
 use std::fs;
 
@@ -43,7 +43,7 @@ fn a_permission_request_goes_to_all_clients_and_the_first_answer_counts() {
             for (n, client) in clients.iter_mut().enumerate() {
                 if n != winner {
                     client.wait_for_cancel(&peer_requests[n]);
-                    // Too late: nobody listens to this any more.
+                    // Too late: this response is ignored.
                     client.choose(&peer_requests[n], "reject-once");
                 }
             }
@@ -116,7 +116,7 @@ fn forms_go_to_clients_with_the_capability() {
         for dialect in Dialect::ALL {
             let mut plain = server.client(TransportKind::Unix, dialect, agent);
             let session = plain.new_session();
-            // Nobody shows forms: nobody is asked, and the agent is not kept waiting.
+            // No client has the capability: no client gets the request, and the agent gets a response at once.
             assert_eq!(plain.turn(&session, "elicit\nsay On."), "end_turn");
             plain.wait_for_message(&session, "On.");
             let mut shows = ClientBuilder::new(TransportKind::ALL[n % 3], dialect, agent)
@@ -180,13 +180,13 @@ fn files_are_read_through_the_editor_if_it_has_the_capability_else_from_disk() {
             let stored = server.stored_transcript(&session);
             assert!(stored.iter().any(|line| line.contains("says: not saved yet")), "{stored:#?}");
 
-            // The same editor watches: the files are on the disk then.
+            // As an observer, the same editor does not serve files: they are read from disk.
             let mut other = server.client(TransportKind::Unix, Dialect::V2, agent);
             other.load(&session);
             other.turn(&session, &format!("read {name}"));
             other.wait_for_message(&session, "says: on the disk");
         }
-        // Somebody on another machine has other files.
+        // A client on another machine has other files.
         let mut far = ClientBuilder::new(TransportKind::WebSocket, Dialect::V1, agent)
             .with_capabilities(able.clone())
             .connect(&server);
@@ -215,7 +215,7 @@ fn files_outside_the_session_directory_are_rejected() {
     let able = json!({ "fs": { "readTextFile": true, "writeTextFile": true } });
     let refused = |text: &str, why: &str| text.contains("failed") && text.contains(why);
     for (agent, outside) in [("v1", false), ("anonymous", false), ("all", true)] {
-        // Whether parlor serves the files or an editor does.
+        // With files from the server and from an editor.
         for is_editor in [false, true] {
             let builder = ClientBuilder::new(TransportKind::Unix, Dialect::V1, agent);
             let builder = if is_editor { builder.with_capabilities(able.clone()) } else { builder };
@@ -277,7 +277,7 @@ fn cancelling_kills_a_terminal_that_the_server_runs() {
         let terminals = client.view(&session)["terminals"].clone();
         assert!(terminals[0]["exitStatus"]["signal"].is_string(), "{terminals}");
         assert!(terminals[0].get("capabilities").is_none_or(serde_json::Value::is_null), "{terminals}");
-        // Once more, or one that is not there.
+        // Again, and for an unknown terminal.
         assert_eq!(client.call("terminal/cancel", params).unwrap_err()["code"], -32602);
         let unknown = json!({ "sessionId": session, "terminalId": "none" });
         assert_eq!(client.call("terminal/cancel", unknown).unwrap_err()["code"], -32602);
@@ -299,7 +299,7 @@ fn the_server_runs_terminals_and_their_output_reaches_all_clients() {
             assert_eq!(ended, [&json!({ "exitCode": 0 })], "{terminals}");
             assert!(terminals[0]["command"].as_str().unwrap().contains("echo from the"), "{terminals}");
         }
-        // In v1 it is what the tool call shows.
+        // In v1 it is content of the tool call.
         let calls = clients[0].view(&session)["toolCalls"].to_string();
         assert!(calls.contains("from the\\nterminal"), "{calls}");
     }
@@ -338,7 +338,7 @@ fn a_file_request_falls_back_to_disk_when_the_editor_disconnects() {
         assert_eq!(answers[0]["result"]["content"], "on the disk", "{how}: {answers:?}");
         assert!(answers[1].get("result").is_some(), "{how}: {answers:?}");
         assert_eq!(fs::read_to_string(&written).unwrap(), how);
-        // What it asks for from now on comes from there as well.
+        // Later requests are served from disk as well.
         scripted.send_request(&prompt, 3, "fs/read_text_file", json!({ "path": written }));
         assert_eq!(scripted.response_to(3)["result"]["content"], how);
         scripted.send_request(&prompt, 4, "fs/read_text_file", json!({ "path": server.dir().config() }));
@@ -382,7 +382,7 @@ fn a_request_for_one_client_ends_when_that_client_disconnects_or_the_agent_cance
                         assert_eq!(scripted.response_to(7)["error"]["code"], -32800);
                         end(&scripted, name, &prompt);
                         client.end_of_turn(&session, prompt_id);
-                        // Too late: nobody listens to this any more.
+                        // Too late: this response is ignored.
                         client.respond(&peer_request, &json!({ "sky": "blue" }));
                         continue;
                     }
@@ -399,7 +399,7 @@ fn a_request_for_one_client_ends_when_that_client_disconnects_or_the_agent_cance
     }
 }
 
-/// The puppet ends a turn that runs.
+/// Ends the running turn.
 fn end(scripted: &ScriptedAgent, name: &str, prompt: &Value) {
     match name {
         "scripted-v1" => scripted.respond(prompt, &json!({ "stopReason": "end_turn" })),
@@ -427,7 +427,7 @@ fn a_request_has_the_tool_call_id_that_clients_have() {
         call(&prompt, "completed");
         scripted.turn(&prompt, "m1", "end_turn");
         first.end_of_turn(&session, prompt_id);
-        // A fork has its tool calls, and an agent session that uses the same name for another one.
+        // The fork has the tool calls of its parent, and its agent session uses the same id for another tool call.
         let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
         let fork = first.call("session/fork", params).unwrap()["sessionId"].as_str().unwrap().to_owned();
         let mut clients = Dialect::ALL.map(|dialect| {
@@ -480,7 +480,7 @@ fn a_request_has_the_tool_call_id_that_clients_have() {
                     &params["subject"]["toolCall"]["toolCallId"],
                 ];
                 let named: Vec<_> = named.into_iter().filter(|id| id.is_string()).collect();
-                // What v1 shows of a command is a tool call that is none of the session's.
+                // For v1 a command becomes a tool call that is not in the session.
                 let is_made = client.dialect == Dialect::V1 && number == 102;
                 assert!(named == [id.as_str()] || is_made && named != ["t1"], "{name}: {id}: {peer_request}");
             }

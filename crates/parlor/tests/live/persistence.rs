@@ -1,4 +1,4 @@
-//! What outlives an agent, a client, a server.
+//! What survives the end of an agent, a client or the server.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::{Client, ClientBuilder, error_code};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::start_server;
 
-/// Agents that keep their sessions, each in another way.
+/// Agents that store their sessions and restore them in different ways.
 const STORING_AGENTS: &str = r#"
 [agents.resumes]
 command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/resumes", "--offers", "resume"]
@@ -60,7 +60,7 @@ fn the_next_prompt_restarts_an_agent_that_died() {
             let after = server.stored_transcript(&session);
             assert_eq!(after[..stored.len()], stored, "what was stays as it was");
             let whoami = after[stored.len()..].join("\n");
-            // One that kept the session knows its messages; another is given the conversation to read.
+            // An agent that stored the session has its messages; another one gets the transcript.
             let knows =
                 if matches!(agent, "forgets" | "v2" | "draft") { "conversation" } else { "4 messages" };
             assert!(whoami.contains(knows), "{agent}: {whoami}");
@@ -142,7 +142,7 @@ fn queued_prompts_survive_their_client_and_a_restart() {
             } else {
                 server.restart();
             }
-            // Who only watches sets nothing off.
+            // An observer does not start the queued prompts.
             let mut observer =
                 ClientBuilder::new(TransportKind::WebSocket, Dialect::V2, agent).observer().connect(&server);
             observer.load(&session);
@@ -176,7 +176,7 @@ fn sessions_are_closed_and_deleted() {
             let session = one.new_session();
             two.load(&session);
             let about = json!({ "sessionId": session });
-            // One leaves; the turn of the other goes on.
+            // One client disconnects; the turn of the other continues.
             let prompt = two.prompt(&session, "say Before.\nask\nsay After.");
             let peer_request = two.peer_request("session/request_permission");
             one.peer_request("session/request_permission");
@@ -184,7 +184,7 @@ fn sessions_are_closed_and_deleted() {
             let mark = one.mark();
             two.choose(&peer_request, "allow-once");
             assert_eq!(two.end_of_turn(&session, prompt), "end_turn");
-            // The last one leaves: the turn ends.
+            // The last client closes the session: the turn ends.
             two.prompt(&session, "say Begun.\nsleep 60000\nsay Never.");
             two.wait_for_message(&session, "Begun.");
             assert_eq!(two.call("session/close", about.clone()), Ok(json!({})));
@@ -251,7 +251,7 @@ fn a_session_continues_without_clients() {
     }
 }
 
-/// Nobody is in the session any more, and the agent was let go of, but not told: it does not know how to close one.
+/// No client is attached and the agent session is released, but not closed, because the agent cannot close sessions.
 #[test]
 fn updates_for_an_evicted_session_are_stored() {
     let server = start_server(STORING_AGENTS);

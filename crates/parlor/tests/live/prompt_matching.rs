@@ -1,4 +1,4 @@
-//! Which message a prompt is, and when its turn is over, with agents that assign the ids in ways of their own.
+//! Matching of prompts with messages and turns, for agents that assign ids in unusual ways.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::Client;
@@ -13,7 +13,7 @@ fn text(text: &str) -> Value {
     json!([{ "type": "text", "text": text }])
 }
 
-/// Clients of all dialects that follow a session.
+/// Clients of all dialects that are attached to a session.
 fn followers(server: &Server, agent: &str, session: &str) -> Vec<Client> {
     let clients = Dialect::ALL.into_iter().map(|dialect| {
         let mut client = server.client(TransportKind::Unix, dialect, agent);
@@ -23,7 +23,7 @@ fn followers(server: &Server, agent: &str, session: &str) -> Vec<Client> {
     clients.collect()
 }
 
-/// What everybody knows of a session in the end: those who come, and those who were there.
+/// Checks the transcript of attached clients and of one that attaches later.
 fn all_know(server: &Server, followers: &mut [Client], session: &str, expected: &[&str]) {
     let stored = server.stored_transcript(session);
     assert_eq!(stored, expected);
@@ -53,7 +53,7 @@ fn an_agent_replaces_or_redacts_a_prompt_that_it_has_accepted_for_everybody() {
             scripted.state(&prompt, "running", None);
             scripted.state(&prompt, "idle", Some("end_turn"));
             sender.end_of_turn(&session, id);
-            // In v1 what was said can only be said again, under another id.
+            // In v1 the replacement is a new message with another id.
             let mut v1 = there.remove(0);
             let replaced = v1.wait_for_update(&session, 0, "the message is replaced", |update| {
                 update["_meta"]["parlor/replaces"] == "u1"
@@ -138,7 +138,7 @@ fn prompts_may_be_accepted_in_another_order_than_they_were_sent() {
     let image = json!([{ "type": "image", "mimeType": "image/png", "data": "AAAA" }]);
     let third = v2.send("session/prompt", json!({ "sessionId": session, "prompt": image }));
     let third_prompt = scripted.prompt();
-    // As a peer writes it that reads and writes blocks.
+    // With other spacing, as a peer writes it that parses and encodes content blocks.
     let image = json!([{ "data": "AAAA", "mimeType": "image/png", "type": "image", "uri": null }]);
     scripted.user_message(&third_prompt, "u3", &image);
     scripted.accept(&third_prompt, "u3");
@@ -181,7 +181,7 @@ fn a_late_response_to_a_prompt_does_not_delay_the_end_of_its_turn() {
             Dialect::V2 => assert_eq!(answer["messageId"], "u1"),
             Dialect::Draft => {}
         }
-        // The next turn has its own end.
+        // The next turn ends separately.
         let id = sender.prompt(&session, "again");
         let prompt = scripted.prompt();
         scripted.turn(&prompt, "u2", "end_turn");

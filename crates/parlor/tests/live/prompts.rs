@@ -1,4 +1,4 @@
-//! Prompts that wait, are taken back, come twice, fail; and turns that are cancelled.
+//! Prompts that are queued, withdrawn, sent twice or fail; and turns that are cancelled.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::{Client, error_code};
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::start_server;
 
-/// The user's messages, in order.
+/// The prompts in a transcript, in order.
 fn prompt_texts(stored: &[String]) -> Vec<&str> {
     let mine = stored.iter().filter(|line| line.starts_with("user_message"));
     mine.filter_map(|line| Some(line.split_once(": ")?.1)).collect()
 }
 
-/// Begins a turn that goes on until its question is answered.
+/// Starts a turn that runs until its permission request is answered.
 fn start_turn(client: &mut Client, session: &str) -> (u64, Value) {
     let prompt = client.prompt(session, "say Busy.\nask\nsay Over.");
     (prompt, client.peer_request("session/request_permission"))
@@ -81,7 +81,7 @@ fn a_queued_prompt_can_be_withdrawn_by_its_sender_or_any_driver() {
     }
 }
 
-/// What a client is told of a prompt that was taken back.
+/// Checks the response to a prompt that was withdrawn.
 fn assert_withdrawn(dialect: Dialect, answer: &Result<Value, Value>) {
     if dialect == Dialect::V1 {
         assert_eq!(answer.as_ref().unwrap()["stopReason"], "cancelled");
@@ -126,7 +126,7 @@ fn a_prompt_with_an_idempotency_key_is_accepted_once() {
             one.prompt_with(&session, "ask", key.clone());
             one.peer_request("session/request_permission");
             drop(one);
-            // Its connection was lost before it had an answer, or after.
+            // Its connection was lost before or after the response.
             let mut again = server.client(TransportKind::ALL[(n + 1) % 3], dialect, agent);
             again.load(&session);
             let prompt = again.prompt_with(&session, "ask", key.clone());
@@ -179,7 +179,7 @@ fn one_connection_is_attached_to_several_sessions() {
             let sessions = [client.new_session(), client.new_session()];
             let long = client.prompt(&sessions[0], "say Long.\nask\nsay End.");
             let peer_request = client.peer_request("session/request_permission");
-            // The other one goes on meanwhile.
+            // The other session continues meanwhile.
             assert_eq!(client.turn(&sessions[1], "say Short."), "end_turn");
             assert_eq!(peer_request["params"]["sessionId"], sessions[0].as_str());
             client.choose(&peer_request, "allow-once");

@@ -1,5 +1,5 @@
-//! Agent sessions that are restored, begun again or forked by agents that behave as real ones do: what was chosen stays
-//! chosen, nothing is told twice, and nothing is lost without a word.
+//! Agent sessions that are restored, created again or forked by agents that behave as real ones do: options are
+//! restored, nothing is sent twice, and every loss is reported.
 
 use std::fs;
 
@@ -56,7 +56,7 @@ fn set_option(client: &mut Client, session: &str, option: &str, value: &str) -> 
     client.call("session/set_config_option", params)
 }
 
-/// What the agent says of itself in a turn.
+/// The description of the session by its agent, in a turn.
 fn whoami(client: &mut Client, session: &str) -> String {
     let mark = client.mark();
     assert_eq!(client.turn(session, "whoami"), "end_turn");
@@ -69,7 +69,7 @@ fn whoami(client: &mut Client, session: &str) -> String {
     text
 }
 
-/// The mode that a response, or the last update after a mark, tells of.
+/// The modes in a response or an update.
 fn mode_in(text: &Value) -> Vec<Value> {
     let options = text["configOptions"].as_array().cloned().unwrap_or_default();
     let mut modes: Vec<_> = options
@@ -101,7 +101,7 @@ fn options_are_restored_before_the_first_prompt() {
             }
             let chosen = "mode code, model large";
             assert!(whoami(&mut client, &session).contains(chosen), "{agent} {dialect}");
-            // The process ends, nobody needs the session for a while, the server ends.
+            // The agent exits, the session is evicted, the server is restarted.
             let crash = client.prompt(&session, "crash");
             let _ = client.response(crash);
             let text = whoami(&mut client, &session);
@@ -116,7 +116,7 @@ fn options_are_restored_before_the_first_prompt() {
             assert!(mode_in(&joined).iter().all(|mode| mode == "code"), "{joined}");
             let text = whoami(&mut client, &session);
             assert!(text.contains(chosen), "{agent} {dialect} after a restart: {text}");
-            // What the agent changed by itself stays as well.
+            // A change by the agent is restored as well.
             client.turn(&session, "mode ask");
             let crash = client.prompt(&session, "crash");
             let _ = client.response(crash);
@@ -170,7 +170,7 @@ fn a_prompt_is_not_sent_while_the_mode_is_not_restored() {
                     mode_in(update).iter().any(|mode| mode == "ask")
                 });
             }
-            // That all know the mode is not enough: somebody has to choose one.
+            // It is not enough that the mode is known: a client has to set one.
             client.call("session/close", json!({ "sessionId": session })).unwrap();
             others.iter_mut().for_each(|other| {
                 other.call("session/close", json!({ "sessionId": session })).unwrap();
@@ -233,12 +233,12 @@ fn a_mode_that_the_agent_no_longer_has_fails_one_prompt_and_not_the_session() {
                 let error = client.response(prompt).unwrap_err();
                 assert_eq!(error["data"]["reason"], "settings_refused", "{agent} {lacks} {dialect}: {error}");
                 assert_eq!(error["data"]["refused"]["mode"], "code", "{error}");
-                // What one with an option for its mode answers to another setting shows its modes as well.
+                // The response of an agent with an option for its mode to another setting contains its modes as well.
                 let is_silent = lacks.contains("silent-settings") && agent == "updated-v1";
                 let is_shown = lacks.starts_with("lacks-modes") && !is_silent;
                 assert_eq!(error["data"].get("mode"), is_shown.then_some(&json!("ask")), "{error}");
                 for (other, mark) in others.iter_mut().zip(marks) {
-                    // Version 1 has no word for a session without a mode.
+                    // Version 1 cannot express a session without a mode.
                     if is_shown {
                         other.wait_for_update(&session, mark, "the mode in force", |update| {
                             mode_in(update).iter().any(|mode| mode == "ask")
@@ -260,7 +260,7 @@ fn a_mode_that_the_agent_no_longer_has_fails_one_prompt_and_not_the_session() {
                         "{joined}"
                     );
                 }
-                // It is not asked for again, also of an agent that has it.
+                // It is not set again, even if the agent has it.
                 fs::write(&quirks, "forgets-settings").unwrap();
                 let crash = client.prompt(&session, "crash");
                 let _ = client.response(crash);
@@ -293,7 +293,7 @@ fn a_mode_that_the_agents_dialect_cannot_set_is_reported() {
             other.load(&session);
             let mark = other.mark();
             if now.starts_with("forgets-settings") {
-                // What it answers to another setting shows the option for its mode.
+                // Its response to another setting contains the option for its mode.
                 let text = whoami(&mut client, &session);
                 assert!(text.contains("mode code"), "{dialect}: {text}");
                 continue;
@@ -316,7 +316,7 @@ fn a_mode_that_the_agents_dialect_cannot_set_is_reported() {
     }
 }
 
-/// An agent of version 1 that has options only, and shows them in a new session only. In a session that is resumed, it
+/// An agent of version 1 that has only options, and sends them only in a new session. In a session that is resumed, it
 /// does not accept the mode `code` for now, nor the model `large` (`busy`), or does not have that one (`gone`).
 const SHY: &str = r#"
 option() { echo '{"id":"'"$1"'","name":"N","category":"'"$1"'","type":"select","currentValue":"'"$2"'","options":[{"value":"'"$3"'","name":"A"},{"value":"'"$4"'","name":"B"}]}'; }
@@ -388,11 +388,11 @@ fn a_rejected_option_is_restored_only_by_an_update_of_the_agent() {
                 assert!(error["message"].as_str().unwrap().contains("set the mo"), "{error}");
             };
             refused(&mut client);
-            // The session shows all options again: the agent has said nothing of the mode.
+            // The session has all options again: the agent has not reported the mode.
             set_option(&mut client, &session, "depth", "low").unwrap();
             refused(&mut client);
             refused(&mut client);
-            // Nor has it when the session is opened again, which it has not closed.
+            // Nor when the session is opened again, which the agent has not closed.
             client.call("session/close", json!({ "sessionId": session })).unwrap();
             client.load(&session);
             set_option(&mut client, &session, "depth", "low").unwrap();
@@ -404,7 +404,7 @@ fn a_rejected_option_is_restored_only_by_an_update_of_the_agent() {
                 set_option(&mut client, &session, "mode", "ask").unwrap();
                 assert!(whoami(&mut client, &session).contains("mode ask, model small"));
             } else {
-                // One report has both.
+                // One update has both.
                 set_option(&mut client, &session, "depth", "high").unwrap();
                 assert!(whoami(&mut client, &session).contains("mode code, model large"));
             }
@@ -412,8 +412,8 @@ fn a_rejected_option_is_restored_only_by_an_update_of_the_agent() {
     }
 }
 
-/// An agent of version 1 that tells also the modes of the past when a session is loaded or resumed, and not the one that
-/// is in force, which is its default.
+/// An agent of version 1 that also replays earlier modes when a session is loaded or resumed, and does not send the current
+/// mode, which is its default.
 const MODES_OF_THE_PAST: &str = r#"
 update() { echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":'"$session"',"update":'"$1"'}}'; }
 text() { update '{"sessionUpdate":"'"$1"'","content":{"type":"text","text":"'"$2"'"}}'; }
@@ -587,7 +587,7 @@ fn the_mode_is_the_same_for_clients_of_all_dialects() {
                 }
             }
         }
-        // The agent changes it by itself.
+        // The agent changes it.
         clients[1].turn(&session, "mode code");
         for dialect in Dialect::ALL {
             let joined = server.client(TransportKind::Unix, dialect, agent).load(&session);
@@ -634,7 +634,7 @@ fn a_change_of_the_model_reaches_all_clients() {
     assert!(whoami(&mut clients[1], &session).contains("model large"));
 }
 
-/// Agents whose forks, ids and ends of sessions are not as the documents say.
+/// Agents whose forks, ids and ends of sessions deviate from the specification.
 const ODD: &str = r#"
 [agents.replays-v1]
 command = ["TEST_AGENT", "--version", "1", "--offers", "fork", "--quirks", "fork-replays"]
@@ -702,7 +702,7 @@ fn an_agent_cannot_reuse_the_id_of_another_session() {
         assert!(why.contains("in use"), "{why}");
         let new = client.call("session/new", json!({ "cwd": "/", "mcpServers": [] }));
         assert!(new.as_ref().unwrap_err()["message"].as_str().unwrap().contains("in use"), "{new:?}");
-        // The session has its agent still.
+        // The session still has its agent.
         assert_eq!(client.turn(&session, "say Two."), "end_turn");
         let stored = server.stored_transcript(&session);
         assert!(stored.last().unwrap().ends_with(": Two."), "{stored:#?}");
@@ -790,7 +790,7 @@ fn a_session_that_the_agent_lost_gets_an_event() {
     let event =
         client.wait_for_update(&session, mark, "the event", |update| update["type"] == "memory_rebuilt");
     assert_eq!(event["reason"], "agent 'begins-again' cannot restore sessions", "{event}");
-    // A fork that was given the conversation on purpose has none of its own.
+    // A fork that got the transcript has no such event.
     let forked = fork(&mut client, &session);
     let forked = forked["sessionId"].as_str().unwrap();
     let mark = client.mark();
@@ -798,7 +798,7 @@ fn a_session_that_the_agent_lost_gets_an_event() {
     assert!(client.updates(forked, mark).all(|update| update["type"] != "memory_rebuilt"));
 }
 
-/// An agent that tells what was for longer than it may take to start, and chooses slowly; or not at all the first time.
+/// An agent whose replay takes longer than the startup timeout, and that sets options slowly, or not at all the first time.
 const SLOW: &str = r#"
 cd "$(dirname "$0")"
 modes='{"modes":{"currentModeId":"ask","availableModes":[{"id":"ask","name":"Ask"},{"id":"code","name":"Code"}]}'
@@ -851,7 +851,7 @@ fn a_mode_is_restored_after_a_long_replay() {
         let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         client.load(&session);
         if agent == "hangs" {
-            // An agent that does not answer has not refused the mode.
+            // An agent that does not respond has not rejected the mode.
             let prompt = client.prompt(&session, "whoami");
             let error = client.response(prompt).unwrap_err();
             let message = error["message"].as_str().unwrap();

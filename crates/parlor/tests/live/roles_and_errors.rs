@@ -1,4 +1,4 @@
-//! Who may do what, what does not exist, and what is not said properly.
+//! Roles, unknown methods and sessions, invalid lines.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::{ClientBuilder, error_code};
@@ -101,7 +101,7 @@ fn errors_for_an_observer_do_not_contain_the_command_line_of_the_agent() {
         let message = failed["message"].as_str().unwrap();
         assert!(message.starts_with("agent 'parlor-test-agent' ended"), "{failed}");
         assert!(!message.contains("secret-of"), "{failed}");
-        // It has forgotten the session, which is on record.
+        // The agent lost the session, which leaves an event.
         driver.turn(&session, "say After.");
         observer.wait_for_message(&session, "After.");
         let mut later = observing().connect(&server);
@@ -160,7 +160,7 @@ fn a_batch_is_answered_with_one_array() {
                 7,
             ]);
             client.send_line(&batch.to_string());
-            // Notifications alone have no answer.
+            // A batch of notifications has no response.
             client.send_line(r#"[{"jsonrpc":"2.0","method":"_example/notified"}]"#);
             let answers = loop {
                 let line: Value = serde_json::from_str(&client.next_line()).unwrap();
@@ -175,7 +175,7 @@ fn a_batch_is_answered_with_one_array() {
             assert!(of(json!(900))["result"]["sessions"].is_array());
             assert_eq!(of(json!(901))["error"]["code"], -32602);
             assert_eq!(of(Value::Null)["error"]["code"], -32600);
-            // What is asked by itself is answered by itself.
+            // A single request gets a single response.
             client.call("_parlor/status", json!({})).unwrap();
         }
     }
@@ -195,7 +195,7 @@ fn a_client_resumes_after_its_last_sequence_number() {
             driver.turn(&session, "say Two.\ntool Second");
             let stored = server.stored_transcript(&session);
 
-            // After a change: what was there before is not told again, and nothing is missing.
+            // After a sequence number: earlier entries are not sent again, and nothing is missing.
             let connect = || ClientBuilder::new(TransportKind::ALL[n % 3], dialect, agent).connect(&server);
             let mut after = connect();
             after.resume(&session, Some(json!({ "type": "_parlor_after", "seq": seq }))).unwrap();
@@ -204,7 +204,7 @@ fn a_client_resumes_after_its_last_sequence_number() {
             assert!(after.transcript(&session).len() < stored.len());
             assert!(received_count + after.transcript(&session).len() >= stored.len());
 
-            // From a message on, with it.
+            // From a message, inclusive.
             let line = stored.iter().rfind(|line| line.starts_with("user_message")).unwrap();
             let message = line.split('"').nth(1).unwrap();
             let mut from = connect();
@@ -212,7 +212,7 @@ fn a_client_resumes_after_its_last_sequence_number() {
             let index = stored.iter().position(|other| other == line).unwrap();
             assert_eq!(from.transcript(&session), stored[index..]);
 
-            // Nothing of what was.
+            // No replay.
             let mut now = connect();
             now.resume(&session, None).unwrap();
             assert_eq!(now.transcript(&session), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! An agent whose lines the test itself writes and reads. The process that parlor starts passes them on.
+//! An agent whose lines the test writes and reads, through a process that copies them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +12,7 @@ use parlor_testkit::server::Server;
 use parlor_testkit::wait::TIMEOUT;
 use serde_json::{Value, json};
 
-/// The configuration of agents that are puppets: one of version 1, one of version 2, one of the draft.
+/// The configuration of scripted agents: one of version 1, one of version 2, one of the draft.
 pub(crate) const SCRIPTED_AGENTS: &str = r#"
 [agents.scripted-v1]
 command = ["sh", "-c", "cat TEST_DIR/scripted-v1.out & cat > TEST_DIR/scripted-v1.in"]
@@ -26,7 +26,7 @@ version = 2
 dialect = "draft"
 "#;
 
-/// The strings of a puppet. It answers by itself what begins a process and a session; the test does the rest.
+/// A scripted agent. It answers `initialize`, `session/new` and `session/list` itself; the test does the rest.
 pub(crate) struct ScriptedAgent {
     writer: Arc<Mutex<Option<File>>>,
     requests: Receiver<Value>,
@@ -36,7 +36,7 @@ pub(crate) struct ScriptedAgent {
 }
 
 impl ScriptedAgent {
-    /// Holds the strings of one of the [`SCRIPTED_AGENTS`] before parlor starts it.
+    /// Prepares one of the [`SCRIPTED_AGENTS`] before the server starts it.
     pub(crate) fn of(server: &Server, name: &str) -> Self {
         let path = |end: &str| server.dir().path().join(format!("{name}.{end}"));
         for end in ["out", "in"] {
@@ -47,18 +47,18 @@ impl ScriptedAgent {
         let is_v1 = name == "scripted-v1";
         let (output, input, shared) = (path("out"), path("in"), Arc::clone(&writer));
         thread::spawn(move || {
-            // Each time that parlor starts the agent, and as long as there is a test.
+            // Once for each time that the server starts the agent, until the test ends.
             while serve(&output, &input, &shared, (&send, &send_answers), is_v1) {}
         });
         Self { writer, requests, answers, is_draft: name == "scripted-draft", is_v1 }
     }
 
-    /// The next request or notification that is left to the test.
+    /// The next request or notification that the test has to handle.
     pub(crate) fn next(&self) -> Value {
         self.requests.recv_timeout(TIMEOUT).expect("parlor asks the agent something")
     }
 
-    /// Skips what is left to the test until this is asked or said.
+    /// Skips requests and notifications until this method.
     pub(crate) fn wait_for(&self, method: &str) -> Value {
         loop {
             let next = self.next();
@@ -68,13 +68,13 @@ impl ScriptedAgent {
         }
     }
 
-    /// Asks something, in the session of a request.
+    /// Sends a request in the session of another request.
     pub(crate) fn send_request(&self, request: &Value, id: u64, method: &str, mut params: Value) {
         params["sessionId"] = request["params"]["sessionId"].clone();
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
     }
 
-    /// What it is answered next, to the question with this id.
+    /// The next response, which has to be for the request with this id.
     pub(crate) fn response_to(&self, id: u64) -> Value {
         let answer = self.next_response();
         assert_eq!(answer["id"], id, "{answer}");
@@ -100,13 +100,13 @@ impl ScriptedAgent {
         self.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }));
     }
 
-    /// Says an update in the session of a request.
+    /// Sends an update in the session of a request.
     pub(crate) fn update(&self, request: &Value, update: &Value) {
         let params = json!({ "sessionId": request["params"]["sessionId"], "update": update });
         self.send(&json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }));
     }
 
-    /// A chunk of a message, whose kind is `user`, `agent` or `thought`.
+    /// Sends a chunk of a message, whose kind is `user`, `agent` or `thought`.
     pub(crate) fn chunk(&self, request: &Value, kind: &str, id: Option<&str>, text: &str) {
         let kind = if kind == "thought" {
             "agent_thought_chunk".to_owned()
@@ -120,7 +120,7 @@ impl ScriptedAgent {
         self.update(request, &update);
     }
 
-    /// A whole message of a user.
+    /// Sends a whole message of the user.
     pub(crate) fn user_message(&self, request: &Value, id: &str, content: &Value) {
         self.update(
             request,
@@ -139,12 +139,12 @@ impl ScriptedAgent {
         self.update(request, &update);
     }
 
-    /// Accepts a prompt as a message, without saying what it says.
+    /// Accepts a prompt without an update of its message.
     pub(crate) fn accept(&self, prompt: &Value, id: &str) {
         self.respond(prompt, &if self.is_draft { json!({}) } else { json!({ "messageId": id }) });
     }
 
-    /// A whole turn, in which the agent says a word and nothing else of the prompt.
+    /// A whole turn, in which the agent sends one word.
     pub(crate) fn turn(&self, prompt: &Value, id: &str, reason: &str) {
         if self.is_v1 {
             self.chunk(prompt, "agent", None, "word");
@@ -161,11 +161,11 @@ impl ScriptedAgent {
 fn send(writer: &Mutex<Option<File>>, line: &Value) {
     let mut writer = writer.lock().unwrap();
     let writer = writer.as_mut().expect("the agent runs");
-    // Who ended the agent does not hear it any more.
+    // This fails if the server has stopped the agent.
     let _ = writer.write_all(format!("{line}\n").as_bytes());
 }
 
-/// One process of the agent; whether anybody is interested in another one.
+/// Serves one process of the agent; false if the test has ended.
 fn serve(
     output_path: &Path,
     input_path: &PathBuf,
@@ -200,7 +200,7 @@ fn serve(
                 continue;
             }
             None => {
-                // No test may be interested.
+                // The test may have ended.
                 let _ = answers.send(line);
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Agents that die, fall silent or hang.
+//! Agents that die, stop sending or hang.
 
 use std::fs;
 use std::thread;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::scripted_agent::{SCRIPTED_AGENTS, ScriptedAgent};
 use crate::start_server;
 
-/// An agent in a few lines of shell. What it does with a prompt is said by its first argument.
+/// An agent in a few lines of shell. Its first argument determines what it does with a prompt.
 const SHELL_AGENT: &str = r#"
 version=$1
 on_prompt=$2
@@ -80,7 +80,7 @@ fn a_prompt_that_crashes_the_agent_fails_and_does_not_block_the_session() {
             client.wait_for_queue(&session, &[]);
             assert_eq!(other.wait_for_idle(&session, mark), "error");
         }
-        // Those that wait behind it are not lost: each is answered.
+        // Each queued prompt gets a response.
         let prompts = ["one", "two", "three"].map(|text| client.prompt(&session, text));
         for prompt in prompts {
             client.response(prompt).unwrap_err();
@@ -100,7 +100,7 @@ fn an_agent_that_closes_its_stdout_counts_as_exited() {
             let error = failure(&mut client, &session, prompt);
             let message = error["message"].as_str().unwrap();
             assert!(message.contains("closed its standard output"), "{error}");
-            // Others get another process.
+            // Other clients get another process.
             let mut other = server.client(TransportKind::Unix, Dialect::V2, agent);
             other.new_session();
         }
@@ -114,7 +114,7 @@ fn an_agent_that_closes_its_stdin_counts_as_exited() {
     let session = client.new_session();
     let prompt = client.prompt(&session, "Hello?");
     client.response(prompt).unwrap();
-    // It is told something, which it cannot read.
+    // The server sends a line that the agent does not read.
     wait_until("the agent reads no more", || server.dir().path().join("deaf").exists());
     client.cancel(&session);
     assert_eq!(client.end_of_turn(&session, prompt), "error");
@@ -146,7 +146,7 @@ startup_timeout = 2
         assert_eq!(error["message"], expected.as_str(), "{error}");
         assert!(error["data"]["stderr"].as_str().unwrap().contains("no license"), "{error}");
     }
-    // The first words of the client and its first session are one start.
+    // `initialize` of the client and its first session cause one start.
     assert_eq!(fs::read_to_string(server.dir().path().join("starts")).unwrap(), "\n");
 }
 
@@ -170,7 +170,7 @@ fn a_cancelled_turn_ends_even_if_the_agent_hangs() {
             let (session, elsewhere) = (client.new_session(), other.new_session());
             other.load(&session);
             client.turn(&session, "say Before.");
-            // Another session of the same process goes on.
+            // Another session of the same process continues.
             let long = other.prompt(&elsewhere, "ask\nsay Undisturbed.");
             let peer_request = other.peer_request("session/request_permission");
             let prompt = client.prompt(&session, "hang");
@@ -207,12 +207,12 @@ fn a_turn_that_ends_within_the_cancel_timeout_is_not_ended_again() {
     client.wait_for_message(&session, "Done.");
 }
 
-/// Puppets that have two seconds to end a turn that was cancelled.
+/// Scripted agents with a cancel timeout of two seconds.
 fn server_with_short_cancel_timeout() -> Server {
     start_server(&SCRIPTED_AGENTS.replace("version = ", "cancel_timeout = 2\nversion = "))
 }
 
-/// Longer than agents have to end a cancelled turn.
+/// Longer than the cancel timeout.
 fn outlast_the_cancel_timeout() {
     thread::sleep(Duration::from_millis(2700));
 }
@@ -232,7 +232,7 @@ fn cancelling_a_turn_does_not_end_the_turn_of_a_queued_prompt() {
             scripted.user_message(&told_first, "m1", &told_first["params"]["prompt"]);
             scripted.accept(&told_first, "m1");
             scripted.state(&told_first, "running", None);
-            // All of that is there when this is.
+            // When this has arrived, everything before it has arrived as well.
             scripted.chunk(&told_first, "agent", Some("a"), "Running.");
             one.wait_for_message(&session, "Running.");
             let second = two.prompt(&session, "Second");
@@ -242,7 +242,7 @@ fn cancelling_a_turn_does_not_end_the_turn_of_a_queued_prompt() {
             assert_eq!(scripted.next()["method"], "session/cancel");
             scripted.state(&told_first, "idle", Some("cancelled"));
             assert_eq!(one.end_of_turn(&session, first), "cancelled", "{agent} {dialect}");
-            // It begins with the second one, and answers it late.
+            // The agent starts with the second prompt, and responds to it late.
             scripted.user_message(&told_second, "m2", &told_second["params"]["prompt"]);
             scripted.state(&told_second, "running", None);
             outlast_the_cancel_timeout();
@@ -265,7 +265,7 @@ fn a_prompt_that_is_cancelled_before_its_turn_ends_even_if_the_agent_hangs() {
                 let prompt = client.prompt(&session, "Hello?");
                 let received_prompt = scripted.prompt();
                 scripted.accept(&received_prompt, "m1");
-                // What follows the answer is there when this is.
+                // When this has arrived, everything before it has arrived as well.
                 scripted.chunk(&received_prompt, "agent", Some("a"), "Hanging.");
                 client.wait_for_message(&session, "Hanging.");
                 let params = json!({ "sessionId": session });
@@ -305,7 +305,7 @@ fn a_withdrawn_prompt_without_a_response_does_not_affect_another_turn() {
             outlast_the_cancel_timeout();
             scripted.state(&told_first, "idle", Some("end_turn"));
             assert_eq!(one.end_of_turn(&session, first), "end_turn", "{agent} {dialect}");
-            // It is idle, and still owes the answer.
+            // The agent is idle, and its response is still pending.
             match two.response(second) {
                 Ok(result) => {
                     assert_eq!((dialect, &result["stopReason"]), (Dialect::V1, &json!("cancelled")));

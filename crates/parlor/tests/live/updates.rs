@@ -1,4 +1,4 @@
-//! What agents say besides messages, or in ways that not every dialect has words for.
+//! Updates other than messages, and updates that not every dialect can express.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::{Client, ClientBuilder, error_code};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::start_server;
 
-/// One client of each dialect in one session, which the last of them began.
+/// One client of each dialect in one session, which the last client created.
 fn three(server: &Server, agent: usize) -> ([Client; 3], String) {
     let mut clients = [0, 1, 2]
         .map(|n| server.client(TransportKind::ALL[(n + agent) % 3], Dialect::ALL[n], TEST_AGENTS[agent]));
@@ -69,7 +69,7 @@ fn messages_after_the_turn_reach_all_clients() {
                 text.iter().filter(|line| line.starts_with("agent_message")).cloned().collect();
             (text.contains("Later.") && text.contains("Background update 3 of 3.")).then_some(())
         });
-        // An agent that reports states says when it rests again.
+        // An agent that reports states reports when it is idle again.
         clients[1]
             .wait_for("it rests", |client| (client.view(session)["state"]["state"] == "idle").then_some(()));
         let stored = server.stored_transcript(session);
@@ -86,7 +86,7 @@ fn titles_are_sent_to_subscribers_and_in_lists() {
             let listed = client.call("session/list", json!({})).unwrap();
             assert_eq!(listed["sessions"][0]["title"], "Second", "{listed}");
         }
-        // Without the agent's title the one shows that was made of the first prompt.
+        // Without a title from the agent, the session has the generated one.
         clients[0].turn(session, "title");
         for client in clients.iter_mut() {
             client.wait_for("the title is gone", |client| {
@@ -134,7 +134,7 @@ fn updates_of_plans_reach_all_clients() {
         let stored = server.stored_transcript(session);
         for client in clients.iter_mut() {
             client.wait_for_transcript(session, &stored);
-            // v1 has no word for it; who comes anew is told of no plan.
+            // v1 cannot express it; a client that attaches later gets no plan.
             if client.dialect == Dialect::V1 {
                 client.load(session);
             }
@@ -156,7 +156,7 @@ fn replaced_messages_are_resent_in_dialects_that_cannot_replace() {
             assert!(stored[1].ends_with(&format!(": {now}")), "{stored:#?}");
             clients[1].wait_for_transcript(session, &stored);
             clients[2].wait_for_transcript(session, &stored);
-            // A v1 client has heard the password. It is told what stands for it now.
+            // A v1 client has received the password, and receives the replacement.
             let original = stored[1].split('"').nth(1).unwrap();
             let alias = |update: &&Value| update["_meta"]["parlor/replaces"] == original;
             let text: Vec<_> = clients[0].updates(session, 0).filter(alias).cloned().collect();
@@ -164,7 +164,7 @@ fn replaced_messages_are_resent_in_dialects_that_cannot_replace() {
             assert_eq!(text[0]["sessionUpdate"], "agent_message_chunk");
             assert!(text[0]["messageId"] != original, "{text:?}");
             assert_eq!(text[0]["content"]["text"], now);
-            // When it is told all from the beginning, there is only what is left. In v1 an empty message is none.
+            // A full replay has only the replacement. In v1 an empty message is omitted.
             let left: Vec<_> = stored.into_iter().filter(|line| !line.ends_with(": ")).collect();
             clients[0].load(session);
             assert_eq!(clients[0].transcript(session), left);
@@ -191,7 +191,7 @@ fn modes_and_options_that_one_client_sets_reach_all_clients() {
                             });
                         }
                     }
-                    // One that comes again is told how it is now.
+                    // A client that attaches again gets the current value.
                     let joined = late[0].load(&session);
                     assert!(shows(&joined, option, value), "{joined}");
                     let joined = late[1].load(&session);
@@ -200,7 +200,7 @@ fn modes_and_options_that_one_client_sets_reach_all_clients() {
                 }
             }
         }
-        // The agent may change its mode by itself.
+        // The agent may change its mode.
         let marks = [0, 1, 2].map(|n| clients[n].mark());
         clients[0].turn(&session, "mode code");
         for (client, mark) in clients.iter_mut().zip(marks) {
@@ -223,7 +223,7 @@ fn set(client: &mut Client, session: &str, option: &str, value: &str) {
     }
 }
 
-/// Whether an update or an answer says that an option has this value.
+/// Whether an update or a response has this value for an option.
 fn shows(text: &Value, option: &str, value: &str) -> bool {
     let is_it =
         |one: &Value| (one["configId"] == option || one["id"] == option) && one["currentValue"] == value;

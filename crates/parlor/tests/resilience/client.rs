@@ -1,4 +1,4 @@
-//! A client over the Unix socket, as people have it: with the library for clients.
+//! A client on the Unix socket, made with `parlor-client`.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// A client with one session at a time. It reads only while something is asked of it: nothing of it runs in between.
+/// A client that is attached to one session at a time. It reads only while one of its methods runs.
 pub(crate) struct Client {
     runtime: Runtime,
     connection: parlor_client::Client,
     session: Option<Session>,
 }
 
-/// What a client was shown of a session.
+/// What a client has received of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     pub(crate) messages: Vec<Message>,
@@ -35,7 +35,7 @@ pub(crate) struct Message {
 }
 
 impl Client {
-    /// Connects and asks for an agent, or for the server's own.
+    /// Connects with the given agent, or with the server's default.
     pub(crate) fn connect(socket: &Path, agent: Option<&str>) -> Result<Self, Error> {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let agent = agent.map(|name| Agent::Name(name.to_owned()));
@@ -50,18 +50,18 @@ impl Client {
         self.session.as_ref().expect("there is a session")
     }
 
-    /// Reads until something has happened.
+    /// Reads until the future completes.
     pub(crate) fn wait<T>(&self, what: impl Future<Output = T>) -> T {
         self.runtime.block_on(async { timeout(TIMEOUT, what).await.expect("it must happen") })
     }
 
-    /// Begins a session.
+    /// Creates a session.
     pub(crate) fn new_session(&mut self) -> Result<SessionId, Error> {
         let session = self.wait(self.connection.new_session("/".as_ref()))?;
         Ok(self.session.insert(session).id().clone())
     }
 
-    /// Joins a session and is told all of it.
+    /// Attaches to a session with a full replay.
     pub(crate) fn join(&mut self, session: &SessionId) {
         self.try_join(session).unwrap();
     }
@@ -71,30 +71,30 @@ impl Client {
         Ok(())
     }
 
-    /// Forks the session at its end, and takes part in the fork from now on.
+    /// Forks the session at its end, and attaches to the fork.
     pub(crate) fn fork(&mut self) {
         self.session = Some(self.wait(self.session().fork(None, "/".as_ref())).unwrap());
     }
 
-    /// Has the server search.
+    /// Sends a search request.
     pub(crate) fn search(&self, query: &str) {
         let mut params = Object::default();
         params.set("query", Json::parse(format!("\"{query}\"")).unwrap());
         self.wait(self.connection.call("_parlor/search", &params)).unwrap();
     }
 
-    /// Sends a prompt, and waits until it is taken.
+    /// Sends a prompt, and waits until it is accepted.
     pub(crate) fn prompt(&self, text: &str) -> Result<Turn, Error> {
         self.wait(self.session().prompt(text))
     }
 
-    /// Sends a prompt, and does not wait for anything.
+    /// Sends a prompt without waiting.
     pub(crate) fn send(&self, prompt: Prompt) -> JoinHandle<Result<Turn, Error>> {
         let session = self.session().clone();
         self.runtime.spawn(async move { session.prompt(prompt).await })
     }
 
-    /// Sends a prompt and reads until its turn has ended: how it did.
+    /// Sends a prompt and reads until its turn has ended: the last state.
     pub(crate) fn turn(&self, text: &str) -> State {
         let turn = self.prompt(text).unwrap();
         self.wait(turn.outcome()).unwrap().state
@@ -115,12 +115,12 @@ impl Client {
         status.get(name).unwrap().as_str().to_owned()
     }
 
-    /// The sessions that there are.
+    /// Lists the sessions.
     pub(crate) fn list(&self) -> Vec<SessionInfo> {
         self.wait(self.connection.list(None)).unwrap()
     }
 
-    /// Reads until the session is as wanted.
+    /// Reads until the condition holds.
     pub(crate) fn until(&self, holds: impl Fn(&Transcript) -> bool) {
         let mut updates = self.session().updates();
         self.wait(async {
@@ -130,12 +130,12 @@ impl Client {
         });
     }
 
-    /// Reads until the running turn has ended: how it did.
+    /// Reads until the running turn has ended: the last state.
     pub(crate) fn until_idle(&self) -> State {
         self.wait(self.session().idle()).unwrap()
     }
 
-    /// Reads all that a server wrote that is dead now.
+    /// Reads the remaining output of a server that was killed.
     pub(crate) fn read_rest(&self) {
         self.wait(self.connection.closed());
     }
@@ -145,7 +145,7 @@ impl Client {
         Snapshot { messages: messages(&transcript).collect(), state: transcript.state().cloned() }
     }
 
-    /// All that the agent said, one message after the other.
+    /// The text of all messages of the agent, concatenated.
     pub(crate) fn agent_text(&self) -> String {
         agent_text(&self.session().transcript())
     }
@@ -168,7 +168,7 @@ fn messages(transcript: &Transcript) -> impl Iterator<Item = Message> {
     })
 }
 
-/// All that the agent said, one message after the other.
+/// The text of all messages of the agent, concatenated.
 pub(crate) fn agent_text(transcript: &Transcript) -> String {
     messages(transcript).filter(|message| message.role == Role::Agent).map(|message| message.text).collect()
 }

@@ -1,4 +1,4 @@
-//! A disk without room: everybody is told, nothing is accepted that is not stored, and the server goes on.
+//! A full disk: all clients get errors, nothing is accepted that is not stored, and the server continues.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -33,7 +33,7 @@ fn is_about_the_store(error: &Error) {
     assert!(matches!(error, Error::Rpc(error) if error.message().contains("stored")), "{error}");
 }
 
-/// Joins a session in which nothing goes on, and finds all that somebody was shown of it before.
+/// Attaches to an idle session, and checks that it has everything that a client received before.
 fn find_again(client: &mut Client, session: &SessionId, before: &Snapshot) {
     client.join(session);
     let after = client.snapshot();
@@ -46,7 +46,7 @@ fn find_again(client: &mut Client, session: &SessionId, before: &Snapshot) {
 #[test]
 fn a_full_disk_is_reported_to_all_clients_and_loses_no_delivered_update() {
     let dir = with_test_agent("");
-    // Its standard error goes to the same disk, as where a service writes it to a file.
+    // Its standard error goes to the same disk, as with a service that writes it to a file.
     let mut stderr = File::create(dir.path().join("stderr.log")).unwrap();
     stderr.write_all(&[b'\n'; 1024]).unwrap();
     let mut command = Command::new(PARLOR);
@@ -69,7 +69,7 @@ fn a_full_disk_is_reported_to_all_clients_and_loses_no_delivered_update() {
     until_told(&alice);
     until_told(&bob);
 
-    // There is no room: nothing is accepted, in no session, and each request has an answer all the same.
+    // The disk is full: no session accepts anything, and every request still gets a response.
     for client in [&alice, &bob, &carol] {
         is_about_the_store(&client.prompt("say nobody may hear this").unwrap_err());
         assert!(!client.agent_text().contains("nobody may hear this"));
@@ -79,7 +79,7 @@ fn a_full_disk_is_reported_to_all_clients_and_loses_no_delivered_update() {
     let mut dave = connect(&server);
     assert_eq!(dave.list().len(), 2);
 
-    // There is room again, with this server and with the next one.
+    // There is space again, for this server and for the next one.
     limit_files(&server, None);
     find_again(&mut dave, &session, &bob.snapshot());
     assert_eq!(reason(&dave.snapshot().state.unwrap()), "error", "the turn did not end well");

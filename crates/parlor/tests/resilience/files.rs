@@ -1,11 +1,11 @@
-//! Agents that read long files, many at once and faster than they take the answers.
+//! Agents that request many long files at once and read the responses slowly.
 
 use std::fs;
 
 use crate::client::reason;
 use crate::server::{connect, figures, peak_memory, test_dir};
 
-/// How many files an agent asks for at once, and how long each is.
+/// How many files an agent requests at once, and the size of each.
 const FILES: usize = 30;
 const LENGTH: usize = 8 << 20;
 
@@ -13,7 +13,7 @@ const LENGTH: usize = 8 << 20;
 /// line for the agent, and what else it has. Without a limit all files together take twice as much.
 const MOST: u64 = 320 << 20;
 
-/// An agent of version 1 that asks for all files before it takes the first answer, and ends its turn with the last.
+/// An agent of version 1 that requests all files before it reads the first response, and ends its turn with the last one.
 const AGENT: &str = r#"
 id() { printf '%s' "$1" | sed 's/^{"jsonrpc":"2.0","id":\([^,]*\),.*/\1/'; }
 say() { printf '{"jsonrpc":"2.0",%s}\n' "$1"; }

@@ -1,4 +1,4 @@
-//! A server that is killed loses nothing that it showed or accepted.
+//! A killed server loses nothing that it sent or accepted.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use crate::client::{Client, Snapshot, agent_text, reason};
 use crate::server::{connect, figures, wait_for_no_agent, with_test_agent};
 
-/// Numbers that look random and are the same in each run.
+/// Pseudorandom numbers that are the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -21,10 +21,10 @@ impl Dice {
     }
 }
 
-/// All that anybody was ever told, by servers that are dead.
+/// Everything that killed servers sent to clients.
 #[derive(Default)]
 struct Record {
-    /// What the last client had been shown when its server was killed.
+    /// What the last client had received when its server was killed.
     snapshot: Snapshot,
     prompts: Vec<Sent>,
 }
@@ -32,9 +32,9 @@ struct Record {
 /// A prompt that was sent.
 struct Sent {
     text: String,
-    /// What the last server answers that was asked.
+    /// The response of the last server, if it is pending.
     answer: Option<JoinHandle<Result<Turn, Error>>>,
-    /// The message that it became, once it was accepted.
+    /// Its message, once it was accepted.
     message: Option<MessageId>,
 }
 
@@ -44,7 +44,7 @@ impl Record {
         self.prompts.push(Sent { text, answer, message: None });
     }
 
-    /// Sends again what has no answer, as a client does that wants to be certain.
+    /// Sends prompts without a response again, with the same idempotency key.
     fn send_again(&mut self, client: &Client) -> usize {
         let mut count = 0;
         for prompt in self.prompts.iter_mut().filter(|prompt| prompt.message.is_none()) {
@@ -54,7 +54,7 @@ impl Record {
         count
     }
 
-    /// Takes note of what a client had heard in the end.
+    /// Records what a client had received at the end.
     fn note(&mut self, client: &Client) {
         for prompt in &mut self.prompts {
             let Some(answer) = prompt.answer.take() else { continue };
@@ -67,7 +67,7 @@ impl Record {
         self.snapshot = client.snapshot();
     }
 
-    /// Compares this with what the next server shows.
+    /// Compares the record with what the next server sends.
     fn check(&self, now: &Snapshot) {
         for prompt in &self.prompts {
             let Some(message) = &prompt.message else { continue };
@@ -92,7 +92,7 @@ impl Record {
     }
 }
 
-/// Sends a prompt that is the same one whenever it is sent again.
+/// Sends a prompt with an idempotency key.
 fn send(client: &Client, text: &str) -> JoinHandle<Result<Turn, Error>> {
     client.send(Prompt::from(text).key(text))
 }
@@ -109,12 +109,12 @@ fn rounds(count: usize, seed: u64, options: &str) {
     for round in 0..count {
         let mut prompts = vec![format!("stream 100000 40 5000\nsay round {round}")];
         for extra in 0..dice.below(3) {
-            // What comes before the long turn is done with when the server is killed; what comes after it waits.
+            // Prompts before the long turn have ended when the server is killed; those after it are queued.
             let index = if dice.below(4) == 0 { prompts.len() } else { 0 };
             prompts.insert(index, format!("say round {round}.{extra}"));
         }
         prompts.into_iter().for_each(|text| record.send(&client, text));
-        // Few changes hit the time in which prompts are accepted, many the turn.
+        // After few changes prompts are being accepted, after many the turn runs.
         let changes = if dice.below(4) == 0 { dice.below(8) } else { dice.below(500) };
         let enough = client.session().transcript().seq() + changes;
         client.until(|transcript| transcript.seq() >= enough);
@@ -131,7 +131,7 @@ fn rounds(count: usize, seed: u64, options: &str) {
         assert!(now.is(&Activity::Idle), "nothing goes on that nobody started");
         if record.snapshot.is(&Activity::Running) {
             running_when_killed += 1;
-            // A short turn may have come to its end and been stored when the server was killed, before that was shown.
+            // A short turn may have ended and been stored before the server was killed, but not sent.
             let last = now.messages.iter().rfind(|message| message.role == Role::User);
             let is_long = last.is_some_and(|message| message.text.starts_with("stream"));
             let reason = reason(&now.state.unwrap());
@@ -160,7 +160,7 @@ fn a_killed_server_with_an_agent_of_version_1_loses_nothing() {
     rounds(15, 0xfeed, "--version 1");
 }
 
-/// What `parlor show` prints of the only session, without the room between words.
+/// The output of `parlor show` for the only session, without white space.
 fn shown_by_command(dir: &TestDir) -> String {
     without_space(&dir.run(&["show", "latest"]).success().stdout)
 }
@@ -192,7 +192,7 @@ fn a_command_reads_everything_that_clients_received_from_a_killed_server() {
     client.read_rest();
     let agent_text = without_space(&client.agent_text());
     assert!(shown_by_command(&dir).contains(&agent_text), "after it was killed");
-    // The next server goes on from there.
+    // The next server continues from there.
     let mut server = dir.serve();
     assert!(shown_by_command(&dir).contains(&agent_text), "with the next server");
     assert!(server.stop().success());

@@ -1,4 +1,4 @@
-//! What a server endures: being killed, clients that do not read, a disk without room, peers that die.
+//! Resilience of the server: kills, clients that do not read, a full disk, peers that die.
 
 mod client;
 #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! How many sessions are in memory, and how much of it they take.
+//! The number of sessions in memory, and the memory that they use.
 
 use std::process::Command;
 use std::thread;
@@ -11,7 +11,7 @@ use parlor_testkit::wait::wait_until;
 use crate::client::{Client, reason};
 use crate::server::{PARLOR, connect, figures, memory, peak_memory, with_test_agent};
 
-/// A session that nobody takes part in any more when this returns.
+/// Creates a session, sends a prompt and disconnects.
 fn leave_behind(server: &Server, prompt: &str) -> SessionId {
     let mut client = connect(server);
     let session = client.new_session().unwrap();
@@ -33,7 +33,7 @@ fn the_number_of_sessions_in_memory_is_limited() {
     );
     assert_eq!(reason(&clients[0].turn("say Those that are there go on.")), "end_turn");
 
-    // One that nobody needs makes room at once, however long it could have stayed.
+    // An idle session is evicted at once, before its idle timeout.
     drop(clients.remove(2));
     wait_until("there is room", || fourth.new_session().is_ok());
     assert_eq!(fourth.live_sessions(), "3");
@@ -46,19 +46,19 @@ fn the_number_of_sessions_in_memory_is_limited() {
 #[test]
 fn large_idle_sessions_are_evicted_early() {
     const SESSIONS: usize = 12;
-    // As many as take less than 32 MiB.
+    // The number of sessions that use less than 32 MiB.
     const STAY: usize = 4;
     let dir = with_test_agent("");
     let server = dir.serve();
     let sessions: Vec<_> = (0..SESSIONS).map(|_| leave_behind(&server, "big 8000000")).collect();
     let mut client = connect(&server);
-    // Without pressure they stay for ten minutes.
+    // Without memory pressure they stay for ten minutes.
     wait_until("some have left", || client.live_sessions().parse::<usize>().unwrap() <= STAY);
     client.join(&sessions[0]);
     assert_eq!(client.agent_text().len(), 8_000_000);
 }
 
-/// What many clients do at once: begin sessions, fork a long one, stream, come back, search, leave.
+/// A mixed load: clients create sessions, fork a long one, stream, resume, search and disconnect.
 fn mixed_load(server: &Server, long: &SessionId, until: Instant, number: usize) -> usize {
     let mut rounds = 0;
     while Instant::now() < until {

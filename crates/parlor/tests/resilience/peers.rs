@@ -1,4 +1,4 @@
-//! Peers that die, hang or were never what they claimed to be; and a server that is asked to end.
+//! Peers that die, hang or do not speak the protocol; and a server that is stopped.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use parlor_testkit::wait::wait_until;
 use crate::client::{Client, reason};
 use crate::server::{agent_state, connect, connect_to, wait_for_no_agent, with_test_agent};
 
-/// A build that is not optimized needs half a minute for more.
+/// A debug build is too slow for more.
 const CHUNKS: usize = if cfg!(debug_assertions) { 50_000 } else { 200_000 };
 const CHUNK: usize = 40;
 
@@ -86,7 +86,7 @@ fn a_crash_of_the_agent_ends_the_turn_and_the_next_prompt_restarts_it() {
     }
 }
 
-/// What is no agent is refused with a reason, soon, and harms nobody else.
+/// A program that is not an agent causes an error with a reason, and does not affect other clients.
 #[test]
 fn a_program_that_is_not_an_agent_is_reported() {
     let dir = with_test_agent("")
@@ -114,7 +114,7 @@ fn a_program_that_is_not_an_agent_is_reported() {
         if agent == "complaining" {
             assert_eq!(error.data().unwrap().as_str(), r#"{"stderr":"no such model\n"}"#);
         }
-        // The connection is as good as before: it can look at what there is.
+        // The connection still works: the client can list sessions.
         client.list();
     }
     bystander.turn("say nothing happened");
@@ -123,11 +123,11 @@ fn a_program_that_is_not_an_agent_is_reported() {
     wait_for_no_agent(&dir);
 }
 
-/// An agent that never says who it is keeps those waiting who want it, and nobody else; it is ended with the server.
+/// An agent that never answers `initialize` delays only its own clients, and is killed with the server.
 #[test]
 fn an_unresponsive_agent_delays_only_its_own_clients() {
     let dir = with_test_agent("");
-    // It names the directory of this test, so that it can be found.
+    // Its arguments contain the directory of this test, so that it can be identified.
     let hanging = format!("sh -c 'sleep 1000; : test-agent {}'", agent_state(&dir));
     let dir = dir.agent("hanging", &hanging);
     let mut server = dir.serve();

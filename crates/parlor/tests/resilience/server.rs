@@ -1,4 +1,4 @@
-//! Servers with one agent, and what the system knows about them.
+//! Servers with one agent, and their memory use.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use parlor_testkit::wait::wait_until;
 
 use crate::client::Client;
 
-/// The program that is tested.
+/// The program under test.
 pub(crate) const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
 /// A directory for servers without agents.
@@ -18,14 +18,14 @@ pub(crate) fn test_dir() -> TestDir {
 }
 
 /// A directory for servers with the test agent, whose sessions outlive its process. Its arguments name the directory, so
-/// that its processes can be told from others.
+/// that its processes can be identified.
 pub(crate) fn with_test_agent(options: &str) -> TestDir {
     let dir = test_dir();
     let command = format!("{} --state {} {options}", programs::test_agent(), agent_state(&dir));
     dir.agent("test", &command)
 }
 
-/// Where the test agent keeps its sessions.
+/// Where the test agent stores its sessions.
 pub(crate) fn agent_state(dir: &TestDir) -> String {
     dir.path().join("agent-state").display().to_string()
 }
@@ -50,12 +50,12 @@ pub(crate) fn connect(server: &Server) -> Client {
     Client::connect(&server.socket(), None).unwrap()
 }
 
-/// A client that asks for one of the agents.
+/// A client of the given agent.
 pub(crate) fn connect_to(server: &Server, agent: &str) -> Client {
     Client::connect(&server.socket(), Some(agent)).unwrap()
 }
 
-/// Lets the files of a server grow to so many bytes and no further, as if the disk were full; or lifts the limit.
+/// Limits the size of the server's files, as if the disk were full; `None` removes the limit.
 #[cfg(target_os = "linux")]
 pub(crate) fn limit_files(server: &Server, bytes: Option<u64>) {
     use parlor_testkit::process::to_pid;
@@ -64,12 +64,12 @@ pub(crate) fn limit_files(server: &Server, bytes: Option<u64>) {
     prlimit(Some(to_pid(server.pid())), Resource::Fsize, limit).unwrap();
 }
 
-/// The most memory that a server ever had, in bytes.
+/// The peak memory of a server, in bytes.
 pub(crate) fn peak_memory(server: &Server) -> Option<u64> {
     status(server, "VmHWM:")
 }
 
-/// The memory that a server has, in bytes.
+/// The current memory of a server, in bytes.
 pub(crate) fn memory(server: &Server) -> Option<u64> {
     status(server, "VmRSS:")
 }
@@ -80,7 +80,7 @@ fn status(server: &Server, name: &str) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
-/// Shows what was measured to people who run the tests with `--nocapture`.
+/// Prints measurements, for runs with `--nocapture`.
 #[expect(clippy::print_stderr, reason = "figures are for people")]
 pub(crate) fn figures(text: &str) {
     eprintln!("{text}");

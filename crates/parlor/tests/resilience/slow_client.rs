@@ -1,4 +1,4 @@
-//! A client that does not read costs the server little and the others nothing.
+//! A client that does not read uses little memory of the server and does not delay others.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -8,19 +8,19 @@ use parlor_client::{Activity, TextDelta, Update};
 use crate::client::{Client, reason};
 use crate::server::{connect, figures, peak_memory, with_test_agent};
 
-/// How much memory a server may need beside the text of its sessions.
+/// How much memory a server may use in addition to the text of its sessions.
 const BESIDE: u64 = 64 << 20;
 
 const CHUNK: usize = 40;
 
-/// Streams so many chunks to a client that reads, and says how long that took.
+/// Streams this many chunks to a client that reads, and returns the duration.
 fn stream(client: &Client, chunks: usize) -> Duration {
     let begun = Instant::now();
     assert_eq!(reason(&client.turn(&format!("stream {chunks} {CHUNK}"))), "end_turn");
     begun.elapsed()
 }
 
-/// Reads until a turn has ended, and says how many pieces of news there were. No message may be told anew.
+/// Reads until a turn has ended, and returns the number of updates. No message may be sent twice.
 fn catch_up(client: &Client) -> usize {
     let mut updates = client.session().updates();
     let mut seen = HashSet::new();
@@ -63,7 +63,7 @@ fn stalled(chunks: usize) {
         "in order"
     );
 
-    // What the sleeper was not told yet is not kept for it.
+    // Updates are not buffered for the client that does not read.
     let before = peak_memory(&server);
     let woken = Instant::now();
     let pieces = catch_up(&sleeper);
@@ -78,19 +78,19 @@ fn stalled(chunks: usize) {
         after.map(|bytes| bytes >> 20),
         text >> 20,
     ));
-    // Only Linux says how much it was.
+    // The peak memory is available only on Linux.
     for peak in [before, after].into_iter().flatten() {
         assert!(peak < text as u64 + BESIDE, "{} MiB is too much memory", peak >> 20);
     }
 }
 
-/// Few enough that a build for tests gets through them in a moment.
+/// Few enough for a debug build.
 #[test]
 fn a_client_that_does_not_read_uses_little_memory() {
     stalled(200_000);
 }
 
-/// `cargo test --release -p parlor --test endure -- --ignored` runs it in full size.
+/// `cargo test --release -p parlor --test resilience -- --ignored` runs it in full size.
 #[test]
 #[ignore = "too much for a build that is not optimized"]
 fn a_client_that_does_not_read_a_million_chunks() {

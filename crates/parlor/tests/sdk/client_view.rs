@@ -1,14 +1,14 @@
-//! What a client was shown.
+//! What a client has received.
 
-/// The messages of a session, folded as a client of the SDK has to do it itself.
+/// The messages of a session, folded by the test, because the SDK does not do it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClientView {
     messages: Vec<Message>,
-    /// Why each turn ended of which that was said.
+    /// The stop reasons that were received.
     pub(crate) idles: Vec<String>,
-    /// Whether a turn runs, as far as that was said.
+    /// Whether a turn is running, by the received states.
     pub(crate) running: bool,
-    /// How many questions it was asked.
+    /// How many requests were received.
     pub(crate) requests: usize,
 }
 
@@ -20,12 +20,12 @@ struct Message {
 }
 
 impl ClientView {
-    /// One more piece of a message.
+    /// Appends a chunk to a message.
     pub(crate) fn chunk(&mut self, role: &'static str, id: Option<String>, text: &str) {
         self.message(role, id).push_str(text);
     }
 
-    /// All of a message.
+    /// Replaces a message.
     pub(crate) fn whole(&mut self, role: &'static str, id: String, text: String) {
         *self.message(role, Some(id)) = text;
     }
@@ -33,7 +33,7 @@ impl ClientView {
     fn message(&mut self, role: &'static str, id: Option<String>) -> &mut String {
         let existing = match &id {
             Some(_) => self.messages.iter().position(|message| message.role == role && message.id == id),
-            // Without an id it goes on with the last message, if that is of its kind.
+            // Without an id the chunk continues the last message, if that has the same role.
             None => self.messages.len().checked_sub(1).filter(|last| self.messages[*last].role == role),
         };
         let index = existing.unwrap_or_else(|| {
@@ -51,7 +51,7 @@ impl ClientView {
             .collect()
     }
 
-    /// All that the agent said.
+    /// The text of the agent's messages.
     pub(crate) fn text(&self) -> String {
         self.texts("agent").concat()
     }

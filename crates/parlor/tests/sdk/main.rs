@@ -1,6 +1,6 @@
-//! The protocol's own SDK as the peer: its clients and its agents with parlor between them.
+//! The official SDK as the peer: its clients and its agents, with the server between them.
 //!
-//! Nobody here wrote it, so it reads what parlor says as others do.
+//! It is an independent implementation of the protocol.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -17,7 +17,7 @@ use parlor_testkit::server::{Server, TestDir};
 use agent::{V1, V2};
 use sdk_client::{SdkClient, Transport, Version};
 
-/// The program that is tested.
+/// The program under test.
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
 /// A server with the test agent and the SDK's agents, in both versions.
@@ -34,14 +34,14 @@ fn start_server() -> Server {
     dir.serve()
 }
 
-/// The agents that each client talks to.
+/// The agents that each client uses.
 const AGENTS: [&str; 4] = ["test-v1", "test-v2", V1, V2];
 
 /// A prompt whose turn ends only when it is cancelled.
 const WAIT: &str = "say Waiting.\nsleep 600000";
 
-/// What an SDK client of one version does with every agent, by one transport; a client of the other version, by the other
-/// transport, looks on.
+/// Runs an SDK client of one version with every agent, on one transport; a client of the other version, on the other
+/// transport, follows the session.
 async fn story(version: Version, transport: Transport) {
     let server = start_server();
     for agent in AGENTS {
@@ -72,7 +72,7 @@ async fn one_story(server: &Server, agent: &str, version: Version, transport: Tr
 
     assert!(alice.list().await.contains(&session), "{agent}");
 
-    // Another client is told all that was, in the same words, and then hears what comes.
+    // Another client gets the same text as a replay, and then live updates.
     let mut bob = SdkClient::connect(server, agent, version.other(), transport.other()).await;
     bob.join(&session).await;
     bob.until(|view| view.text() == alice.view().text()).await;
@@ -86,7 +86,7 @@ async fn one_story(server: &Server, agent: &str, version: Version, transport: Tr
     assert_eq!(alice.view().texts("user").last().map(String::as_str), Some("say hello from bob"), "{agent}");
     assert_eq!(alice.view().texts("agent"), bob.view().texts("agent"), "{agent}");
 
-    // Both come back and are told the same. (A v1 client is not told its own prompts while it is there.)
+    // Both attach again and get the same. (A v1 client does not get its own prompts while it is attached.)
     let answers = bob.view().texts("agent");
     alice.leave().await;
     bob.leave().await;

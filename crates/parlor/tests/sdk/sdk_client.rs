@@ -1,4 +1,4 @@
-//! Somebody with a client that was made with the SDK.
+//! A client made with the SDK.
 
 mod v1;
 mod v2;
@@ -33,23 +33,23 @@ pub(crate) enum Transport {
     WebSocket,
 }
 
-/// A client, and what it was shown.
+/// A client, and what it has received.
 pub(crate) struct SdkClient {
     version: Version,
     commands: mpsc::UnboundedSender<ClientCommand>,
     view: watch::Receiver<ClientView>,
     connection: JoinHandle<Result<(), Error>>,
-    /// The `parlor acp` that it speaks through, if it does.
+    /// The process of `parlor acp`, for the stdio transport.
     _process: Option<Child>,
 }
 
-/// A turn that was begun, and how many had ended before.
+/// A started turn, and how many had ended before.
 pub(crate) struct Turn {
     answer: oneshot::Receiver<Result<String, Error>>,
     idles: usize,
 }
 
-/// Something that a client is to ask of parlor; the answer is the text that matters of it.
+/// A request that the client sends; the answer is the relevant text of the response.
 struct ClientCommand {
     action: Action,
     answer: oneshot::Sender<Result<String, Error>>,
@@ -68,7 +68,7 @@ type Wire = Lines<
     Pin<Box<dyn Stream<Item = io::Result<String>> + Send>>,
 >;
 
-/// What was seen, for who shows it.
+/// The shared view of a client.
 type SharedView = Arc<Mutex<watch::Sender<ClientView>>>;
 
 impl Version {
@@ -117,7 +117,7 @@ impl SdkClient {
         self.view.borrow().clone()
     }
 
-    /// Waits until what was shown is as wanted.
+    /// Waits until the condition holds.
     pub(crate) async fn until(&mut self, holds: impl Fn(&ClientView) -> bool) {
         let waited = tokio::time::timeout(TIMEOUT, self.view.wait_for(|view| holds(view))).await;
         let is_reached = matches!(waited, Ok(Ok(_)));
@@ -127,7 +127,7 @@ impl SdkClient {
 
     fn send(&self, action: Action) -> oneshot::Receiver<Result<String, Error>> {
         let (answer, answered) = oneshot::channel();
-        // One that is gone shows in the answer.
+        // If the connection is closed, waiting for the answer fails.
         let _ = self.commands.send(ClientCommand { action, answer });
         answered
     }
@@ -140,7 +140,7 @@ impl SdkClient {
         self.ask(Action::New).await
     }
 
-    /// Joins a session and is told all of it.
+    /// Attaches to a session with a full replay.
     pub(crate) async fn join(&self, session: &str) {
         self.ask(Action::Join(session.to_owned())).await;
     }
@@ -154,18 +154,18 @@ impl SdkClient {
     }
 
     pub(crate) async fn begin_turn(&mut self, session: &str, text: &str) -> Turn {
-        // The end of a turn before is not the end of this one.
+        // The end of an earlier turn must not be taken for the end of this one.
         self.until(|view| !view.running).await;
         let idles = self.view().idles.len();
         Turn { answer: self.send(Action::Prompt(session.to_owned(), text.to_owned())), idles }
     }
 
-    /// Waits for the end of a turn, and says why it ended.
+    /// Waits for the end of a turn, and returns its stop reason.
     pub(crate) async fn end_turn(&mut self, turn: Turn) -> String {
         let answer = answer(turn.answer).await;
         match self.version {
             Version::One => answer,
-            // That the prompt was accepted is not the end of it.
+            // The response says only that the prompt was accepted.
             Version::Two => {
                 self.until(|view| view.idles.len() > turn.idles).await;
                 self.view().idles.last().cloned().unwrap_or_default()
@@ -178,7 +178,7 @@ impl SdkClient {
         self.end_turn(turn).await
     }
 
-    /// Ends the connection. The SDK must not have found fault with anything that it was sent.
+    /// Disconnects. The SDK must have accepted everything that it received.
     pub(crate) async fn leave(self) {
         drop(self.commands);
         within_timeout(self.connection).await.unwrap().unwrap();
@@ -189,7 +189,7 @@ async fn answer(answer: oneshot::Receiver<Result<String, Error>>) -> String {
     within_timeout(answer).await.expect("the connection goes on").unwrap()
 }
 
-/// Speaks through `parlor acp`, as an editor does.
+/// Connects through `parlor acp`, as an editor does.
 fn stdio(server: &Server, agent: &str) -> (Wire, Child) {
     let mut child = Command::from(server.dir().command(&["acp", "--agent", agent]))
         .stdin(Stdio::piped())
@@ -234,7 +234,7 @@ fn show(show: &SharedView, change: impl FnOnce(&mut ClientView)) {
     show.lock().unwrap_or_else(PoisonError::into_inner).send_modify(change);
 }
 
-/// The name that JSON has for a value.
+/// The JSON name of a value.
 fn name(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).unwrap().as_str().unwrap_or_default().to_owned()
 }

@@ -1,4 +1,4 @@
-//! What is found later: after a restart, a crash, a redaction, an upgrade.
+//! The search index after a restart, a crash, a redaction, an upgrade.
 
 use std::path::Path;
 
@@ -52,7 +52,7 @@ fn text_from_before_a_crash_is_found_after_it() {
     server.crash();
     let mut client = server.client(TransportKind::Unix, Dialect::V2, "v2");
     for session in sessions {
-        // The turn that was interrupted is ended before anybody is let in.
+        // The interrupted turn is ended before the server accepts connections.
         for query in ["last words", "before all", "hanging"] {
             let hits = client.hits_with(json!({ "query": query, "sessionId": session, "role": "agent" }));
             assert_eq!(hits.len(), 1, "{query}");
@@ -60,7 +60,7 @@ fn text_from_before_a_crash_is_found_after_it() {
     }
 }
 
-/// Makes a database what an earlier version would have written.
+/// Converts a database to the format of an earlier version.
 fn downgrade(database: &Path) {
     let conn = rusqlite::Connection::open(database).unwrap();
     conn.execute_batch(

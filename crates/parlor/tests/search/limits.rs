@@ -1,4 +1,4 @@
-//! Queries that nobody would ask, and texts that nobody would write.
+//! Unusual queries and texts.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::Client;
@@ -40,7 +40,7 @@ fn every_query_gets_a_result() {
         }
         let answer = client.call("_parlor/search", json!({ "query": many })).unwrap();
         assert_eq!(answer["ignoredWords"], 10_000 - 64);
-        // Half surrogate pairs and what else only JSON can write.
+        // Lone surrogates and other characters that only JSON can express.
         for query in [r"\ud83d", r"\ude00\ud83d needle \u0000"] {
             let id = client.send_raw("_parlor/search", &format!(r#"{{"query":"{query}"}}"#));
             client.response(id).unwrap();

@@ -1,4 +1,4 @@
-//! Searching what was said: by clients of all dialects, and by the command.
+//! Full-text search by clients of all dialects, and by the command.
 
 mod commands;
 mod index;
@@ -9,7 +9,7 @@ use parlor_testkit::client::Client;
 use parlor_testkit::server::{Server, TestDir};
 use serde_json::{Value, json};
 
-/// The program that is tested.
+/// The program under test.
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
 /// A server with the test agents and these lines in its configuration.
@@ -17,17 +17,17 @@ fn start_server(config: &str) -> Server {
     TestDir::new(PARLOR).with_test_agents(config).serve()
 }
 
-/// What the tests here ask a server for.
+/// Requests of these tests.
 trait Search {
-    /// What a query with these params finds.
+    /// The hits of a query with these params.
     fn hits_with(&mut self, params: Value) -> Vec<Value>;
 
-    /// What a query finds.
+    /// The hits of a query.
     fn hits(&mut self, query: &str) -> Vec<Value> {
         self.hits_with(json!({ "query": query }))
     }
 
-    /// Where a query finds something: sessions and roles, in their order.
+    /// The sessions and roles of the hits, sorted.
     fn roles_of_hits(&mut self, query: &str) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let mut roles_of_hits: Vec<_> =
@@ -44,7 +44,7 @@ impl Search for Client {
     }
 }
 
-/// The parts of a snippet that were looked for.
+/// The matched parts of a snippet.
 fn matches(hit: &Value) -> Vec<String> {
     let snippet: Vec<char> = hit["snippet"].as_str().unwrap().chars().collect();
     let place = |place: &Value| {

@@ -1,4 +1,4 @@
-//! What is found, by whom, and what is shown of it.
+//! Queries of clients, and their hits.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::{ClientBuilder, error_code};
@@ -63,7 +63,7 @@ fn tool_calls_are_found_by_input_diff_and_output() {
             found.retain(|(found, role)| *found == session && role == "tool");
             found.len()
         };
-        // Words of the diff, which nobody said.
+        // Words that are only in the diff.
         assert_eq!(tools(&mut client, "\"Hello, world\""), 1, "{agent}");
         assert_eq!(tools(&mut client, "\"line changed\""), 1, "{agent}");
         assert!(tools(&mut client, "haystackneedlework") >= 1, "{agent}");

@@ -1,5 +1,5 @@
-//! What the proposal for updates of a session's information says, sentence by sentence, through a server: agents of all
-//! dialects say it, clients of all dialects hear it, and lists show it.
+//! The proposal for session information updates, sentence by sentence, with a server, agents of all dialects, clients of
+//! all dialects, and lists.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::Client;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::Titles;
 use crate::{each, joiner};
 
-/// What everybody must know of a session after a turn: those who were there, those who come, and lists.
+/// Checks the session after a turn, for attached clients, for clients that attach later, and in lists.
 fn all_know(
     server: &parlor_testkit::server::Server,
     agent: &str,
@@ -74,7 +74,7 @@ fn to_clear_a_specific_field_and_to_clear_all_custom_metadata() {
         });
         clients[2].turn(session, "meta null");
         all_know(server, agent, clients, session, |info| {
-            // parlor's own keys are no custom metadata.
+            // Keys of parlor are not custom metadata.
             let meta = info["_meta"].as_object().cloned().unwrap_or_default();
             meta.keys().all(|key| key.starts_with("parlor/")) && info["title"].is_string()
         });
@@ -115,7 +115,7 @@ fn a_title_that_is_too_long_is_truncated_for_all_clients() {
 fn activity_updates_the_time_in_lists() {
     each(|_, agent, clients, session| {
         let first = clients[0].listed(session)["updatedAt"].as_str().unwrap().to_owned();
-        // The time is written at most once a second.
+        // The time is stored at most once per second.
         let mut last = first.clone();
         let begun = std::time::Instant::now();
         while last == first {

@@ -1,4 +1,4 @@
-//! Agents that say too much about a session, or too fast.
+//! Agents that send too much metadata, or too fast.
 
 use parlor_dialect::Dialect;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::{each, joiner, three};
 #[test]
 fn metadata_that_is_too_large_is_rejected_as_a_whole_and_other_updates_are_applied() {
     let server = start_server("");
-    // Agents that hold prompts themselves have them repeated in notes, which would be as large.
+    // Agents with their own prompt queue repeat prompts in notes, which would be as large.
     for agent in ["v1", "anonymous"] {
         let (mut clients, session) = three(&server, agent);
         let big = format!("meta {{\"kept\":2,\"big\":\"{}\"}}", "x".repeat(65 << 10));
@@ -36,7 +36,7 @@ fn a_burst_is_coalesced_and_its_last_update_precedes_the_end_of_the_turn() {
             client.wait_for_idle(session, mark);
             let updates: Vec<_> = client.updates(session, mark).cloned().collect();
             let sent: Vec<_> = updates.iter().filter_map(|update| update["_meta"]["n"].as_i64()).collect();
-            // 20 at once and 20 a second; the last ones before the turn ends.
+            // 20 at once, then 20 per second; the last ones before the turn ends.
             let most = 22 + begun.elapsed().as_millis() / 50;
             assert!((sent.len() as u128) <= most, "{agent}: {} updates were told", sent.len());
             let last = updates.iter().position(|update| update["_meta"]["n"] == 399).expect("it is told");

@@ -1,4 +1,4 @@
-//! Whose title counts.
+//! Titles of users, and their precedence over other titles.
 
 use std::fs;
 use std::process::Command;
@@ -171,7 +171,7 @@ fn an_agent_with_the_capability_gets_user_titles_and_its_echo_is_not_an_agent_ti
         wait_until(&format!("the agent has the title {mine}"), || {
             fs::read_dir(&state).unwrap().any(|file| has_it(file.unwrap()))
         });
-        // All that the agent said before the end of a turn is heard by then.
+        // All updates before the end of the turn have been received.
         client.turn(&session, "say Go on.");
         let cleared = client.call("_parlor/title", json!({ "sessionId": session })).unwrap();
         assert_eq!(cleared["title"], "The agent's");

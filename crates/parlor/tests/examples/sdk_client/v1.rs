@@ -79,7 +79,7 @@ pub(super) async fn client_run(wire: Wire, plan: Plan, shown: SharedView) -> Res
                 }
             };
             for prompt in prompts {
-                // Nobody says it again to who said it.
+                // The client that sent a prompt does not get it as an update.
                 show(&shown, |view| view.chunk("user", None, &prompt));
                 let prompt = vec![ContentBlock::Text(TextContent::new(prompt))];
                 let prompt = PromptRequest::new(session.clone(), prompt);

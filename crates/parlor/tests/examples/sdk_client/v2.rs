@@ -109,7 +109,7 @@ pub(super) async fn client_run(wire: Wire, plan: Plan, shown: SharedView) -> Res
             for prompt in prompts {
                 let prompt = PromptRequest::new(session.clone(), vec![prompt.as_str().into()]);
                 connection.send_request(prompt).block_task().await?;
-                // A session may be idle before it begins to work.
+                // A session may report idle before the turn starts.
                 let mut worked = false;
                 loop {
                     match state.recv().await.expect("the turn comes to an end") {

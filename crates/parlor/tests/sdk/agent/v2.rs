@@ -1,4 +1,4 @@
-//! An agent of version 2. It names its messages, and says each of them again as a whole when it is complete.
+//! An agent of version 2. It assigns message ids, and sends each message again as a whole when it is complete.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use super::Wish;
 
-/// The sessions: what was said, and how often a turn was cancelled.
+/// The sessions: their messages, and how often a turn was cancelled.
 #[derive(Clone, Default)]
 struct Sessions(Arc<Mutex<HashMap<SessionId, Session>>>);
 
@@ -52,7 +52,7 @@ fn tell(connection: &ConnectionTo<Client>, id: &SessionId, update: SessionUpdate
     connection.send_notification(UpdateSessionNotification::new(id.clone(), update))
 }
 
-/// What the agent says in one turn. Its last message is said again as a whole.
+/// Runs one turn. The last message is sent again as a whole.
 async fn output(
     sessions: &Sessions,
     connection: &ConnectionTo<Client>,

@@ -52,7 +52,7 @@ fn note(view: &mut ClientView, update: &SessionUpdate) {
         SessionUpdate::AgentMessage(text) => whole(view, "agent", &text.message_id, &text.content),
         SessionUpdate::AgentThought(text) => whole(view, "thought", &text.message_id, &text.content),
         SessionUpdate::StateUpdate(StateUpdate::Idle(idle)) => {
-            // The state may be told without a turn having ended.
+            // A state update does not always end a turn.
             let ended = std::mem::take(&mut view.running).then(|| stop(idle));
             view.idles.extend(ended);
         }
