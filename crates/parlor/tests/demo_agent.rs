@@ -80,7 +80,7 @@ async fn wait_for_transcript(session: &Session, is_expected: impl Fn(&[String]) 
     let mut updates = session.updates();
     let wait = async {
         while !is_expected(&seen(session)) {
-            assert!(updates.next().await.is_some(), "the connection is gone");
+            assert!(updates.next().await.is_some(), "the connection is open");
         }
     };
     let waited = tokio::time::timeout(TIMEOUT, wait).await;
@@ -108,11 +108,11 @@ fn title(session: &Session) -> String {
 fn entry(entry: &Entry) -> Option<String> {
     let body = entry.body();
     let field = |name: &str| body.fields.get(name).map_or("", |value| value.as_str());
-    let words = body.content.to_text();
+    let text = body.content.to_text();
     Some(match entry.id() {
         EntryId::Message(parlor_client::Role::User, _) | EntryId::Event(_) => return None,
-        EntryId::Message(role, _) if words.is_empty() => format!("{role:?} {}", kinds(body)),
-        EntryId::Message(role, _) => format!("{role:?}: {words}"),
+        EntryId::Message(role, _) if text.is_empty() => format!("{role:?} {}", kinds(body)),
+        EntryId::Message(role, _) => format!("{role:?}: {text}"),
         EntryId::ToolCall(_) => format!("tool {} {} {}", field("title"), field("status"), kinds(body)),
         EntryId::Terminal(_) => {
             format!("terminal {:?} {}", String::from_utf8_lossy(&body.output), field("exitStatus"))
@@ -275,9 +275,9 @@ async fn commands_do_what_their_descriptions_say() {
 async fn sleep_waits_for_the_given_time() {
     let demo = Demo::start(Version::V2, &[]).await;
     let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     turn(&session, "sleep 100\nsay done").await;
-    assert!(begun.elapsed() >= Duration::from_millis(100));
+    assert!(started.elapsed() >= Duration::from_millis(100));
     assert_eq!(seen(&session), ["Agent: done"]);
     demo.end().await;
 }

@@ -78,10 +78,10 @@ impl KilledServer {
     fn reaper(&self) -> Option<u32> {
         let output = Command::new("ps").args(["-axo", "pid=,ppid=,stat=,args="]).output().unwrap();
         String::from_utf8_lossy(&output.stdout).lines().find_map(|line| {
-            let words: Vec<_> = line.split_whitespace().collect();
-            let ours =
-                words.get(1) == Some(&&*self.child.id().to_string()) && words.last() == Some(&"watch-agents");
-            (ours && !words[2].starts_with('Z')).then(|| words[0].parse().unwrap())
+            let fields: Vec<_> = line.split_whitespace().collect();
+            let ours = fields.get(1) == Some(&&*self.child.id().to_string())
+                && fields.last() == Some(&"watch-agents");
+            (ours && !fields[2].starts_with('Z')).then(|| fields[0].parse().unwrap())
         })
     }
 
@@ -109,7 +109,7 @@ fn a_killed_server_leaves_no_agent_and_no_reaper() {
         send_signal(reaper, polite);
     }
     killed.kill_and_check();
-    wait_until("the helper is gone", || !is_alive(reaper));
+    wait_until("the reaper exits", || !is_alive(reaper));
 }
 
 #[test]

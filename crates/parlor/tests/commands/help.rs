@@ -5,14 +5,33 @@ use parlor_testkit::scenario::Scenario;
 
 use crate::PARLOR;
 
+/// The options that all commands here have. They are removed from the expected texts.
+const PATH_OPTIONS: &str = "      --data <DIR>
+          Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data
+          directory]
+
+      --config <FILE>
+          Use this configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
+          config directory]
+
+";
+
+/// The output of `--help` without `PATH_OPTIONS`.
+fn help(command: &str) -> String {
+    let help = run(command, "--help");
+    assert!(help.contains(PATH_OPTIONS), "{help}");
+    help.replace(PATH_OPTIONS, "")
+}
+
+/// The output of a command with an option, without trailing white space.
+fn run(command: &str, option: &str) -> String {
+    let output = Scenario::new(PARLOR).run(&[command, option]).success();
+    output.stdout.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
 #[test]
 #[expect(clippy::too_many_lines, reason = "it is the text of the help")]
-fn the_commands_explain_themselves() {
-    let scenario = Scenario::new(PARLOR);
-    let help = |command: &str| {
-        let output = scenario.run(&[command, "--help"]).success();
-        output.stdout.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>()
-    };
+fn the_long_help_describes_command_arguments_and_options() {
     expect![[r#"
         List sessions, the latest first
 
@@ -22,14 +41,6 @@ fn the_commands_explain_themselves() {
         Usage: parlor ls [OPTIONS]
 
         Options:
-              --data <DIR>
-                  Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data
-                  directory]
-
-              --config <FILE>
-                  Use this configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --agent <NAME>
                   List only sessions of this agent
 
@@ -67,14 +78,6 @@ fn the_commands_explain_themselves() {
                   Select the session: its id, a unique prefix of its id, or `latest`
 
         Options:
-              --data <DIR>
-                  Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data
-                  directory]
-
-              --config <FILE>
-                  Use this configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --json
                   Print the transcript as one JSON object
 
@@ -97,14 +100,6 @@ fn the_commands_explain_themselves() {
                   Search for these words; quote the query if a word starts with a dash
 
         Options:
-              --data <DIR>
-                  Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data
-                  directory]
-
-              --config <FILE>
-                  Use this configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --role <ROLE>
                   Search only entries with this role
 
@@ -155,14 +150,6 @@ fn the_commands_explain_themselves() {
                   Send this text; `-` reads it from standard input
 
         Options:
-              --data <DIR>
-                  Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data
-                  directory]
-
-              --config <FILE>
-                  Use this configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --new
                   Start a new session
 
@@ -203,14 +190,6 @@ fn the_commands_explain_themselves() {
                   Select the session: its id, a unique prefix of its id, or `latest`
 
         Options:
-              --data <DIR>
-                  Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data
-                  directory]
-
-              --config <FILE>
-                  Use this configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --format <FORMAT>
                   Select the format
 
@@ -240,14 +219,6 @@ fn the_commands_explain_themselves() {
                   Select the sessions: ids, unique prefixes of ids, or `latest`
 
         Options:
-              --data <DIR>
-                  Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data
-                  directory]
-
-              --config <FILE>
-                  Use this configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
           -y, --yes
                   Delete without confirmation
 
@@ -266,14 +237,6 @@ fn the_commands_explain_themselves() {
         Usage: parlor status [OPTIONS]
 
         Options:
-              --data <DIR>
-                  Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data
-                  directory]
-
-              --config <FILE>
-                  Use this configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --json
                   Print one JSON object
 
@@ -290,14 +253,6 @@ fn the_commands_explain_themselves() {
         Usage: parlor agents [OPTIONS]
 
         Options:
-              --data <DIR>
-                  Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data
-                  directory]
-
-              --config <FILE>
-                  Use this configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --json
                   Print a list of objects as JSON
 
@@ -314,14 +269,6 @@ fn the_commands_explain_themselves() {
         Usage: parlor doctor [OPTIONS]
 
         Options:
-              --data <DIR>
-                  Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data
-                  directory]
-
-              --config <FILE>
-                  Use this configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --full
                   Read all sessions, not only a sample, and check every index of the database
 
@@ -332,4 +279,46 @@ fn the_commands_explain_themselves() {
                   Print help (see a summary with '-h')
     "#]]
     .assert_eq(&help("doctor"));
+}
+
+#[test]
+fn the_short_help_has_one_line_per_option() {
+    expect![[r#"
+        Set or clear the title of a session
+
+        Usage: parlor title [OPTIONS] <SESSION> [TEXT]
+
+        Arguments:
+          <SESSION>  Select the session: its id, a unique prefix of its id, or `latest`
+          [TEXT]     Set this title; an empty one clears yours
+
+        Options:
+              --data <DIR>     Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG
+                               data directory]
+              --config <FILE>  Use this configuration file [default: `PARLOR_CONFIG`, else
+                               parlor/config.toml in the XDG config directory]
+              --clear          Clear the title that you set
+              --json           Print the id and the resulting title as JSON
+          -h, --help           Print help (see more with '--help')
+    "#]]
+    .assert_eq(&run("title", "-h"));
+    expect![[r#"
+        Archive or unarchive sessions
+
+        Usage: parlor archive [OPTIONS] <SESSION>...
+
+        Arguments:
+          <SESSION>...  Select the sessions: ids, unique prefixes of ids, or `latest` (with `--undo`, the
+                        latest archived session)
+
+        Options:
+              --data <DIR>     Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG
+                               data directory]
+              --config <FILE>  Use this configuration file [default: `PARLOR_CONFIG`, else
+                               parlor/config.toml in the XDG config directory]
+              --undo           Unarchive the sessions
+              --json           Print the ids of the sessions as a JSON list
+          -h, --help           Print help (see more with '--help')
+    "#]]
+    .assert_eq(&run("archive", "-h"));
 }

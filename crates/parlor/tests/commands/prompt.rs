@@ -430,7 +430,7 @@ fn an_interrupt_withdraws_a_queued_prompt() {
         assert_eq!(
             scenario.run(&["ls", "--json"]).json()[0]["state"],
             "running",
-            "the turn of others goes on"
+            "the turn of other clients continues"
         );
         assert!(!scenario.run(&["show", "latest"]).success().stdout.contains("never"));
         scenario.stop();

@@ -83,7 +83,7 @@ fn running_and_interrupted_turns_are_listed() {
     assert!(scenario.run(&["ls"]).success().stdout.contains("● running"));
     send_signal(scenario.server_pid().unwrap(), rustix::process::Signal::KILL);
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    wait_until("the server is gone", || scenario.server_pid().is_none());
+    wait_until("the server has exited", || scenario.server_pid().is_none());
     assert_eq!(scenario.run(&["ls", "--json"]).json()[0]["state"], "interrupted");
     // The next server ends the turn before it accepts connections.
     scenario.stop();

@@ -75,12 +75,12 @@ fn a_permission_option_is_selected_by_number() {
     let mut terminal = Terminal::new(&scenario, &["prompt", "--new", "tool Look\nask Delete \u{1b}[2Jit"]);
     terminal.wait_for("Answer (1-");
     terminal.type_text("9\n");
-    wait_until("the question is asked again", || {
+    wait_until("the request is shown again", || {
         terminal.seen.lock().unwrap().matches("Answer (1-").count() == 2
     });
     // An empty line selects nothing.
     terminal.type_text("\n");
-    wait_until("the question is asked again", || {
+    wait_until("the request is shown again", || {
         terminal.seen.lock().unwrap().matches("Answer (1-").count() == 3
     });
     terminal.type_text("1\n");
@@ -113,7 +113,7 @@ fn input_typed_before_a_request_is_shown_is_discarded() {
     terminal.wait_for("Answer (1-");
     // The second line and the start of a third one are typed before the second request is shown.
     terminal.type_text("n\nn\n9");
-    wait_until("the question is asked again", || {
+    wait_until("the request is shown again", || {
         terminal.seen.lock().unwrap().matches("Answer (1-").count() == 2
     });
     terminal.type_text("y\n");

@@ -1,6 +1,6 @@
 //! Runs `parlor` and checks its output.
 
-#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

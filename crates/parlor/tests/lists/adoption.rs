@@ -182,23 +182,23 @@ fn sessions_that_the_server_created_are_never_listed_as_agent_only() {
 #[test]
 fn every_request_for_an_agent_session_adopts_it() {
     for agent in STORING_AGENTS {
-        let names = ["said", "titled", "away", "gone"];
+        let names = ["prompted", "titled", "archived", "deleted"];
         let sessions = names.map(|name| (agent, session(name, None, "2025-05-05T05:05:05Z")));
         let server = server_with(&sessions);
         let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
-        client.wait_for_session("gone");
-        assert_eq!(client.turn("said", "say Here."), "end_turn");
-        assert_eq!(server.stored_transcript("said").len(), 5, "{agent}");
+        client.wait_for_session("deleted");
+        assert_eq!(client.turn("prompted", "say Here."), "end_turn");
+        assert_eq!(server.stored_transcript("prompted").len(), 5, "{agent}");
         let title = json!({ "sessionId": "titled", "title": "Mine" });
         assert_eq!(client.call("session/set_title", title).unwrap()["title"], "Mine");
-        client.call("session/archive", json!({ "sessionId": "away" })).unwrap();
-        client.call("session/delete", json!({ "sessionId": "gone" })).unwrap();
+        client.call("session/archive", json!({ "sessionId": "archived" })).unwrap();
+        client.call("session/delete", json!({ "sessionId": "deleted" })).unwrap();
         let listed = client.list(json!({ "archived": "include" }));
         let mut ids: Vec<_> = listed.iter().map(|one| one["sessionId"].as_str().unwrap()).collect();
         ids.sort_unstable();
-        assert_eq!(ids, ["away", "said", "titled"], "{agent}");
+        assert_eq!(ids, ["archived", "prompted", "titled"], "{agent}");
         assert!(listed.iter().all(|one| one["_meta"].get("parlor/adopted").is_none()), "{listed:?}");
-        assert_eq!(error_code(&client.try_load("gone")), -32002, "{agent}");
+        assert_eq!(error_code(&client.try_load("deleted")), -32002, "{agent}");
     }
 }
 

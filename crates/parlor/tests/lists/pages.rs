@@ -120,7 +120,7 @@ fn archived_sessions_are_listed_on_request_and_a_prompt_unarchives_them() {
         }
         client.call("_parlor/archive", archive.clone()).unwrap();
         assert_eq!(client.turn(&session, "say Again."), "end_turn");
-        assert!(client.ids(json!({})).contains(&session), "a prompt takes it out");
+        assert!(client.ids(json!({})).contains(&session), "a prompt unarchives it");
         assert_eq!(error_code(&client.call("session/archive", json!({ "sessionId": "nothing" }))), -32002);
         let vague = client.call("_parlor/archive", json!({ "sessionId": session }));
         assert_eq!(error_code(&vague), -32602);

@@ -153,7 +153,7 @@ fn direct_mode_starts_no_server() {
         editor.load(&session);
         assert_eq!(editor.transcript(&session).len(), 2);
         assert_eq!(editor.close(), Some(0));
-        assert!(!dir.data().exists(), "it keeps nothing");
+        assert!(!dir.data().exists(), "nothing is stored");
     }
 }
 

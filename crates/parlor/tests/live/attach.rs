@@ -5,18 +5,14 @@ use parlor_testkit::client::{Client, ClientBuilder};
 use parlor_testkit::server::{Server, TEST_AGENTS};
 use parlor_testkit::transport::TransportKind;
 
-use crate::start_server;
+use crate::{client_per_dialect, start_server};
 
 /// A turn with updates that all dialects can express.
 const SCRIPT: &str =
     "think Let me see\nsay Here it is.\ntool Edit the notes\ntwo Done.\nimage\nsame-id Both.";
 
-/// Three clients, one per dialect; the transport of a dialect differs for each agent.
-fn three(server: &Server, agent: usize) -> [Client; 3] {
-    [0, 1, 2].map(|n| {
-        let transport = TransportKind::ALL[(n + agent) % 3];
-        ClientBuilder::new(transport, Dialect::ALL[n], TEST_AGENTS[agent]).with_seq().connect(server)
-    })
+fn three_clients(server: &Server, agent: usize) -> [Client; 3] {
+    client_per_dialect(server, agent, ClientBuilder::with_seq)
 }
 
 #[test]
@@ -24,7 +20,7 @@ fn all_attached_clients_get_the_same_transcript() {
     let server = start_server("");
     for (agent, name) in TEST_AGENTS.into_iter().enumerate() {
         for speaker in 0..3 {
-            let mut clients = three(&server, agent);
+            let mut clients = three_clients(&server, agent);
             let session = clients[speaker].new_session();
             for (n, client) in clients.iter_mut().enumerate() {
                 if n != speaker {

@@ -6,7 +6,7 @@ use parlor_testkit::server::TEST_AGENTS;
 use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::start_server;
+use crate::{start_server, two_clients};
 
 const PERMISSION: &str = "session/request_permission";
 
@@ -54,7 +54,7 @@ fn assert_closed_after_turn(client: &mut Client, session: &str, prompt: u64, clo
         assert_eq!(client.response(prompt).unwrap()["stopReason"], "cancelled");
     } else {
         let (idle, reason) = idle_of(client, session).expect("a state");
-        assert!(idle < end, "idle comes before the answer");
+        assert!(idle < end, "idle precedes the response");
         assert_eq!(reason, "cancelled");
     }
     catch_up(client);
@@ -90,10 +90,7 @@ fn a_client_that_closes_gets_the_end_of_its_prompt_while_the_turn_continues_for_
     let server = start_server("");
     for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut one = server.client(TransportKind::ALL[n % 3], dialect, agent);
-            let mut two = server.client(TransportKind::ALL[(n + 1) % 3], Dialect::V2, agent);
-            let session = one.new_session();
-            two.load(&session);
+            let (mut one, mut two, session) = two_clients(&server, n, agent, [dialect, Dialect::V2]);
             let mark = two.mark();
             let prompt = one.prompt(&session, "say Busy.\nask\nsay Over.");
             let peer_request = two.peer_request(PERMISSION);
@@ -241,10 +238,7 @@ fn cancelling_only_the_turn_keeps_the_queued_prompts_of_other_clients() {
     let server = start_server("");
     for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut one = server.client(TransportKind::ALL[n % 3], dialect, agent);
-            let mut two = server.client(TransportKind::ALL[(n + 1) % 3], Dialect::V2, agent);
-            let session = one.new_session();
-            two.load(&session);
+            let (mut one, mut two, session) = two_clients(&server, n, agent, [dialect, Dialect::V2]);
             let prompt = one.prompt(&session, "say Busy.\nask\nsay Never.");
             two.peer_request(PERMISSION);
             let first = one.prompt(&session, "say First.");

@@ -6,22 +6,14 @@ use parlor_testkit::server::{Server, TEST_AGENTS};
 use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::start_server;
+use crate::{client_per_dialect, session_of, start_server};
 
 const PERMISSION: &str = "session/request_permission";
 
 /// One client of each dialect with the capability for events, in one session.
-fn three(server: &Server, agent: usize) -> (Vec<Client>, String) {
-    let mut clients: Vec<_> = (0..3)
-        .map(|n| {
-            ClientBuilder::new(TransportKind::ALL[(n + agent) % 3], Dialect::ALL[n], TEST_AGENTS[agent])
-                .with_events()
-                .connect(server)
-        })
-        .collect();
-    let session = clients[0].new_session();
-    clients[1].load(&session);
-    clients[2].load(&session);
+fn three_clients(server: &Server, agent: usize) -> ([Client; 3], String) {
+    let mut clients = client_per_dialect(server, agent, ClientBuilder::with_events);
+    let session = session_of(&mut clients, 0);
     (clients, session)
 }
 
@@ -47,7 +39,7 @@ fn failed_refused_and_cancelled_turns_leave_events_for_clients_with_the_capabili
     let mut server = start_server("");
     let mut sessions = Vec::new();
     for (agent, name) in TEST_AGENTS.into_iter().enumerate() {
-        let (mut clients, session) = three(&server, agent);
+        let (mut clients, session) = three_clients(&server, agent);
         let mut plain = server.client(TransportKind::Unix, Dialect::ALL[agent % 3], name);
         plain.load(&session);
         clients[1].turn(&session, "refuse");
@@ -102,7 +94,7 @@ fn failed_refused_and_cancelled_turns_leave_events_for_clients_with_the_capabili
 fn a_decision_leaves_an_event_with_the_option_the_client_and_the_time() {
     let server = start_server("");
     for agent in 0..TEST_AGENTS.len() {
-        let (mut clients, session) = three(&server, agent);
+        let (mut clients, session) = three_clients(&server, agent);
         for winner in 0..3 {
             let prompt = clients[0].prompt(&session, "ask Delete it?");
             let peer_requests: Vec<_> =

@@ -294,7 +294,7 @@ fn a_message_can_be_selected_by_an_alias_of_its_id() {
     client.turn(&session, "say Later.");
     let stored = server.stored_transcript(&session);
     let replaced = message(&stored[1]);
-    let restated = client.wait_for_update(&session, 0, "it is said again", |update| {
+    let restated = client.wait_for_update(&session, 0, "the message is resent", |update| {
         update["_meta"]["parlor/replaces"] == replaced
     });
     let alias = restated["messageId"].as_str().unwrap();

@@ -10,18 +10,14 @@ use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
 use crate::scripted_agent::{SCRIPTED_AGENTS, ScriptedAgent};
-use crate::start_server;
+use crate::{client_per_dialect, session_of, start_server};
 
 const PERMISSION: &str = "session/request_permission";
 
 /// One client of each dialect in one session.
-fn three(server: &Server, agent: usize) -> (Vec<Client>, String) {
-    let mut clients: Vec<_> = (0..3)
-        .map(|n| server.client(TransportKind::ALL[(n + agent) % 3], Dialect::ALL[n], TEST_AGENTS[agent]))
-        .collect();
-    let session = clients[0].new_session();
-    clients[1].load(&session);
-    clients[2].load(&session);
+fn three_clients(server: &Server, agent: usize) -> ([Client; 3], String) {
+    let mut clients = client_per_dialect(server, agent, |builder| builder);
+    let session = session_of(&mut clients, 0);
     (clients, session)
 }
 
@@ -29,7 +25,7 @@ fn three(server: &Server, agent: usize) -> (Vec<Client>, String) {
 fn a_permission_request_goes_to_all_clients_and_the_first_answer_counts() {
     let server = start_server("");
     for agent in 0..TEST_AGENTS.len() {
-        let (mut clients, session) = three(&server, agent);
+        let (mut clients, session) = three_clients(&server, agent);
         for winner in 0..3 {
             let sender = (winner + 1) % 3;
             let prompt = clients[sender].prompt(&session, &format!("ask Delete it?\nsay Asked by {sender}."));
@@ -60,7 +56,7 @@ fn a_permission_request_goes_to_all_clients_and_the_first_answer_counts() {
 fn an_error_response_counts_only_when_all_clients_have_sent_one() {
     let server = start_server("");
     for agent in 0..TEST_AGENTS.len() {
-        let (mut clients, session) = three(&server, agent);
+        let (mut clients, session) = three_clients(&server, agent);
         let prompt = clients[0].prompt(&session, "ask\nsay On.");
         let peer_requests: Vec<_> =
             clients.iter_mut().map(|client| client.peer_request(PERMISSION)).collect();
@@ -91,7 +87,7 @@ fn an_error_response_counts_only_when_all_clients_have_sent_one() {
 fn cancelling_the_turn_cancels_its_open_requests() {
     let server = start_server("");
     for agent in 0..TEST_AGENTS.len() {
-        let (mut clients, session) = three(&server, agent);
+        let (mut clients, session) = three_clients(&server, agent);
         for sender in 0..3 {
             let prompt = clients[sender].prompt(&session, &format!("ask\nsay Never, {sender}."));
             let peer_requests: Vec<_> =
@@ -138,7 +134,7 @@ fn forms_go_to_clients_with_the_capability() {
 fn extension_requests_go_to_the_client_whose_prompt_runs() {
     let server = start_server("");
     for agent in 0..TEST_AGENTS.len() {
-        let (mut clients, session) = three(&server, agent);
+        let (mut clients, session) = three_clients(&server, agent);
         for (sender, client) in clients.iter_mut().enumerate() {
             let prompt = client.prompt(&session, "ext _example/weather");
             let peer_request = client.peer_request("_example/weather");
@@ -211,7 +207,7 @@ fn files_outside_the_session_directory_are_rejected() {
         fs::create_dir(name(folder)).unwrap();
         fs::write(name(&format!("{folder}/notes")), format!("in {folder}")).unwrap();
     }
-    fs::write(name("secret"), "in nobody's way").unwrap();
+    fs::write(name("secret"), "not readable").unwrap();
     let able = json!({ "fs": { "readTextFile": true, "writeTextFile": true } });
     let refused = |text: &str, why: &str| text.contains("failed") && text.contains(why);
     for (agent, outside) in [("v1", false), ("anonymous", false), ("all", true)] {
@@ -238,7 +234,7 @@ fn files_outside_the_session_directory_are_rejected() {
             assert!(last(&format!("read {}", name("project/notes")), true).contains("says: in project"));
             assert!(last(&format!("read {}", name("more/notes")), true).contains("says: in more"));
             let secret = last(&format!("read {}", name("secret")), outside);
-            assert_eq!(secret.contains("nobody's way"), outside, "{secret}");
+            assert_eq!(secret.contains("not readable"), outside, "{secret}");
             if !outside {
                 assert!(refused(&secret, "outside the session's directories"), "{secret}");
                 let written = last(&format!("write {} mine", name("secret")), false);
@@ -257,7 +253,7 @@ fn files_outside_the_session_directory_are_rejected() {
     let session = client.new_session();
     client.turn(&session, &format!("read {}", name("project/notes")));
     client.wait_for_message(&session, "This client reads no files for me.");
-    assert_eq!(fs::read_to_string(name("secret")).unwrap(), "in nobody's way");
+    assert_eq!(fs::read_to_string(name("secret")).unwrap(), "not readable");
 }
 
 #[test]
@@ -288,7 +284,7 @@ fn cancelling_kills_a_terminal_that_the_server_runs() {
 fn the_server_runs_terminals_and_their_output_reaches_all_clients() {
     let server = start_server("");
     for agent in 0..TEST_AGENTS.len() {
-        let (mut clients, session) = three(&server, agent);
+        let (mut clients, session) = three_clients(&server, agent);
         let prompt = clients[0].prompt(&session, "terminal echo from the; echo terminal\nsay Ran.");
         clients[0].end_of_turn(&session, prompt);
         let stored = server.stored_transcript(&session);
@@ -310,7 +306,7 @@ fn a_file_request_falls_back_to_disk_when_the_editor_disconnects() {
     let server = start_server(SCRIPTED_AGENTS);
     let scripted = ScriptedAgent::of(&server, "scripted-v1");
     let able = json!({ "fs": { "readTextFile": true, "writeTextFile": true } });
-    let folder = server.dir().path().join("place");
+    let folder = server.dir().path().join("folder");
     fs::create_dir(&folder).unwrap();
     let (read, written) = (folder.join("read"), folder.join("written"));
     fs::write(&read, "on the disk").unwrap();
@@ -354,7 +350,7 @@ fn a_request_for_one_client_ends_when_that_client_disconnects_or_the_agent_cance
     for name in ["scripted-v1", "scripted-v2"] {
         let scripted = ScriptedAgent::of(&server, name);
         for dialect in Dialect::ALL {
-            for how in ["it closes the session", "its connection ends", "the agent takes it back"] {
+            for how in ["it closes the session", "its connection ends", "the agent cancels it"] {
                 let mut client = server.client(TransportKind::Unix, dialect, name);
                 let session = client.new_session();
                 let mut other = server.client(TransportKind::Unix, Dialect::V2, name);

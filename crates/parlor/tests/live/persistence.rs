@@ -8,7 +8,7 @@ use parlor_testkit::transport::TransportKind;
 use parlor_testkit::wait::wait_until;
 use serde_json::{Value, json};
 
-use crate::start_server;
+use crate::{start_server, two_clients};
 
 /// Agents that store their sessions and restore them in different ways.
 const STORING_AGENTS: &str = r#"
@@ -171,10 +171,7 @@ fn sessions_are_closed_and_deleted() {
     let server = start_server("");
     for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut one = server.client(TransportKind::ALL[n % 3], dialect, agent);
-            let mut two = server.client(TransportKind::ALL[(n + 1) % 3], Dialect::V2, agent);
-            let session = one.new_session();
-            two.load(&session);
+            let (mut one, mut two, session) = two_clients(&server, n, agent, [dialect, Dialect::V2]);
             let about = json!({ "sessionId": session });
             // One client disconnects; the turn of the other continues.
             let prompt = two.prompt(&session, "say Before.\nask\nsay After.");

@@ -6,7 +6,7 @@ use parlor_testkit::server::TEST_AGENTS;
 use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::start_server;
+use crate::{start_server, two_clients};
 
 /// The prompts in a transcript, in order.
 fn prompt_texts(stored: &[String]) -> Vec<&str> {
@@ -25,10 +25,8 @@ fn prompts_during_a_turn_are_queued_in_order() {
     let server = start_server("");
     for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut one = server.client(TransportKind::ALL[n % 3], dialect, agent);
-            let mut two = server.client(TransportKind::ALL[(n + 1) % 3], Dialect::ALL[(n + 1) % 3], agent);
-            let session = one.new_session();
-            two.load(&session);
+            let (mut one, mut two, session) =
+                two_clients(&server, n, agent, [dialect, Dialect::ALL[(n + 1) % 3]]);
             let (first, peer_request) = start_turn(&mut one, &session);
             let second = one.prompt(&session, "say Second.");
             two.wait_for_queue(&session, &["say Second."]);
@@ -55,10 +53,7 @@ fn a_queued_prompt_can_be_withdrawn_by_its_sender_or_any_driver() {
     let server = start_server("");
     for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut one = server.client(TransportKind::ALL[n % 3], dialect, agent);
-            let mut two = server.client(TransportKind::ALL[(n + 1) % 3], Dialect::V2, agent);
-            let session = one.new_session();
-            two.load(&session);
+            let (mut one, mut two, session) = two_clients(&server, n, agent, [dialect, Dialect::V2]);
             let (first, peer_request) = start_turn(&mut one, &session);
             let mine = one.prompt(&session, "say Mine.");
             let ours = one.prompt(&session, "say Ours.");
@@ -227,10 +222,7 @@ fn deleting_a_session_ends_its_turn_for_all_clients() {
     let server = start_server("");
     for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
-            let mut one = server.client(TransportKind::ALL[n % 3], dialect, agent);
-            let mut two = server.client(TransportKind::ALL[(n + 1) % 3], Dialect::V2, agent);
-            let session = one.new_session();
-            two.load(&session);
+            let (mut one, mut two, session) = two_clients(&server, n, agent, [dialect, Dialect::V2]);
             let (first, peer_request) = start_turn(&mut one, &session);
             let second = one.prompt(&session, "say Second.");
             two.wait_for_queue(&session, &["say Second."]);

@@ -44,7 +44,7 @@ fn an_observer_gets_updates_and_cannot_act() {
             observer.wait_for_transcript(&session, &stored);
             let requests =
                 |line: &serde_json::Value| line.get("method").is_some() && line.get("id").is_some();
-            assert!(!observer.received.iter().any(requests), "it is asked nothing");
+            assert!(!observer.received.iter().any(requests), "an observer gets no requests");
         }
     }
 }

@@ -55,7 +55,7 @@ impl ScriptedAgent {
 
     /// The next request or notification that the test has to handle.
     pub(crate) fn next(&self) -> Value {
-        self.requests.recv_timeout(TIMEOUT).expect("parlor asks the agent something")
+        self.requests.recv_timeout(TIMEOUT).expect("the server sends a request or a notification")
     }
 
     /// Skips requests and notifications until this method.
@@ -82,7 +82,7 @@ impl ScriptedAgent {
     }
 
     pub(crate) fn next_response(&self) -> Value {
-        self.answers.recv_timeout(TIMEOUT).expect("parlor answers the agent")
+        self.answers.recv_timeout(TIMEOUT).expect("the server sends a response")
     }
 
     /// The next prompt.
@@ -160,7 +160,7 @@ impl ScriptedAgent {
 
 fn send(writer: &Mutex<Option<File>>, line: &Value) {
     let mut writer = writer.lock().unwrap();
-    let writer = writer.as_mut().expect("the agent runs");
+    let writer = writer.as_mut().expect("the agent is running");
     // This fails if the server has stopped the agent.
     let _ = writer.write_all(format!("{line}\n").as_bytes());
 }

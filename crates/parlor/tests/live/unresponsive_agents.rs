@@ -228,26 +228,26 @@ fn cancelling_a_turn_does_not_end_the_turn_of_a_queued_prompt() {
             let session = one.new_session();
             two.load(&session);
             let first = one.prompt(&session, "First");
-            let told_first = scripted.prompt();
-            scripted.user_message(&told_first, "m1", &told_first["params"]["prompt"]);
-            scripted.accept(&told_first, "m1");
-            scripted.state(&told_first, "running", None);
+            let first_prompt = scripted.prompt();
+            scripted.user_message(&first_prompt, "m1", &first_prompt["params"]["prompt"]);
+            scripted.accept(&first_prompt, "m1");
+            scripted.state(&first_prompt, "running", None);
             // When this has arrived, everything before it has arrived as well.
-            scripted.chunk(&told_first, "agent", Some("a"), "Running.");
+            scripted.chunk(&first_prompt, "agent", Some("a"), "Running.");
             one.wait_for_message(&session, "Running.");
             let second = two.prompt(&session, "Second");
-            let told_second = scripted.prompt();
+            let second_prompt = scripted.prompt();
             let scope = json!({ "sessionId": session, "_meta": { "parlor/scope": "turn" } });
             one.notify("session/cancel", scope);
             assert_eq!(scripted.next()["method"], "session/cancel");
-            scripted.state(&told_first, "idle", Some("cancelled"));
+            scripted.state(&first_prompt, "idle", Some("cancelled"));
             assert_eq!(one.end_of_turn(&session, first), "cancelled", "{agent} {dialect}");
             // The agent starts with the second prompt, and responds to it late.
-            scripted.user_message(&told_second, "m2", &told_second["params"]["prompt"]);
-            scripted.state(&told_second, "running", None);
+            scripted.user_message(&second_prompt, "m2", &second_prompt["params"]["prompt"]);
+            scripted.state(&second_prompt, "running", None);
             outlast_the_cancel_timeout();
-            scripted.accept(&told_second, "m2");
-            scripted.state(&told_second, "idle", Some("end_turn"));
+            scripted.accept(&second_prompt, "m2");
+            scripted.state(&second_prompt, "idle", Some("end_turn"));
             assert_eq!(two.end_of_turn(&session, second), "end_turn", "{agent} {dialect}");
         }
     }
@@ -295,15 +295,15 @@ fn a_withdrawn_prompt_without_a_response_does_not_affect_another_turn() {
             let session = one.new_session();
             two.load(&session);
             let first = one.prompt(&session, "First");
-            let told_first = scripted.prompt();
-            scripted.user_message(&told_first, "m1", &told_first["params"]["prompt"]);
-            scripted.accept(&told_first, "m1");
-            scripted.state(&told_first, "running", None);
+            let first_prompt = scripted.prompt();
+            scripted.user_message(&first_prompt, "m1", &first_prompt["params"]["prompt"]);
+            scripted.accept(&first_prompt, "m1");
+            scripted.state(&first_prompt, "running", None);
             let second = two.prompt(&session, "Second");
             scripted.prompt();
             two.cancel_request(second);
             outlast_the_cancel_timeout();
-            scripted.state(&told_first, "idle", Some("end_turn"));
+            scripted.state(&first_prompt, "idle", Some("end_turn"));
             assert_eq!(one.end_of_turn(&session, first), "end_turn", "{agent} {dialect}");
             // The agent is idle, and its response is still pending.
             match two.response(second) {

@@ -6,22 +6,19 @@ use parlor_testkit::server::{Server, TEST_AGENTS};
 use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::start_server;
+use crate::{client_per_dialect, session_of, start_server};
 
 /// One client of each dialect in one session, which the last client created.
-fn three(server: &Server, agent: usize) -> ([Client; 3], String) {
-    let mut clients = [0, 1, 2]
-        .map(|n| server.client(TransportKind::ALL[(n + agent) % 3], Dialect::ALL[n], TEST_AGENTS[agent]));
-    let session = clients[2].new_session();
-    clients[0].load(&session);
-    clients[1].load(&session);
+fn three_clients(server: &Server, agent: usize) -> ([Client; 3], String) {
+    let mut clients = client_per_dialect(server, agent, |builder| builder);
+    let session = session_of(&mut clients, 2);
     (clients, session)
 }
 
 fn each(script: &str, mut look: impl FnMut(&Server, &str, &mut [Client; 3], &str)) {
     let server = start_server("");
     for (agent, name) in TEST_AGENTS.into_iter().enumerate() {
-        let (mut clients, session) = three(&server, agent);
+        let (mut clients, session) = three_clients(&server, agent);
         let marks = [clients[0].mark(), clients[1].mark()];
         clients[2].turn(&session, script);
         clients[0].wait_for_idle(&session, marks[0]);
@@ -89,7 +86,7 @@ fn titles_are_sent_to_subscribers_and_in_lists() {
         // Without a title from the agent, the session has the generated one.
         clients[0].turn(session, "title");
         for client in clients.iter_mut() {
-            client.wait_for("the title is gone", |client| {
+            client.wait_for("the title is cleared", |client| {
                 (client.view(session)["info"]["title"] == "title First").then_some(())
             });
         }
@@ -176,7 +173,7 @@ fn replaced_messages_are_resent_in_dialects_that_cannot_replace() {
 fn modes_and_options_that_one_client_sets_reach_all_clients() {
     let server = start_server("");
     for (agent, name) in TEST_AGENTS.into_iter().enumerate() {
-        let (mut clients, session) = three(&server, agent);
+        let (mut clients, session) = three_clients(&server, agent);
         let mut late =
             [Dialect::V2, Dialect::V1].map(|dialect| server.client(TransportKind::Unix, dialect, name));
         for setter in 0..3 {

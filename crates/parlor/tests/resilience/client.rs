@@ -125,7 +125,7 @@ impl Client {
         let mut updates = self.session().updates();
         self.wait(async {
             while !holds(&self.session().transcript()) {
-                assert!(updates.next().await.is_some(), "the server is gone");
+                assert!(updates.next().await.is_some(), "the server is connected");
             }
         });
     }

@@ -39,8 +39,8 @@ fn find_again(client: &mut Client, session: &SessionId, before: &Snapshot) {
     let after = client.snapshot();
     assert!(after.is(&Activity::Idle));
     assert_kept(before, &after);
-    let is_unheard = |message: &Message| message.text.contains("nobody may hear this");
-    assert!(!after.messages.iter().any(is_unheard), "what was refused is not there");
+    let is_rejected = |message: &Message| message.text.contains("this must be rejected");
+    assert!(!after.messages.iter().any(is_rejected), "what was refused is not there");
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn a_full_disk_is_reported_to_all_clients_and_loses_no_delivered_update() {
 
     // The disk is full: no session accepts anything, and every request still gets a response.
     for client in [&alice, &bob, &carol] {
-        is_about_the_store(&client.prompt("say nobody may hear this").unwrap_err());
-        assert!(!client.agent_text().contains("nobody may hear this"));
+        is_about_the_store(&client.prompt("say this must be rejected").unwrap_err());
+        assert!(!client.agent_text().contains("this must be rejected"));
         assert_eq!(client.count(), "3", "all are still connected");
     }
     is_about_the_store(&alice.new_session().unwrap_err());

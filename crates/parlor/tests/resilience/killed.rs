@@ -83,11 +83,11 @@ impl Record {
             assert!(after.text.starts_with(&before.text), "{} has lost of its text", before.id);
             indices.push(index);
         }
-        assert!(indices.is_sorted(), "messages have kept their order");
+        assert!(indices.is_sorted(), "the messages have the same order");
         for message in now.messages.iter().filter(|message| message.role == Role::User) {
             let same =
                 now.messages.iter().filter(|other| other.role == Role::User && other.text == message.text);
-            assert_eq!(same.count(), 1, "the prompt {:?} was taken twice", message.text);
+            assert_eq!(same.count(), 1, "the prompt {:?} was accepted twice", message.text);
         }
     }
 }
@@ -99,7 +99,7 @@ fn send(client: &Client, text: &str) -> JoinHandle<Result<Turn, Error>> {
 
 fn rounds(count: usize, seed: u64, options: &str) {
     let dir = with_test_agent(options);
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut dice = Dice(seed);
     let mut server = dir.serve();
     let mut client = connect(&server);
@@ -128,7 +128,7 @@ fn rounds(count: usize, seed: u64, options: &str) {
         client.join(&session);
         let now = client.snapshot();
         record.check(&now);
-        assert!(now.is(&Activity::Idle), "nothing goes on that nobody started");
+        assert!(now.is(&Activity::Idle), "no turn runs without a prompt");
         if record.snapshot.is(&Activity::Running) {
             running_when_killed += 1;
             // A short turn may have ended and been stored before the server was killed, but not sent.
@@ -144,7 +144,7 @@ fn rounds(count: usize, seed: u64, options: &str) {
     figures(&format!(
         "{count} rounds in {:.1?}, {running_when_killed} of them in a turn that was seen to run; \
          {} prompts, {sent_again} times one was sent again, {messages} messages, {bytes} bytes",
-        begun.elapsed(),
+        started.elapsed(),
         record.prompts.len(),
     ));
     assert!(running_when_killed * 2 > count, "most rounds are killed in a turn");

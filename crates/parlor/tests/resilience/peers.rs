@@ -63,7 +63,7 @@ fn a_turn_continues_without_the_client_that_started_it() {
     drop(dying);
 
     let mut other = connect(&server);
-    wait_until("the dead client is gone", || other.count() == "1");
+    wait_until("the dead client is disconnected", || other.count() == "1");
     other.join(&session);
     assert_eq!(reason(&other.until_idle()), "end_turn");
     assert_eq!(other.agent_text().len(), 2000 * 40);
@@ -105,12 +105,12 @@ fn a_program_that_is_not_an_agent_is_reported() {
         ("missing", "/nowhere/to/be/found"),
         ("hanging-up", "ended before it answered initialize"),
     ] {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut client = connect_to(&server, agent);
-        let Err(Error::Rpc(error)) = client.new_session() else { panic!("{agent} is taken for an agent") };
+        let Err(Error::Rpc(error)) = client.new_session() else { panic!("{agent} is accepted as an agent") };
         let message = error.message();
         assert!(message.contains(agent) && message.contains(why), "{agent}: {message}");
-        assert!(begun.elapsed() < Duration::from_secs(30), "{agent} takes {:?}", begun.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(30), "{agent} took {:?}", started.elapsed());
         if agent == "complaining" {
             assert_eq!(error.data().unwrap().as_str(), r#"{"stderr":"no such model\n"}"#);
         }
@@ -139,6 +139,6 @@ fn an_unresponsive_agent_delays_only_its_own_clients() {
     other.turn("say hello");
     assert_eq!(other.agent_text(), "hello");
     assert!(server.stop().success());
-    assert!(matches!(waiting.join().unwrap(), Some(Error::Disconnected)), "nobody came");
+    assert!(matches!(waiting.join().unwrap(), Some(Error::Disconnected)), "the client is disconnected");
     wait_for_no_agent(&dir);
 }

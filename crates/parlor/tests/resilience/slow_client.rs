@@ -15,9 +15,9 @@ const CHUNK: usize = 40;
 
 /// Streams this many chunks to a client that reads, and returns the duration.
 fn stream(client: &Client, chunks: usize) -> Duration {
-    let begun = Instant::now();
+    let started = Instant::now();
     assert_eq!(reason(&client.turn(&format!("stream {chunks} {CHUNK}"))), "end_turn");
-    begun.elapsed()
+    started.elapsed()
 }
 
 /// Reads until a turn has ended, and returns the number of updates. No message may be sent twice.
@@ -29,7 +29,7 @@ fn catch_up(client: &Client) -> usize {
             let update = updates.next().await.expect("the server is there");
             if let Some(delta) = TextDelta::of(&update) {
                 let is_new = seen.insert((delta.role, delta.message));
-                assert_eq!(delta.replaces, is_new, "some text came twice");
+                assert_eq!(delta.replaces, is_new, "some text was sent twice");
             }
             if matches!(update, Update::State(state) if state.activity == Activity::Idle) {
                 return count;
@@ -72,7 +72,7 @@ fn stalled(chunks: usize) {
     let after = peak_memory(&server);
     figures(&format!(
         "{chunks} chunks: {alone:.1?} alone, {with_sleeper:.1?} beside a client that does not read (x{:.2}), which \
-         caught up in {caught_up:.1?} with {pieces} pieces of news; peak memory {:?} MiB, then {:?} MiB, of {} MiB of text",
+         caught up in {caught_up:.1?} with {pieces} updates; peak memory {:?} MiB, then {:?} MiB, of {} MiB of text",
         with_sleeper.as_secs_f64() / alone.as_secs_f64(),
         before.map(|bytes| bytes >> 20),
         after.map(|bytes| bytes >> 20),

@@ -186,7 +186,7 @@ impl SdkClient {
 }
 
 async fn answer(answer: oneshot::Receiver<Result<String, Error>>) -> String {
-    within_timeout(answer).await.expect("the connection goes on").unwrap()
+    within_timeout(answer).await.expect("the connection is open").unwrap()
 }
 
 /// Connects through `parlor acp`, as an editor does.

@@ -47,9 +47,9 @@ impl Search for Client {
 /// The matched parts of a snippet.
 fn matches(hit: &Value) -> Vec<String> {
     let snippet: Vec<char> = hit["snippet"].as_str().unwrap().chars().collect();
-    let place = |place: &Value| {
-        let at = |n: usize| usize::try_from(place[n].as_u64().unwrap()).unwrap();
+    let range = |range: &Value| {
+        let at = |n: usize| usize::try_from(range[n].as_u64().unwrap()).unwrap();
         snippet[at(0)..at(1)].iter().collect()
     };
-    hit["matches"].as_array().unwrap().iter().map(place).collect()
+    hit["matches"].as_array().unwrap().iter().map(range).collect()
 }

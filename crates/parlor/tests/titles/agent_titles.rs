@@ -18,7 +18,7 @@ fn all_know(
     is_so: impl Fn(&Value) -> bool,
 ) {
     for client in clients.iter_mut() {
-        client.wait_for("everybody knows", |client| is_so(&client.info(session)).then_some(()));
+        client.wait_for("the information is received", |client| is_so(&client.info(session)).then_some(()));
         let listed = client.listed(session);
         assert!(is_so(&listed), "{agent}: {listed}");
     }
@@ -117,9 +117,9 @@ fn activity_updates_the_time_in_lists() {
         let first = clients[0].listed(session)["updatedAt"].as_str().unwrap().to_owned();
         // The time is stored at most once per second.
         let mut last = first.clone();
-        let begun = std::time::Instant::now();
+        let started = std::time::Instant::now();
         while last == first {
-            assert!(begun.elapsed() < TIMEOUT, "{agent}");
+            assert!(started.elapsed() < TIMEOUT, "{agent}");
             clients[1].turn(session, "say Something.");
             last = clients[2].listed(session)["updatedAt"].as_str().unwrap().to_owned();
         }

@@ -30,16 +30,16 @@ fn a_burst_is_coalesced_and_its_last_update_precedes_the_end_of_the_turn() {
     each(|_, agent, clients, session| {
         let script: Vec<_> = (0..400).map(|n| format!("meta {{\"n\":{n}}}")).collect();
         let marks = [0, 1, 2].map(|n| clients[n].mark());
-        let begun = std::time::Instant::now();
+        let started = std::time::Instant::now();
         clients[0].turn(session, &script.join("\n"));
         for (client, mark) in clients.iter_mut().zip(marks) {
             client.wait_for_idle(session, mark);
             let updates: Vec<_> = client.updates(session, mark).cloned().collect();
             let sent: Vec<_> = updates.iter().filter_map(|update| update["_meta"]["n"].as_i64()).collect();
             // 20 at once, then 20 per second; the last ones before the turn ends.
-            let most = 22 + begun.elapsed().as_millis() / 50;
-            assert!((sent.len() as u128) <= most, "{agent}: {} updates were told", sent.len());
-            let last = updates.iter().position(|update| update["_meta"]["n"] == 399).expect("it is told");
+            let most = 22 + started.elapsed().as_millis() / 50;
+            assert!((sent.len() as u128) <= most, "{agent}: {} updates were sent", sent.len());
+            let last = updates.iter().position(|update| update["_meta"]["n"] == 399).expect("it is sent");
             let idle = updates
                 .iter()
                 .rposition(|update| update["state"] == "idle" || update["_meta"]["parlor/state"] == "idle");

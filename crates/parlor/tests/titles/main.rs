@@ -1,7 +1,6 @@
 //! Titles and metadata of sessions, set by agents and users, for clients of all dialects.
 
 mod agent_titles;
-mod help;
 mod limits;
 mod user_titles;
 

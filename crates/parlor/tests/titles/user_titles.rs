@@ -64,11 +64,12 @@ fn a_user_title_stays_until_a_user_clears_it() {
         let marks = [0, 1, 2].map(|n| clients[n].mark());
         clients[1].turn(session, "title Hidden\ntitle Later\nmeta {\"k\":1}");
         for (client, mark) in clients.iter_mut().zip(marks) {
-            client
-                .wait_for("metadata comes", |client| (client.info(session)["_meta"]["k"] == 1).then_some(()));
+            client.wait_for("the metadata is received", |client| {
+                (client.info(session)["_meta"]["k"] == 1).then_some(())
+            });
             assert_eq!(client.info(session)["title"], "Mine 2", "{agent}");
             let sent = client.updates(session, mark).filter(|update| update.get("title").is_some());
-            assert_eq!(sent.count(), 0, "a title that does not count is told nobody");
+            assert_eq!(sent.count(), 0, "a title without effect is not sent");
         }
         assert_eq!(joiner(server, Dialect::V2, agent, session)["title"], "Mine 2");
         let cleared =
@@ -155,11 +156,11 @@ fn the_server_advertises_titles_in_initialize() {
 #[test]
 fn an_agent_with_the_capability_gets_user_titles_and_its_echo_is_not_an_agent_title() {
     let server = start_server(
-        "[agents.told]\ncommand = [\"TEST_AGENT\", \"--state\", \"TEST_DIR/state\", \"--offers\", \"load,resume,list,title\"]\n",
+        "[agents.titled]\ncommand = [\"TEST_AGENT\", \"--state\", \"TEST_DIR/state\", \"--offers\", \"load,resume,list,title\"]\n",
     );
     let state = server.dir().path().join("state");
     for dialect in Dialect::ALL {
-        let mut client = server.client(TransportKind::Unix, dialect, "told");
+        let mut client = server.client(TransportKind::Unix, dialect, "titled");
         let session = client.new_session();
         client.turn(&session, "title The agent's");
         let mine = format!("Mine {dialect}");

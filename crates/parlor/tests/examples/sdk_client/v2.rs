@@ -112,7 +112,7 @@ pub(super) async fn client_run(wire: Wire, plan: Plan, shown: SharedView) -> Res
                 // A session may report idle before the turn starts.
                 let mut worked = false;
                 loop {
-                    match state.recv().await.expect("the turn comes to an end") {
+                    match state.recv().await.expect("the turn ends") {
                         StateUpdate::Idle(idle) if worked => {
                             assert_eq!(idle.stop_reason, Some(StopReason::EndTurn));
                             break;

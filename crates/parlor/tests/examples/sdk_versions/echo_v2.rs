@@ -39,20 +39,22 @@ pub(crate) async fn serve() -> Result<()> {
                         responder: Responder<PromptResponse>,
                         connection: ConnectionTo<Client>| {
                 messages += 1;
-                let requests = MessageId::new(format!("user-{messages}"));
-                let messages = MessageId::new(format!("agent-{messages}"));
-                responder.respond(PromptResponse::new(requests.clone()))?;
-                let tell = |update| {
+                let prompt_id = MessageId::new(format!("user-{messages}"));
+                let answer_id = MessageId::new(format!("agent-{messages}"));
+                responder.respond(PromptResponse::new(prompt_id.clone()))?;
+                let send = |update| {
                     let session = request.session_id.clone();
                     connection.send_notification(UpdateSessionNotification::new(session, update))
                 };
-                tell(SessionUpdate::UserMessage(UserMessage::new(requests).content(request.prompt.clone())))?;
-                tell(SessionUpdate::StateUpdate(StateUpdate::Running(RunningStateUpdate::new())))?;
+                send(SessionUpdate::UserMessage(
+                    UserMessage::new(prompt_id).content(request.prompt.clone()),
+                ))?;
+                send(SessionUpdate::StateUpdate(StateUpdate::Running(RunningStateUpdate::new())))?;
                 for block in request.prompt.clone() {
-                    tell(SessionUpdate::AgentMessageChunk(ContentChunk::new(block, messages.clone())))?;
+                    send(SessionUpdate::AgentMessageChunk(ContentChunk::new(block, answer_id.clone())))?;
                 }
                 let idle = IdleStateUpdate::new().stop_reason(StopReason::EndTurn);
-                tell(SessionUpdate::StateUpdate(StateUpdate::Idle(idle)))
+                send(SessionUpdate::StateUpdate(StateUpdate::Idle(idle)))
             },
             agent_client_protocol::on_receive_request!(),
         )

@@ -23,9 +23,9 @@ struct Screen {
 impl Screen {
     fn show(&mut self, update: SessionUpdate) {
         match update {
-            SessionUpdate::UserMessageChunk(chunk) => self.words("you", chunk),
-            SessionUpdate::AgentMessageChunk(chunk) => self.words("agent", chunk),
-            SessionUpdate::AgentThoughtChunk(chunk) => self.words("thought", chunk),
+            SessionUpdate::UserMessageChunk(chunk) => self.chunk("you", chunk),
+            SessionUpdate::AgentMessageChunk(chunk) => self.chunk("agent", chunk),
+            SessionUpdate::AgentThoughtChunk(chunk) => self.chunk("thought", chunk),
             SessionUpdate::ToolCall(call) => {
                 self.begin(Some(("tool", call.tool_call_id.to_string())));
                 (self.print)(&format!("{} {} ", call.title, super::name(&call.status)));
@@ -43,7 +43,7 @@ impl Screen {
         }
     }
 
-    fn words(&mut self, name: &'static str, chunk: ContentChunk) {
+    fn chunk(&mut self, name: &'static str, chunk: ContentChunk) {
         // Without ids a chunk continues the last message with the same role.
         let id = chunk.message_id.map(|id| id.to_string()).unwrap_or_default();
         self.begin(Some((name, id)));

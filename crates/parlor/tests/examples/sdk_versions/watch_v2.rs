@@ -74,7 +74,7 @@ impl Screen {
 }
 
 pub(crate) async fn watch(agent: impl ConnectTo<Client> + 'static, text: String, print: Print) -> Result<()> {
-    let (updates, mut heard) = mpsc::unbounded_channel();
+    let (updates, mut received) = mpsc::unbounded_channel();
     Client
         .v2()
         .on_receive_notification(
@@ -105,7 +105,7 @@ pub(crate) async fn watch(agent: impl ConnectTo<Client> + 'static, text: String,
             // The response says only that the prompt was accepted; and a session may report idle before the turn starts.
             let mut screen = Screen { open: None, print };
             let mut worked = false;
-            while let Some(update) = heard.recv().await {
+            while let Some(update) = received.recv().await {
                 match update {
                     SessionUpdate::StateUpdate(StateUpdate::Idle(idle)) if worked => {
                         screen.begin(None);

@@ -48,7 +48,7 @@ impl Sessions {
     }
 }
 
-fn tell(connection: &ConnectionTo<Client>, id: &SessionId, update: SessionUpdate) -> Result<()> {
+fn send_update(connection: &ConnectionTo<Client>, id: &SessionId, update: SessionUpdate) -> Result<()> {
     connection.send_notification(UpdateSessionNotification::new(id.clone(), update))
 }
 
@@ -65,7 +65,7 @@ async fn output(
     let mut say = |text: &str| {
         message_text.push_str(text);
         let chunk = ContentChunk::new(text.into(), message.clone());
-        tell(connection, id, SessionUpdate::AgentMessageChunk(chunk))
+        send_update(connection, id, SessionUpdate::AgentMessageChunk(chunk))
     };
     let mut stop = StopReason::EndTurn;
     match Wish::of(prompt) {
@@ -94,7 +94,7 @@ async fn output(
     let whole = AgentMessage::new(message.clone()).content(vec![ContentBlock::from(message_text.as_str())]);
     let whole = SessionUpdate::AgentMessage(whole);
     sessions.with(id, |session| session.history.push(whole.clone()));
-    tell(connection, id, whole)?;
+    send_update(connection, id, whole)?;
     Ok(stop)
 }
 
@@ -111,8 +111,12 @@ async fn turn(
         SessionUpdate::UserMessage(UserMessage::new(message.clone()).content(request.prompt.clone()));
     sessions.with(id, |session| session.history.push(inserted.clone()));
     responder.respond(PromptResponse::new(message))?;
-    tell(&connection, id, inserted)?;
-    tell(&connection, id, SessionUpdate::StateUpdate(StateUpdate::Running(RunningStateUpdate::new())))?;
+    send_update(&connection, id, inserted)?;
+    send_update(
+        &connection,
+        id,
+        SessionUpdate::StateUpdate(StateUpdate::Running(RunningStateUpdate::new())),
+    )?;
     let texts = request.prompt.iter().filter_map(|block| match block {
         ContentBlock::Text(text) => Some(text.text.as_str()),
         _ => None,
@@ -120,7 +124,7 @@ async fn turn(
     let prompt: String = texts.collect();
     let stop = output(&sessions, &connection, id, &prompt, cancelled).await?;
     let idle = IdleStateUpdate::new().stop_reason(stop);
-    tell(&connection, id, SessionUpdate::StateUpdate(StateUpdate::Idle(idle)))
+    send_update(&connection, id, SessionUpdate::StateUpdate(StateUpdate::Idle(idle)))
 }
 
 pub(super) async fn serve() -> Result<()> {
@@ -156,7 +160,7 @@ pub(super) async fn serve() -> Result<()> {
                     let history = resume.with(&request.session_id, |session| session.history.clone());
                     history
                         .into_iter()
-                        .try_for_each(|update| tell(&connection, &request.session_id, update))?;
+                        .try_for_each(|update| send_update(&connection, &request.session_id, update))?;
                 }
                 responder.respond(ResumeSessionResponse::new())
             },
