@@ -301,7 +301,7 @@ impl TurnFollower<'_> {
             Some(UpdateSource::Session(_)) => true,
         };
         if !is_ours {
-            // Other clients decide it. While this client waits for their turn, its answer must not be waited for.
+            // Other clients decide it. Declining at once keeps the request from waiting for this client.
             request.decline().await;
             return Ok(());
         }

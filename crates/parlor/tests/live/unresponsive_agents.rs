@@ -1,8 +1,6 @@
 //! Agents that die, stop sending or hang.
 
 use std::fs;
-use std::thread;
-use std::time::Duration;
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::{Client, ClientBuilder};
@@ -192,65 +190,9 @@ fn a_cancelled_turn_ends_even_if_the_agent_hangs() {
     }
 }
 
-#[test]
-fn a_turn_that_ends_within_the_cancel_timeout_is_not_ended_again() {
-    let server = start_server(
-        "[agents.quick]\ncommand = [\"TEST_AGENT\", \"--version\", \"2\"]\ncancel_timeout = 1\n",
-    );
-    let mut client = server.client(TransportKind::Unix, Dialect::V2, "quick");
-    let session = client.new_session();
-    let prompt = client.prompt(&session, "say Long.\nsleep 60000");
-    client.wait_for_message(&session, "Long.");
-    client.cancel(&session);
-    assert_eq!(client.end_of_turn(&session, prompt), "cancelled");
-    assert_eq!(client.turn(&session, "sleep 1500\nsay Done."), "end_turn");
-    client.wait_for_message(&session, "Done.");
-}
-
 /// Scripted agents with a cancel timeout of two seconds.
 fn server_with_short_cancel_timeout() -> Server {
     start_server(&SCRIPTED_AGENTS.replace("version = ", "cancel_timeout = 2\nversion = "))
-}
-
-/// Longer than the cancel timeout.
-fn outlast_the_cancel_timeout() {
-    thread::sleep(Duration::from_millis(2700));
-}
-
-#[test]
-fn cancelling_a_turn_does_not_end_the_turn_of_a_queued_prompt() {
-    for agent in ["scripted-v2", "scripted-draft"] {
-        for dialect in Dialect::ALL {
-            let server = server_with_short_cancel_timeout();
-            let scripted = ScriptedAgent::of(&server, agent);
-            let mut one = server.client(TransportKind::Unix, dialect, agent);
-            let mut two = server.client(TransportKind::Unix, dialect, agent);
-            let session = one.new_session();
-            two.load(&session);
-            let first = one.prompt(&session, "First");
-            let first_prompt = scripted.prompt();
-            scripted.user_message(&first_prompt, "m1", &first_prompt["params"]["prompt"]);
-            scripted.accept(&first_prompt, "m1");
-            scripted.state(&first_prompt, "running", None);
-            // When this has arrived, everything before it has arrived as well.
-            scripted.chunk(&first_prompt, "agent", Some("a"), "Running.");
-            one.wait_for_message(&session, "Running.");
-            let second = two.prompt(&session, "Second");
-            let second_prompt = scripted.prompt();
-            let scope = json!({ "sessionId": session, "_meta": { "parlor/scope": "turn" } });
-            one.notify("session/cancel", scope);
-            assert_eq!(scripted.next()["method"], "session/cancel");
-            scripted.state(&first_prompt, "idle", Some("cancelled"));
-            assert_eq!(one.end_of_turn(&session, first), "cancelled", "{agent} {dialect}");
-            // The agent starts with the second prompt, and responds to it late.
-            scripted.user_message(&second_prompt, "m2", &second_prompt["params"]["prompt"]);
-            scripted.state(&second_prompt, "running", None);
-            outlast_the_cancel_timeout();
-            scripted.accept(&second_prompt, "m2");
-            scripted.state(&second_prompt, "idle", Some("end_turn"));
-            assert_eq!(two.end_of_turn(&session, second), "end_turn", "{agent} {dialect}");
-        }
-    }
 }
 
 #[test]
@@ -279,38 +221,6 @@ fn a_prompt_that_is_cancelled_before_its_turn_ends_even_if_the_agent_hangs() {
                     Ok(result) => assert!(result.is_object()),
                     Err(error) => assert_eq!(error["code"], -32800, "{agent} {dialect} {way}"),
                 }
-            }
-        }
-    }
-}
-
-#[test]
-fn a_withdrawn_prompt_without_a_response_does_not_affect_another_turn() {
-    for agent in ["scripted-v2", "scripted-draft"] {
-        for dialect in Dialect::ALL {
-            let server = server_with_short_cancel_timeout();
-            let scripted = ScriptedAgent::of(&server, agent);
-            let mut one = server.client(TransportKind::Unix, dialect, agent);
-            let mut two = server.client(TransportKind::Unix, dialect, agent);
-            let session = one.new_session();
-            two.load(&session);
-            let first = one.prompt(&session, "First");
-            let first_prompt = scripted.prompt();
-            scripted.user_message(&first_prompt, "m1", &first_prompt["params"]["prompt"]);
-            scripted.accept(&first_prompt, "m1");
-            scripted.state(&first_prompt, "running", None);
-            let second = two.prompt(&session, "Second");
-            scripted.prompt();
-            two.cancel_request(second);
-            outlast_the_cancel_timeout();
-            scripted.state(&first_prompt, "idle", Some("end_turn"));
-            assert_eq!(one.end_of_turn(&session, first), "end_turn", "{agent} {dialect}");
-            // The agent is idle, and its response is still pending.
-            match two.response(second) {
-                Ok(result) => {
-                    assert_eq!((dialect, &result["stopReason"]), (Dialect::V1, &json!("cancelled")));
-                }
-                Err(error) => assert_eq!(error["code"], -32800, "{agent} {dialect}"),
             }
         }
     }

@@ -22,9 +22,9 @@ fn chunk(view: &mut ClientView, role: &'static str, chunk: &ContentChunk) {
 
 fn note(view: &mut ClientView, calls: &mut Vec<String>, update: SessionUpdate) {
     match update {
-        SessionUpdate::UserMessageChunk(messages) => chunk(view, "user", &messages),
-        SessionUpdate::AgentMessageChunk(messages) => chunk(view, "agent", &messages),
-        SessionUpdate::AgentThoughtChunk(messages) => chunk(view, "thought", &messages),
+        SessionUpdate::UserMessageChunk(update) => chunk(view, "user", &update),
+        SessionUpdate::AgentMessageChunk(update) => chunk(view, "agent", &update),
+        SessionUpdate::AgentThoughtChunk(update) => chunk(view, "thought", &update),
         SessionUpdate::ToolCall(call) => {
             tool(view, calls, call.tool_call_id.to_string(), Some(call.title), Some(name(&call.status)));
         }

@@ -38,15 +38,15 @@ fn whole(
 
 fn note(view: &mut ClientView, calls: &mut Vec<String>, update: SessionUpdate) {
     match update {
-        SessionUpdate::UserMessageChunk(messages) => chunk(view, "user", &messages),
-        SessionUpdate::AgentMessageChunk(messages) => chunk(view, "agent", &messages),
-        SessionUpdate::AgentThoughtChunk(messages) => chunk(view, "thought", &messages),
-        SessionUpdate::UserMessage(messages) => whole(view, "user", &messages.message_id, &messages.content),
-        SessionUpdate::AgentMessage(messages) => {
-            whole(view, "agent", &messages.message_id, &messages.content)
+        SessionUpdate::UserMessageChunk(update) => chunk(view, "user", &update),
+        SessionUpdate::AgentMessageChunk(update) => chunk(view, "agent", &update),
+        SessionUpdate::AgentThoughtChunk(update) => chunk(view, "thought", &update),
+        SessionUpdate::UserMessage(update) => whole(view, "user", &update.message_id, &update.content),
+        SessionUpdate::AgentMessage(update) => {
+            whole(view, "agent", &update.message_id, &update.content);
         }
-        SessionUpdate::AgentThought(messages) => {
-            whole(view, "thought", &messages.message_id, &messages.content)
+        SessionUpdate::AgentThought(update) => {
+            whole(view, "thought", &update.message_id, &update.content);
         }
         SessionUpdate::ToolCallUpdate(call) => {
             let title = call.title.value().map(ToString::to_string);

@@ -24,9 +24,9 @@ fn chunk(view: &mut ClientView, role: &'static str, chunk: &ContentChunk) {
 /// Folds one update.
 fn note(view: &mut ClientView, update: &SessionUpdate) {
     match update {
-        SessionUpdate::UserMessageChunk(text) => chunk(view, "user", text),
-        SessionUpdate::AgentMessageChunk(text) => chunk(view, "agent", text),
-        SessionUpdate::AgentThoughtChunk(text) => chunk(view, "thought", text),
+        SessionUpdate::UserMessageChunk(update) => chunk(view, "user", update),
+        SessionUpdate::AgentMessageChunk(update) => chunk(view, "agent", update),
+        SessionUpdate::AgentThoughtChunk(update) => chunk(view, "thought", update),
         _ => {}
     }
 }

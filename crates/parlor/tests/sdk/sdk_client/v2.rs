@@ -45,12 +45,12 @@ fn whole(
 /// Folds one update.
 fn note(view: &mut ClientView, update: &SessionUpdate) {
     match update {
-        SessionUpdate::UserMessageChunk(text) => chunk(view, "user", text),
-        SessionUpdate::AgentMessageChunk(text) => chunk(view, "agent", text),
-        SessionUpdate::AgentThoughtChunk(text) => chunk(view, "thought", text),
-        SessionUpdate::UserMessage(text) => whole(view, "user", &text.message_id, &text.content),
-        SessionUpdate::AgentMessage(text) => whole(view, "agent", &text.message_id, &text.content),
-        SessionUpdate::AgentThought(text) => whole(view, "thought", &text.message_id, &text.content),
+        SessionUpdate::UserMessageChunk(update) => chunk(view, "user", update),
+        SessionUpdate::AgentMessageChunk(update) => chunk(view, "agent", update),
+        SessionUpdate::AgentThoughtChunk(update) => chunk(view, "thought", update),
+        SessionUpdate::UserMessage(update) => whole(view, "user", &update.message_id, &update.content),
+        SessionUpdate::AgentMessage(update) => whole(view, "agent", &update.message_id, &update.content),
+        SessionUpdate::AgentThought(update) => whole(view, "thought", &update.message_id, &update.content),
         SessionUpdate::StateUpdate(StateUpdate::Idle(idle)) => {
             // A state update does not always end a turn.
             let ended = std::mem::take(&mut view.running).then(|| stop(idle));
