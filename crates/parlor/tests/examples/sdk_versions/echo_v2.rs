@@ -39,19 +39,17 @@ pub(crate) async fn serve() -> Result<()> {
                         responder: Responder<PromptResponse>,
                         connection: ConnectionTo<Client>| {
                 messages += 1;
-                let prompt_id = MessageId::new(format!("user-{messages}"));
-                let answer_id = MessageId::new(format!("agent-{messages}"));
-                responder.respond(PromptResponse::new(prompt_id.clone()))?;
+                let user = MessageId::new(format!("user-{messages}"));
+                let agent = MessageId::new(format!("agent-{messages}"));
+                responder.respond(PromptResponse::new(user.clone()))?;
                 let send = |update| {
                     let session = request.session_id.clone();
                     connection.send_notification(UpdateSessionNotification::new(session, update))
                 };
-                send(SessionUpdate::UserMessage(
-                    UserMessage::new(prompt_id).content(request.prompt.clone()),
-                ))?;
+                send(SessionUpdate::UserMessage(UserMessage::new(user).content(request.prompt.clone())))?;
                 send(SessionUpdate::StateUpdate(StateUpdate::Running(RunningStateUpdate::new())))?;
                 for block in request.prompt.clone() {
-                    send(SessionUpdate::AgentMessageChunk(ContentChunk::new(block, answer_id.clone())))?;
+                    send(SessionUpdate::AgentMessageChunk(ContentChunk::new(block, agent.clone())))?;
                 }
                 let idle = IdleStateUpdate::new().stop_reason(StopReason::EndTurn);
                 send(SessionUpdate::StateUpdate(StateUpdate::Idle(idle)))
