@@ -200,8 +200,8 @@ impl TestDir {
                 server.address = acp;
             }
             is_ready |= line.starts_with("parlor ") && line.ends_with(" is ready");
-            if line.contains("Stop with Ctrl-C") {
-                assert!(is_ready, "the greeting ends without saying that the server is ready");
+            if line.contains("Ctrl-C stops the server") {
+                assert!(is_ready, "the output ends without a line that the server is ready");
                 return server;
             }
         }

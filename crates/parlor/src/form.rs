@@ -1,4 +1,4 @@
-//! Forms of agents, filled in line by line at a terminal.
+//! Forms (elicitations) of agents, filled in line by line at the terminal.
 
 use std::io::{self, Write};
 
@@ -7,19 +7,20 @@ use parlor_json::{Json, JsonStr, Object, string_literal};
 use crate::output::{BOLD, DIM, RED};
 use crate::render::safe;
 
-/// What an agent wants to have filled in, and how far that is.
+/// A form and the values that were entered so far.
 #[derive(Debug)]
 pub(crate) struct Form {
     message: String,
-    /// A link that the person is to open; there are no fields then.
+    /// The link to open, for a form without fields.
     url: Option<String>,
     fields: Vec<Field>,
-    /// Whether the person wants to fill it in.
-    is_begun: bool,
-    /// The values so far, by the name of their field.
+    /// Whether the user has chosen to fill it in.
+    is_started: bool,
+    /// The values by field name.
     values: Object,
-    place: usize,
-    /// What was wrong with the last line.
+    /// The index of the field that is entered next.
+    current: usize,
+    /// Why the last line was rejected.
     problem: Option<String>,
 }
 
@@ -45,32 +46,32 @@ enum Kind {
         max: Option<f64>,
     },
     Boolean,
-    /// One of these: value and title.
+    /// One of these values, with their titles.
     One(Vec<(Json, String)>),
-    /// Any of these.
+    /// Any number of these values, with their titles.
     Many(Vec<(Json, String)>),
 }
 
-/// What became of a form.
+/// Whether a form is complete.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Filled {
+pub(crate) enum FormStatus {
     /// Another line is needed.
-    Open,
-    /// It can be answered with this.
-    Done(Object),
+    Incomplete,
+    /// All fields are entered, or the form was declined: the response.
+    Complete(Object),
 }
 
 impl Form {
-    /// Reads the params of an elicitation; `None` if it has something that cannot be filled in here.
-    pub(crate) fn read(params: &Object) -> Option<Self> {
+    /// Parses the params of an elicitation; `None` if a required field has an unsupported type.
+    pub(crate) fn parse(params: &Object) -> Option<Self> {
         let message = params.get_string("message").unwrap_or_default();
         let mut form = Self {
             message,
             url: params.get_string("url"),
             fields: Vec::new(),
-            is_begun: false,
+            is_started: false,
             values: Object::default(),
-            place: 0,
+            current: 0,
             problem: None,
         };
         if params.get_string("mode").as_deref() == Some("url") {
@@ -83,9 +84,9 @@ impl Form {
         let properties = Object::parse(schema.get("properties")?.raw()).ok()?;
         for (name, schema) in properties.iter() {
             let is_required = required.contains(name);
-            match Field::read(name, is_required, schema) {
+            match Field::parse(name, is_required, schema) {
                 Some(field) => form.fields.push(field),
-                // What nobody knows how to fill in can only be left out.
+                // An optional field of an unsupported type is left out.
                 None if is_required => return None,
                 None => {}
             }
@@ -97,9 +98,9 @@ impl Form {
         &self.message
     }
 
-    /// Shows what is to be typed next.
+    /// Prints the next question.
     pub(crate) fn show(&self, out: &mut impl Write) -> io::Result<()> {
-        if !self.is_begun {
+        if !self.is_started {
             writeln!(out, "{BOLD}? {}{BOLD:#}", safe(&self.message.replace('\n', " ")))?;
             let first = if let Some(url) = &self.url {
                 writeln!(out, "  {DIM}link{DIM:#} {}", safe(url))?;
@@ -113,15 +114,15 @@ impl Form {
         if let Some(problem) = &self.problem {
             writeln!(out, "  {RED}{}{RED:#}", safe(problem))?;
         }
-        let Some(field) = self.fields.get(self.place) else { return Ok(()) };
+        let Some(field) = self.fields.get(self.current) else { return Ok(()) };
         let star = if field.is_required { " *" } else { "" };
         writeln!(out, "  {BOLD}{}{BOLD:#}{star}", safe(&field.title.replace('\n', " ")))?;
         for line in field.description.iter().flat_map(|text| text.lines()) {
             writeln!(out, "    {DIM}{}{DIM:#}", safe(line))?;
         }
         if let Kind::One(options) | Kind::Many(options) = &field.kind {
-            for (place, (_, title)) in options.iter().enumerate() {
-                writeln!(out, "    {}  {}", place + 1, safe(&title.replace('\n', " ")))?;
+            for (index, (_, title)) in options.iter().enumerate() {
+                writeln!(out, "    {}  {}", index + 1, safe(&title.replace('\n', " ")))?;
             }
         }
         let default = field.default.as_ref().map(|default| format!(" [{}]", safe(default.as_str())));
@@ -132,49 +133,49 @@ impl Form {
             Kind::Number { .. } => "Number",
             Kind::Boolean => "y or n",
             Kind::One(_) => "A number",
-            Kind::Many(_) => "Numbers, with commas between them",
+            Kind::Many(_) => "Numbers, separated by commas",
         };
         write!(out, "  {how}{default}: ")
     }
 
-    /// Takes a line that was typed.
-    pub(crate) fn typed(&mut self, line: &str) -> Filled {
+    /// Handles a line that was typed.
+    pub(crate) fn on_line(&mut self, line: &str) -> FormStatus {
         let line = line.trim();
-        if !self.is_begun {
+        if !self.is_started {
             return match (line, &self.url) {
-                ("2", _) => Filled::Done(action("decline", None)),
-                ("1", Some(_)) => Filled::Done(action("accept", None)),
+                ("2", _) => FormStatus::Complete(response("decline", None)),
+                ("1", Some(_)) => FormStatus::Complete(response("accept", None)),
                 ("1", None) => {
-                    self.is_begun = true;
-                    self.end()
+                    self.is_started = true;
+                    self.status()
                 }
-                _ => Filled::Open,
+                _ => FormStatus::Incomplete,
             };
         }
-        let Some(field) = self.fields.get(self.place) else { return self.end() };
+        let Some(field) = self.fields.get(self.current) else { return self.status() };
         match field.value(line) {
             Ok(value) => {
                 if let Some(value) = value {
                     self.values.set(field.name.clone(), value);
                 }
                 self.problem = None;
-                self.place += 1;
+                self.current += 1;
             }
             Err(problem) => self.problem = Some(format!("{}: {problem}", field.title)),
         }
-        self.end()
+        self.status()
     }
 
-    fn end(&self) -> Filled {
-        if self.place < self.fields.len() {
-            return Filled::Open;
+    fn status(&self) -> FormStatus {
+        if self.current < self.fields.len() {
+            return FormStatus::Incomplete;
         }
-        Filled::Done(action("accept", Some(&self.values)))
+        FormStatus::Complete(response("accept", Some(&self.values)))
     }
 }
 
 impl Field {
-    fn read(name: &JsonStr, is_required: bool, schema: &Json) -> Option<Self> {
+    fn parse(name: &JsonStr, is_required: bool, schema: &Json) -> Option<Self> {
         let schema = Object::parse(schema.raw()).ok()?;
         let number = |name: &str| schema.get(name)?.as_str().parse::<f64>().ok();
         let length = |name: &str| schema.get(name)?.as_str().parse::<usize>().ok();
@@ -201,36 +202,38 @@ impl Field {
         })
     }
 
-    /// The value that a line means, none if it is left out; or what is wrong with it.
+    /// Parses a line: the value, `None` if an optional field is left out, or why it is invalid.
     fn value(&self, line: &str) -> Result<Option<Json>, String> {
         if line.is_empty() {
             return match (&self.default, self.is_required) {
                 (Some(default), _) => Ok(Some(default.clone())),
                 (None, false) => Ok(None),
-                (None, true) => Err("this is required".to_owned()),
+                (None, true) => Err("required".to_owned()),
             };
         }
-        let json = |text: String| Json::parse(text).map_err(|_| "this is no number".to_owned());
+        let json = |text: String| Json::parse(text).map_err(|_| "not a number".to_owned());
         let one = |options: &[(Json, String)], typed: &str| {
-            let place = typed.trim().parse::<usize>().ok().and_then(|n| n.checked_sub(1));
-            let chosen = place.and_then(|place| options.get(place));
-            chosen.map(|(value, _)| value.clone()).ok_or_else(|| format!("choose 1 to {}", options.len()))
+            let index = typed.trim().parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+            let chosen = index.and_then(|index| options.get(index));
+            chosen
+                .map(|(value, _)| value.clone())
+                .ok_or_else(|| format!("type a number from 1 to {}", options.len()))
         };
         match &self.kind {
             Kind::Text { min, max } => {
                 let count = line.chars().count();
                 if min.is_some_and(|min| count < min) || max.is_some_and(|max| count > max) {
-                    return Err(format!("{} characters are {}", range(*min, *max), "needed"));
+                    return Err(format!("the length has to be {}", range(*min, *max)));
                 }
                 json(string_literal(line)).map(Some)
             }
             Kind::Number { is_whole, min, max } => {
-                let number: f64 = line.parse().map_err(|_| "this is no number".to_owned())?;
+                let number: f64 = line.parse().map_err(|_| "not a number".to_owned())?;
                 if *is_whole && line.parse::<i64>().is_err() {
-                    return Err("this is no whole number".to_owned());
+                    return Err("not a whole number".to_owned());
                 }
                 if min.is_some_and(|min| number < min) || max.is_some_and(|max| number > max) {
-                    return Err(format!("it has to be {}", range(*min, *max)));
+                    return Err(format!("the number has to be {}", range(*min, *max)));
                 }
                 json(line.to_owned()).map(Some)
             }
@@ -255,11 +258,11 @@ fn range<T: std::fmt::Display>(min: Option<T>, max: Option<T>) -> String {
         (Some(min), Some(max)) => format!("{min} to {max}"),
         (Some(min), None) => format!("{min} or more"),
         (None, Some(max)) => format!("{max} or less"),
-        (None, None) => "some".to_owned(),
+        (None, None) => "any".to_owned(),
     }
 }
 
-/// What can be chosen: values that are their own titles, or values with titles.
+/// The values of an enumeration, with their titles.
 fn options(schema: &Object) -> Option<Vec<(Json, String)>> {
     if let Some(values) = schema.get_array("enum") {
         let values = values.into_iter().map(|value| Some((Json::from(value), value.to_text()?.into_owned())));
@@ -275,13 +278,13 @@ fn options(schema: &Object) -> Option<Vec<(Json, String)>> {
     titled.collect()
 }
 
-fn action(action: &str, content: Option<&Object>) -> Object {
-    let mut answer = Object::default();
-    answer.set("action", JsonStr::new(action));
+fn response(action: &str, content: Option<&Object>) -> Object {
+    let mut response = Object::default();
+    response.set("action", JsonStr::new(action));
     if let Some(content) = content {
-        answer.set("content", content.to_json());
+        response.set("content", content.to_json());
     }
-    answer
+    response
 }
 
 #[cfg(test)]
@@ -292,19 +295,19 @@ mod tests {
         Object::parse(Json::parse(text).unwrap().raw()).unwrap()
     }
 
-    /// What a form is answered with when these lines are typed, and all that was shown.
+    /// The response to a form after these lines, and the output.
     fn filled(params: &str, lines: &[&str]) -> (Option<String>, String) {
-        let mut form = Form::read(&object(params)).unwrap();
+        let mut form = Form::parse(&object(params)).unwrap();
         let mut seen = Vec::new();
-        let mut answer = None;
+        let mut response = None;
         form.show(&mut seen).unwrap();
         for line in lines {
-            match form.typed(line) {
-                Filled::Done(done) => answer = Some(done.to_json().as_str().to_owned()),
-                Filled::Open => form.show(&mut seen).unwrap(),
+            match form.on_line(line) {
+                FormStatus::Complete(done) => response = Some(done.to_json().as_str().to_owned()),
+                FormStatus::Incomplete => form.show(&mut seen).unwrap(),
             }
         }
-        (answer, anstream::adapter::strip_str(&String::from_utf8(seen).unwrap()).to_string())
+        (response, anstream::adapter::strip_str(&String::from_utf8(seen).unwrap()).to_string())
     }
 
     const ALL: &str = r#"{"mode":"form","message":"Coffee?","requestedSchema":{"type":"object","required":["name","size"],
@@ -312,7 +315,7 @@ mod tests {
             "cups":{"type":"integer","minimum":1,"maximum":3},"price":{"type":"number","default":2.5},
             "sugar":{"type":"boolean"},"size":{"type":"string","enum":["s","l"]},
             "milk":{"type":"array","items":{"anyOf":[{"const":"o","title":"Oat"},{"const":"c","title":"Cow"}]}},
-            "odd":{"type":"object"}}}}"#;
+            "nested":{"type":"object"}}}}"#;
 
     #[test]
     fn a_form_is_filled_in_line_by_line() {
@@ -323,10 +326,10 @@ mod tests {
         for wanted in [
             "? Coffee?",
             "Your name *",
-            "this is required",
+            "required",
             "5 or less",
             "1 to 3",
-            "no whole number",
+            "not a whole number",
             "Number [2.5]: ",
             "2  Cow",
         ] {
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_required_can_be_left_out_and_a_form_declined() {
+    fn optional_fields_can_be_left_out_and_a_form_can_be_declined() {
         let (answer, _) = filled(ALL, &["1", "Ada", "", "", "", "1", ""]);
         let content = r#"{"name":"Ada","price":2.5,"size":"s"}"#;
         assert_eq!(answer.unwrap(), format!(r#"{{"action":"accept","content":{content}}}"#));
@@ -348,8 +351,8 @@ mod tests {
     }
 
     #[test]
-    fn a_form_that_requires_what_nobody_knows_is_not_shown() {
-        let params = ALL.replace(r#"["name","size"]"#, r#"["odd"]"#);
-        assert!(Form::read(&object(&params)).is_none());
+    fn a_form_with_a_required_field_of_an_unsupported_type_is_not_shown() {
+        let params = ALL.replace(r#"["name","size"]"#, r#"["nested"]"#);
+        assert!(Form::parse(&object(&params)).is_none());
     }
 }

@@ -1,7 +1,7 @@
-//! A session as one HTML page.
+//! Exports a session as a self-contained HTML page.
 //!
-//! Everything in it was written by others. Text is escaped, of Markdown only what is harmless becomes HTML, and the page
-//! forbids itself to run or load anything.
+//! The content is untrusted: text is escaped, only safe Markdown becomes HTML, and a content security policy forbids the page to
+//! run or load anything.
 
 mod markdown;
 
@@ -11,24 +11,24 @@ use parlor_json::{Json, Members};
 use parlor_session::{Body, Content, Entry, EntryId, Role, Transcript, text_of};
 use parlor_store::SessionRow;
 
-use crate::library::{id_of, title_of};
+use crate::offline_sessions::{session_id, session_title};
 use crate::output::timestamp;
 use crate::render::{block_text, field, mark, members_of, push_visible, raw_input, tool_text};
 
 const STYLE: &str = include_str!("html/style.css");
 
-/// What a browser may do with the page: show it, in its own style, with the pictures that are in it.
+/// The content security policy: inline styles and embedded images only.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 
-/// All of a session, with what is known of it on top.
+/// Renders a session with its metadata.
 pub(crate) fn session(row: &SessionRow, transcript: &Transcript) -> String {
-    let title = clean(&title_of(row).unwrap_or_else(|| "Session".to_owned()));
-    let known = [
-        ("Session", id_of(row)),
+    let title = clean(&session_title(row).unwrap_or_else(|| "Session".to_owned()));
+    let metadata = [
+        ("Session", session_id(row)),
         ("Agent", row.agent.clone()),
         ("Directory", row.cwd.clone()),
-        ("Begun", timestamp(row.created_at)),
+        ("Started", timestamp(row.created_at)),
         ("Last change", timestamp(row.active_at)),
     ];
     let page = html! {
@@ -45,7 +45,7 @@ pub(crate) fn session(row: &SessionRow, transcript: &Transcript) -> String {
             body {
                 header {
                     h1 { (title) }
-                    dl { @for (name, value) in &known { div { dt { (name) } dd { (clean(value)) } } } }
+                    dl { @for (name, value) in &metadata { div { dt { (name) } dd { (clean(value)) } } } }
                 }
                 main {
                     @for entry in transcript.entries().iter().filter(|entry| !entry.body().removed) {
@@ -75,7 +75,7 @@ fn entry(entry: &Entry) -> Markup {
             html! { p.note { "Subagent: " (clean(&title)) } }
         }
         EntryId::SessionMessage(_) => {
-            html! { section.message { h2 { "Message of another session" } (content(&body.content)) } }
+            html! { section.message { h2 { "Message from another session" } (content(&body.content)) } }
         }
         EntryId::Event(id) => {
             let at = clean(&field(body, "at").unwrap_or_default());
@@ -90,26 +90,24 @@ fn entry(entry: &Entry) -> Markup {
                 let more = field(body, "description").unwrap_or_default();
                 html! { p.note { strong { (clean(&title)) } " " (clean(&more)) } }
             }
-            None => {
-                folded("Something that this version does not know", &code(body.fields.to_json().as_str(), ""))
-            }
+            None => folded("Unknown entry", &code(body.fields.to_json().as_str(), "")),
         },
     }
 }
 
-fn message(role: Role, id: &str, said: &Content) -> Markup {
+fn message(role: Role, id: &str, message: &Content) -> Markup {
     let anchor = clean(id);
     let link =
         html! { a.anchor href=(format!("#{}", escaped(&anchor))) title="Link to this message" { (anchor) } };
     match role {
         Role::User => html! {
-            section.message.user id=(anchor) { h2 { "User" (link) } (as_written(said)) }
+            section.message.user id=(anchor) { h2 { "User" (link) } (as_written(message)) }
         },
         Role::Agent => html! {
-            section.message.agent id=(anchor) { h2 { "Agent" (link) } (content(said)) }
+            section.message.agent id=(anchor) { h2 { "Agent" (link) } (content(message)) }
         },
         Role::Thought => html! {
-            details.thought id=(anchor) { summary { "Thought" (link) } (content(said)) }
+            details.thought id=(anchor) { summary { "Thought" (link) } (content(message)) }
         },
     }
 }
@@ -129,7 +127,7 @@ fn tool_call(id: &str, body: &Body) -> Markup {
     }
 }
 
-/// The class of a status; any other has none of its own.
+/// The CSS class of a status.
 fn state(status: &str) -> &'static str {
     match status {
         "completed" => "completed",
@@ -165,23 +163,23 @@ fn folded(title: &str, inside: &Markup) -> Markup {
     html! { details { summary { (title) } (inside) } }
 }
 
-/// What somebody typed, as it was typed.
-fn as_written(said: &Content) -> Markup {
-    blocks(said, |text| html! { p.written { (clean(text)) } })
+/// Renders a prompt as plain text.
+fn as_written(message: &Content) -> Markup {
+    blocks(message, |text| html! { p.written { (clean(text)) } })
 }
 
-/// What an agent said, which is Markdown.
-fn content(said: &Content) -> Markup {
-    blocks(said, |text| html! { div.markdown { (PreEscaped(markdown::to_html(&clean(text)))) } })
+/// Renders content of the agent, which is Markdown.
+fn content(message: &Content) -> Markup {
+    blocks(message, |text| html! { div.markdown { (PreEscaped(markdown::to_html(&clean(text)))) } })
 }
 
-fn blocks(said: &Content, show: impl Fn(&str) -> Markup) -> Markup {
+fn blocks(message: &Content, show: impl Fn(&str) -> Markup) -> Markup {
     html! {
-        @for item in said.joined().iter() {
+        @for item in message.joined().iter() {
             @if let Some(text) = text_of(item.json) {
                 (show(&text))
-            } @else if let Some(picture) = picture(item.json) {
-                img src=(picture) alt="A picture";
+            } @else if let Some(image) = image(item.json) {
+                img src=(image) alt="Image";
             } @else {
                 p.note { (clean(&block_text(item.json))) }
             }
@@ -189,18 +187,18 @@ fn blocks(said: &Content, show: impl Fn(&str) -> Markup) -> Markup {
     }
 }
 
-/// A picture as an address that holds it, if it is one that browsers show and that cannot do anything.
-fn picture(block: &str) -> Option<String> {
+/// An image as a data URL, if it is of a type that browsers display and that contains no scripts.
+fn image(block: &str) -> Option<String> {
     let members = members_of(block);
     let named = |name: &str| members.get_str(name);
     let (mime, data) = (named("mimeType")?, named("data")?);
-    let is_picture = named("type")? == "image"
+    let is_image = named("type")? == "image"
         && matches!(&*mime, "image/png" | "image/jpeg" | "image/gif" | "image/webp")
         && data.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
-    is_picture.then(|| format!("data:{mime};base64,{data}"))
+    is_image.then(|| format!("data:{mime};base64,{data}"))
 }
 
-/// Text that is no Markdown; of a patch, each line in its colour.
+/// Renders text that is not Markdown; the lines of a diff are coloured.
 fn code(text: &str, language: &str) -> Markup {
     let text = clean(text);
     if language != "diff" {
@@ -215,7 +213,7 @@ fn code(text: &str, language: &str) -> Markup {
     }
 }
 
-/// The class of a line of a patch that has one.
+/// The CSS class of a line of a diff.
 fn colour(line: &str) -> Option<&'static str> {
     match line.as_bytes().first()? {
         b'+' => Some("added"),
@@ -224,7 +222,7 @@ fn colour(line: &str) -> Option<&'static str> {
     }
 }
 
-/// Text as it may stand in an address after the `#`.
+/// Percent-encodes text for the fragment of a URL.
 fn escaped(text: &str) -> String {
     let escape = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
@@ -233,13 +231,13 @@ fn escaped(text: &str) -> String {
     text.bytes().map(escape).collect()
 }
 
-/// Control characters have no meaning in a page.
+/// Replaces control characters, and makes bidirectional controls visible.
 fn clean(text: &str) -> String {
-    let is_meant = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    let is_allowed = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     let text = text.replace("\r\n", "\n");
     let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_meant(c) {
+        if is_allowed(c) {
             push_visible(c, &mut clean);
         } else {
             clean.push(char::REPLACEMENT_CHARACTER);

@@ -1,4 +1,4 @@
-//! Lines from files or standard input, for the commands that read them.
+//! Reads lines from files or standard input.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -7,24 +7,24 @@ use std::path::{Path, PathBuf};
 
 use parlor_wire::{LineDecoder, Malformed};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
-/// One line and where it stands.
+/// A line with its position.
 pub(crate) struct Line<'a> {
     pub(crate) text: Result<&'a str, Malformed>,
     pub(crate) number: usize,
-    /// The file, where there are several.
+    /// The file, if there are several.
     file: Option<&'a Path>,
 }
 
 impl Line<'_> {
-    /// The end of the input, after this many lines.
+    /// The end of the input, for problems that are found there.
     pub(crate) fn last(number: usize) -> Self {
         Self { text: Ok(""), number, file: None }
     }
 
-    /// Names the line on stderr with what is wrong with it.
-    pub(crate) fn tell(&self, problem: &dyn Display) {
+    /// Reports a problem of this line on standard error.
+    pub(crate) fn report(&self, problem: &dyn Display) {
         match self.file {
             Some(file) => print_stderr!("{}: line {}: {problem}", file.display(), self.number),
             None => print_stderr!("line {}: {problem}", self.number),
@@ -32,21 +32,22 @@ impl Line<'_> {
     }
 }
 
-/// Hands every line of the files, or of standard input if there are none, to `take`.
+/// Calls `handle` with each line of the files, or of standard input if there are none.
 pub(crate) fn each_line(
     files: &[PathBuf],
     max_line: usize,
-    mut take: impl FnMut(Line<'_>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    mut handle: impl FnMut(Line<'_>) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
     if files.is_empty() {
-        return read(&mut io::stdin().lock(), "standard input", None, max_line, &mut take);
+        return read(&mut io::stdin().lock(), "standard input", None, max_line, &mut handle);
     }
     for path in files {
         let name = path.display().to_string();
         let file = File::open(path);
-        let mut file = file.map_err(|error| Failure::failed(format_args!("cannot open {name}: {error}")))?;
+        let mut file =
+            file.map_err(|error| CommandError::failed(format_args!("cannot open {name}: {error}")))?;
         let named = (files.len() > 1).then_some(path.as_path());
-        read(&mut file, &name, named, max_line, &mut take)?;
+        read(&mut file, &name, named, max_line, &mut handle)?;
     }
     Ok(())
 }
@@ -56,14 +57,15 @@ fn read(
     name: &str,
     file: Option<&Path>,
     max_line: usize,
-    take: &mut dyn FnMut(Line<'_>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    handle: &mut dyn FnMut(Line<'_>) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
     let mut lines = LineDecoder::new(max_line);
     let mut buffer = vec![0; 256 << 10];
     let mut number = 0;
     loop {
         let count = input.read(&mut buffer);
-        let count = count.map_err(|error| Failure::failed(format_args!("cannot read {name}: {error}")))?;
+        let count =
+            count.map_err(|error| CommandError::failed(format_args!("cannot read {name}: {error}")))?;
         if count == 0 {
             lines.finish();
         } else {
@@ -71,7 +73,7 @@ fn read(
         }
         while let Some(frame) = lines.next_line() {
             number += 1;
-            take(Line { text: frame.line(), number, file })?;
+            handle(Line { text: frame.line(), number, file })?;
         }
         if count == 0 {
             return Ok(());

@@ -1,33 +1,36 @@
-//! The `parlor` command.
+//! The `parlor` program: the server and its command line.
 
 #[macro_use]
 mod output;
-mod ask;
-mod checks;
+mod background_server;
+mod command_error;
 mod commands;
 mod demo;
-mod failure;
 mod form;
-#[cfg(test)]
-mod hostile;
 mod html;
 mod input;
-mod library;
+mod logging;
 mod markdown;
+mod offline_sessions;
+mod path_options;
+mod peer_requests;
+mod permission_request;
 mod render;
-mod request;
-mod screen;
+mod runtime;
 mod script;
 mod server;
-mod setup;
+mod signals;
 mod table;
 mod turn;
+mod turn_printer;
+#[cfg(test)]
+mod untrusted_text;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 /// A session server for coding agents that speak the Agent Client Protocol.
 #[derive(Parser)]
@@ -46,8 +49,8 @@ enum Command {
     Search(commands::search::Search),
     Prompt(commands::prompt::Prompt),
     Fork(commands::fork::Fork),
-    Edit(commands::fork::Edit),
-    Regenerate(commands::fork::Regenerate),
+    Edit(commands::edit::Edit),
+    Regenerate(commands::regenerate::Regenerate),
     Export(commands::export::Export),
     Title(commands::title::Title),
     Archive(commands::archive::Archive),
@@ -59,15 +62,16 @@ enum Command {
     Fold(commands::fold::Fold),
     Translate(commands::translate::Translate),
     #[command(name = "watch-agents", hide = true)]
-    Watch(commands::watch::Watch),
+    WatchAgents(commands::watch_agents::WatchAgents),
     #[command(hide = true)]
     Detach(commands::detach::Detach),
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 bad usage or bad input, 3 translated with losses.";
+const EXIT_CODES: &str =
+    "Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 translated with losses.";
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let result = match Cli::parse().command {
         Command::Serve(serve) => serve.run(),
         Command::Acp(acp) => acp.run(),
         Command::Ls(ls) => ls.run(),
@@ -87,8 +91,8 @@ fn main() -> ExitCode {
         Command::DemoAgent(agent) => agent.run(),
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),
-        Command::Watch(watch) => watch.run(),
+        Command::WatchAgents(watch) => watch.run(),
         Command::Detach(detach) => detach.run(),
     };
-    done.unwrap_or_else(|failure: Failure| failure.report())
+    result.unwrap_or_else(|error: CommandError| error.report())
 }

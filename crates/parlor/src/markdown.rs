@@ -1,4 +1,4 @@
-//! A session as Markdown.
+//! Exports a session as Markdown.
 
 use std::fmt::Write;
 
@@ -7,30 +7,30 @@ use parlor_json::{Json, Members};
 use parlor_session::{Body, Content, Entry, EntryId, Role, Transcript};
 use parlor_store::SessionRow;
 
-use crate::library::{id_of, title_of};
+use crate::offline_sessions::{session_id, session_title};
 use crate::output::timestamp;
 use crate::render::{block_text, field, mark, members_of, push_visible, raw_input, tool_text};
 
-/// All of a session, with what is known of it on top.
+/// Renders a session with its metadata.
 pub(crate) fn session(row: &SessionRow, transcript: &Transcript) -> String {
     let mut out = String::new();
-    let title = title_of(row).unwrap_or_else(|| "Session".to_owned());
+    let title = session_title(row).unwrap_or_else(|| "Session".to_owned());
     let _ = writeln!(out, "# {}\n", line(&title));
     for (name, value) in [
-        ("Session", id_of(row)),
+        ("Session", session_id(row)),
         ("Agent", row.agent.clone()),
         ("Directory", row.cwd.clone()),
-        ("Begun", timestamp(row.created_at)),
+        ("Started", timestamp(row.created_at)),
         ("Last change", timestamp(row.active_at)),
     ] {
         let _ = writeln!(out, "- {name}: {}", code(&value));
     }
-    let mut speaker = None;
+    let mut section = None;
     for entry in transcript.entries().iter().filter(|entry| !entry.body().removed) {
-        let now = if matches!(entry.id(), EntryId::Message(Role::User, _)) { "User" } else { "Agent" };
-        // One heading for all that the agent does until the user speaks again.
-        if speaker.replace(now) != Some(now) || now == "User" {
-            let _ = writeln!(out, "\n## {now}");
+        let heading = if matches!(entry.id(), EntryId::Message(Role::User, _)) { "User" } else { "Agent" };
+        // One heading for all entries of the agent until the next prompt.
+        if section.replace(heading) != Some(heading) || heading == "User" {
+            let _ = writeln!(out, "\n## {heading}");
         }
         out.push('\n');
         self::entry(entry, &mut out);
@@ -109,7 +109,7 @@ fn content(content: &Content) -> String {
     blocks.join("\n\n")
 }
 
-/// Text as it is: what people and agents write is mostly Markdown.
+/// Writes text unchanged: prompts and answers are mostly Markdown.
 fn lines(text: &str, out: &mut String) {
     out.extend(text.lines().map(|line| clean(line) + "\n"));
 }
@@ -118,7 +118,7 @@ fn quote(text: &str, out: &mut String) {
     out.extend(text.lines().map(|line| format!("> {}\n", clean(line))));
 }
 
-/// Text that is no Markdown, in a fence that is longer than any in it.
+/// Writes text that is not Markdown, in a fence that is longer than any fence in the text.
 fn fenced(text: &str, language: &str, out: &mut String) {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
@@ -132,12 +132,12 @@ fn code(text: &str) -> String {
     if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }
 }
 
-/// Text in one line.
+/// Joins text into one line.
 fn line(text: &str) -> String {
     clean(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Control characters have no meaning in Markdown, and one on a terminal.
+/// Removes control characters, which a terminal could interpret.
 fn clean(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     text.chars().filter(|c| !c.is_control() || *c == '\t').for_each(|c| push_visible(c, &mut clean));

@@ -1,4 +1,4 @@
-//! A transcript for people to read.
+//! Prints transcripts as text, and makes untrusted text safe to print.
 
 use std::io::{self, Write};
 
@@ -77,15 +77,15 @@ fn entry(entry: &Entry, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// One line about something.
+/// A summary in one line.
 pub(crate) struct Line {
     pub(crate) text: String,
     pub(crate) style: Style,
-    /// Whether more is to come.
+    /// Whether the line may still change.
     pub(crate) is_open: bool,
 }
 
-/// A tool call in one line.
+/// Summarizes a tool call.
 pub(crate) fn tool_line(id: &str, body: &Body) -> Line {
     let title = field(body, "title").unwrap_or_else(|| id.to_owned());
     let status = field(body, "status").unwrap_or_else(|| "pending".to_owned());
@@ -93,7 +93,7 @@ pub(crate) fn tool_line(id: &str, body: &Body) -> Line {
     Line { text: safe(&format!("{mark} {}", title.replace('\n', " "))), style, is_open: mark == "…" }
 }
 
-/// How far a plan is, in one line.
+/// Summarizes the progress of a plan.
 pub(crate) fn plan_line(body: &Body) -> Line {
     let plan = body.fields.get("plan").map_or("{}", Json::as_str);
     let entries = members_of(plan).get_array("entries").unwrap_or_default();
@@ -108,7 +108,7 @@ pub(crate) fn plan_line(body: &Body) -> Line {
     Line { text, style: DIM, is_open: false }
 }
 
-/// An event in one line.
+/// Summarizes an event.
 pub(crate) fn event_line(body: &Body) -> Line {
     let (mark, style) = match field(body, "type").as_deref() {
         Some("turn_failed") => mark("failed"),
@@ -119,7 +119,7 @@ pub(crate) fn event_line(body: &Body) -> Line {
     Line { text, style, is_open: false }
 }
 
-/// A notice in one line.
+/// Summarizes a notice.
 pub(crate) fn notice_line(body: &Body) -> Line {
     let severity = field(body, "severity").unwrap_or_else(|| "notice".to_owned());
     let text = safe(&format!("{severity}: {}", field(body, "title").unwrap_or_default()));
@@ -191,7 +191,7 @@ fn tool_item(item: &str, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// An item of tool content as text, and what language it is in.
+/// An item of tool content as text, with its language for a Markdown fence.
 pub(crate) fn tool_text(item: &str) -> (String, &'static str) {
     let members = members_of(item);
     let named = |name: &str| members.get_string(name);
@@ -244,7 +244,7 @@ fn terminal(body: &Body, out: &mut impl Write) -> io::Result<()> {
     let code = exit.get("exitCode").filter(|code| code.type_of() == Type::Number);
     match (code, exit.get_str("signal")) {
         (Some(code), _) => writeln!(out, "  {DIM}exit code {}{DIM:#}", code.as_str()),
-        (None, Some(signal)) => writeln!(out, "  {DIM}ended by {}{DIM:#}", safe(&signal)),
+        (None, Some(signal)) => writeln!(out, "  {DIM}killed by {}{DIM:#}", safe(&signal)),
         (None, None) => writeln!(out, "  {DIM}ended{DIM:#}"),
     }
 }
@@ -272,7 +272,7 @@ fn state(state: &State) -> String {
     safe(&format!("{activity}{reason}"))
 }
 
-/// Text blocks one after another, other blocks on lines of their own.
+/// Writes text blocks, and other blocks on separate lines.
 fn content(content: &Content, indent: &str, out: &mut impl Write) -> io::Result<()> {
     for item in content.joined().iter() {
         indented(&block_text(item.json), indent, out)?;
@@ -308,8 +308,7 @@ pub(crate) fn members_of(object: &str) -> Members<'_> {
     Members::parse(object).unwrap_or_default()
 }
 
-/// Text that an agent wrote, made safe to print: nothing in it can move the cursor, change the terminal, or show characters
-/// in another order than they have. Bidirectional controls are made visible.
+/// Makes untrusted text safe to print: control characters are replaced, and bidirectional controls are made visible.
 pub(crate) fn safe(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -322,7 +321,7 @@ pub(crate) fn safe(text: &str) -> String {
     safe
 }
 
-/// Adds a character, as `‹U+202E›` if it changes the order in which others are shown.
+/// Appends a character; a bidirectional control character is written as `‹U+202E›`.
 pub(crate) fn push_visible(c: char, text: &mut String) {
     if is_bidi(c) {
         let _ = std::fmt::Write::write_fmt(text, format_args!("‹U+{:04X}›", u32::from(c)));
@@ -331,7 +330,7 @@ pub(crate) fn push_visible(c: char, text: &mut String) {
     }
 }
 
-/// Whether a character changes the order in which others are shown.
+/// Whether a character is a bidirectional control, which changes the order in which others are displayed.
 pub(crate) fn is_bidi(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

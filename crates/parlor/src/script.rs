@@ -1,19 +1,19 @@
-//! Parses prompts that are scripts, one command a line, for agents that have no model.
+//! Parses prompts that are scripts, one command per line, for agents without a model.
 //!
 //! `parlor-testkit` compiles this file as well, for the test agent.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// A command that a line may begin with, and the step of an agent that it means.
+/// A command, and how it becomes a step of the agent.
 pub(crate) struct Command<S> {
-    /// The word that the line begins with.
+    /// The first word of the line.
     pub(crate) name: &'static str,
-    /// What follows the word.
+    /// The arguments, for the help.
     pub(crate) input: &'static str,
-    /// What it does.
+    /// A description, for the help.
     pub(crate) about: &'static str,
-    /// The step, from what follows the word; `None` if that makes no sense.
+    /// Parses the arguments into a step; `None` if they are invalid.
     make: fn(&str) -> Option<S>,
 }
 
@@ -22,16 +22,16 @@ pub(crate) struct Command<S> {
 pub(crate) enum Part<S> {
     /// A command.
     Step(S),
-    /// A command whose arguments cannot be understood, with how it is used.
+    /// A command with invalid arguments, with its usage.
     Misused(String),
-    /// Ordinary words.
+    /// Text that is not a command.
     Chat(String),
 }
 
-/// How many parts of one prompt are taken.
+/// How many parts of one prompt are used.
 pub(crate) const MAX_PARTS: usize = 1000;
 
-/// A line of a table of commands.
+/// Creates a command for a table of commands.
 pub(crate) const fn command<S>(
     name: &'static str,
     input: &'static str,
@@ -41,7 +41,7 @@ pub(crate) const fn command<S>(
     Command { name, input, about, make }
 }
 
-/// The parts of a prompt: one for each line that is a command, and one for the words between them.
+/// Splits a prompt: one part for each line that is a command, and one for the text between them.
 pub(crate) fn parts<S>(prompt: &str, commands: &[Command<S>]) -> Vec<Part<S>> {
     let mut parts: Vec<Part<S>> = Vec::new();
     for line in prompt.lines().map(str::trim) {
@@ -50,16 +50,16 @@ pub(crate) fn parts<S>(prompt: &str, commands: &[Command<S>]) -> Vec<Part<S>> {
         }
         match (command_of(line, commands), parts.last_mut()) {
             (Some(part), _) => parts.push(part),
-            (None, Some(Part::Chat(words))) => {
-                words.push('\n');
-                words.push_str(line);
+            (None, Some(Part::Chat(text))) => {
+                text.push('\n');
+                text.push_str(line);
             }
             (None, _) if line.is_empty() => {}
             (None, _) => parts.push(Part::Chat(line.to_owned())),
         }
     }
-    if let Some(Part::Chat(words)) = parts.last_mut() {
-        words.truncate(words.trim_end().len());
+    if let Some(Part::Chat(text)) = parts.last_mut() {
+        text.truncate(text.trim_end().len());
     }
     if parts.is_empty() {
         parts.push(Part::Chat(String::new()));
@@ -67,13 +67,13 @@ pub(crate) fn parts<S>(prompt: &str, commands: &[Command<S>]) -> Vec<Part<S>> {
     parts
 }
 
-/// Whether a text block is a conversation that parlor hands to an agent that was not there, and no script.
+/// Whether a text block is the transcript that parlor sends to an agent as context, and not a script.
 pub(crate) fn is_conversation(text: &str) -> bool {
     text.starts_with("<conversation id=\"")
 }
 
 fn command_of<S>(line: &str, commands: &[Command<S>]) -> Option<Part<S>> {
-    // Clients that show commands send them with a slash.
+    // Clients that list commands send them with a slash.
     let line = line.strip_prefix('/').unwrap_or(line);
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let command = commands.iter().find(|command| command.name == name)?;
@@ -81,7 +81,7 @@ fn command_of<S>(line: &str, commands: &[Command<S>]) -> Option<Part<S>> {
     Some((command.make)(rest.trim_start()).map_or_else(misused, Part::Step))
 }
 
-/// The commands with what they do, one a line.
+/// The commands with their descriptions, one per line.
 pub(crate) fn list<S>(commands: &[Command<S>]) -> String {
     let mut text = String::new();
     for command in commands {
@@ -93,27 +93,27 @@ pub(crate) fn list<S>(commands: &[Command<S>]) -> String {
     text
 }
 
-/// What follows a command, or something else if nothing does.
+/// The arguments, or a default if there are none.
 pub(crate) fn or(rest: &str, otherwise: &str) -> String {
     if rest.is_empty() { otherwise.to_owned() } else { rest.to_owned() }
 }
 
-/// What follows a command that needs something.
+/// The arguments, if there are any.
 pub(crate) fn some(rest: &str) -> Option<String> {
     (!rest.is_empty()).then(|| rest.to_owned())
 }
 
-/// A time in milliseconds.
+/// Parses milliseconds.
 pub(crate) fn millis(text: &str) -> Option<Duration> {
     text.parse().ok().map(Duration::from_millis)
 }
 
-/// A word that may be there or not.
+/// Parses an optional word.
 pub(crate) fn flag(rest: &str, word: &str) -> Option<bool> {
     if rest.is_empty() { Some(false) } else { (rest == word).then_some(true) }
 }
 
-/// Things with a semicolon between them, at least one.
+/// Parses a list of at least one item, separated by semicolons.
 pub(crate) fn items(rest: &str) -> Option<Vec<String>> {
     let items = rest.split(';').map(str::trim).filter(|item| !item.is_empty());
     let items: Vec<String> = items.map(str::to_owned).collect();
@@ -130,7 +130,7 @@ mod tests {
     ];
 
     #[test]
-    fn lines_are_commands_and_words_between_them_are_kept_together() {
+    fn lines_are_commands_and_the_text_between_them_is_one_part() {
         let script = "say Hi  there\n\nfix my code\nplease\n/say hm\n  sleep 5 \n";
         assert_eq!(
             parts(script, COMMANDS),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_make_no_sense_are_told_how_it_is_used() {
+    fn a_command_with_invalid_arguments_has_its_usage() {
         assert_eq!(parts("sleep soon", COMMANDS), [Part::Misused("sleep MS".into())]);
         assert_eq!((flag("", "x"), flag("x", "x"), flag("y", "x")), (Some(false), Some(true), None));
         assert_eq!((items(" a; ;b"), items(";;")), (Some(vec!["a".into(), "b".into()]), None));

@@ -1,38 +1,69 @@
-//! The server of a data directory, as the commands talk to it.
+//! Connections of commands to the server of a data directory.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use parlor_client::{Client, Connection, Connector, Error, Hello, Json, Object, Version};
 use parlor_server::data_dir::DataDir;
+use parlor_store::SessionRow;
 
-use crate::failure::Failure;
-use crate::setup;
+use crate::background_server;
+use crate::command_error::CommandError;
+use crate::offline_sessions::id_json;
+use crate::path_options::PathOptions;
+use crate::runtime;
 
-/// Whether somebody listens at a socket.
-pub(crate) fn answers(socket: &Path) -> bool {
+/// Whether a server accepts connections on a socket.
+pub(crate) fn is_running(socket: &Path) -> bool {
     UnixStream::connect(socket).is_ok()
 }
 
-/// Connects to a server and begins the protocol. That may start an agent.
+/// The environment variables that are valid UTF-8; others cannot be sent to the server.
+pub(crate) fn client_environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// Connects to the server and initializes the protocol, which may start an agent.
 pub(crate) async fn connect(data: &DataDir, hello: &Hello) -> Result<Client, Error> {
-    let connector = Connector::new("parlor", env!("CARGO_PKG_VERSION")).only(Version::V2);
-    connector.socket(&data.socket(), hello).await.map(|(client, _)| client)
+    connector().socket(&data.socket(), hello).await.map(|(client, _)| client)
 }
 
-/// Connects to a server for a person or a script that prompts: it is asked to fill in forms as well.
-pub(crate) async fn connect_to_prompt(data: &DataDir, hello: &Hello) -> Result<Client, Error> {
-    let connector = Connector::new("parlor", env!("CARGO_PKG_VERSION")).only(Version::V2);
+/// Connects as a client that can also fill in forms.
+pub(crate) async fn connect_with_forms(data: &DataDir, hello: &Hello) -> Result<Client, Error> {
     let modes = Json::parse(r#"{"form":{},"url":{}}"#).expect("it is JSON");
-    let connector = connector.capability("elicitation", modes);
+    let connector = connector().capability("elicitation", modes);
     connector.socket(&data.socket(), hello).await.map(|(client, _)| client)
 }
 
-/// Asks a server for something that no agent is needed for.
-pub(crate) fn ask(socket: &Path, method: &str) -> Result<Object, Failure> {
-    let answer = setup::runtime()?.block_on(async {
+fn connector() -> Connector {
+    Connector::new("parlor", env!("CARGO_PKG_VERSION")).only(Version::V2)
+}
+
+/// Sends a request that needs no agent, and waits for its result.
+pub(crate) fn call(socket: &Path, method: &str) -> Result<Object, CommandError> {
+    let result = runtime::multi_threaded()?.block_on(async {
         let (server, _) = Connection::socket(socket, &Hello::new()).await?;
         server.call(method, &Object::default()).await
     });
-    answer.map_err(|error| Failure::server(&error))
+    result.map_err(|error| CommandError::client(&error))
+}
+
+/// Sends a request about a session to the server, which is started if it is not running.
+pub(crate) fn call_for_session(
+    paths: &PathOptions,
+    row: &SessionRow,
+    method: &str,
+    mut params: Object,
+) -> Result<Object, CommandError> {
+    let data = background_server::ensure_running(paths)?;
+    params.set("sessionId", Json::from(&id_json(row)));
+    let runtime = runtime::multi_threaded()?;
+    let result = runtime.block_on(async {
+        let client = connect(&data, &Hello::new()).await?;
+        client.call(method, &params).await
+    });
+    runtime.shutdown_background();
+    result.map_err(|error| CommandError::client(&error))
 }

@@ -1,4 +1,4 @@
-//! Tables that fit into the terminal.
+//! Tables that fit the width of the terminal.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -8,10 +8,10 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use crate::output::{BOLD, PLAIN};
 use crate::render::safe;
 
-/// What a column shrinks to before it would be of no use.
-const NARROWEST: usize = 10;
+/// The minimum width of a column that shrinks.
+const MIN_WIDTH: usize = 10;
 
-/// Rows under a line of names. Columns that may shrink are cut where the terminal is too narrow.
+/// Rows below a header. Columns that may shrink are truncated if the terminal is too narrow.
 pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
@@ -22,7 +22,7 @@ struct Column {
     shrinks: bool,
 }
 
-/// One field of a table.
+/// A cell.
 pub(crate) struct Cell {
     text: String,
     style: Style,
@@ -30,7 +30,7 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub(crate) fn styled(text: &str, style: Style) -> Self {
-        // A table has one line a row.
+        // A row is one line.
         let text = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).collect::<String>();
         Self { text: safe(&text), style }
     }
@@ -43,7 +43,7 @@ impl<T: AsRef<str>> From<T> for Cell {
 }
 
 impl Table {
-    /// A table without rows. A name that begins with `~` is of a column that may shrink.
+    /// Creates a table without rows. A `~` before a name marks a column that may shrink.
     pub(crate) fn new(columns: &[&'static str]) -> Self {
         let columns = columns.iter().map(|name| match name.strip_prefix('~') {
             Some(name) => Column { name, shrinks: true },
@@ -56,7 +56,7 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// Writes it, as wide as the terminal allows, and as wide as it is into a pipe.
+    /// Writes the table: truncated to the width of a terminal, whole into a pipe.
     pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         self.write_within(terminal_width(), out)
     }
@@ -66,10 +66,10 @@ impl Table {
         let names: Vec<_> = self.columns.iter().map(|column| Cell::styled(column.name, BOLD)).collect();
         for row in std::iter::once(&names).chain(&self.rows) {
             let last = row.iter().rposition(|cell| !cell.text.is_empty()).unwrap_or(0);
-            for (place, (cell, width)) in row.iter().zip(&widths).enumerate().take(last + 1) {
-                let (text, style) = (cut(&cell.text, *width), cell.style);
-                let room = if place == last { 0 } else { width - text.width() + 2 };
-                write!(out, "{style}{text}{style:#}{:room$}", "")?;
+            for (index, (cell, width)) in row.iter().zip(&widths).enumerate().take(last + 1) {
+                let (text, style) = (truncate(&cell.text, *width), cell.style);
+                let padding = if index == last { 0 } else { width - text.width() + 2 };
+                write!(out, "{style}{text}{style:#}{:padding$}", "")?;
             }
             writeln!(out)?;
         }
@@ -77,16 +77,16 @@ impl Table {
     }
 
     fn widths(&self, limit: Option<usize>) -> Vec<usize> {
-        let wanted = |place: usize| {
-            let cells = self.rows.iter().map(|row| row[place].text.width());
-            cells.chain([self.columns[place].name.width()]).max().unwrap_or(0)
+        let wanted = |index: usize| {
+            let cells = self.rows.iter().map(|row| row[index].text.width());
+            cells.chain([self.columns[index].name.width()]).max().unwrap_or(0)
         };
         let mut widths: Vec<usize> = (0..self.columns.len()).map(wanted).collect();
         let Some(limit) = limit else { return widths };
-        // The widest gives way first, so that a short column stays whole beside a long one.
+        // The widest column shrinks first, so that short columns stay whole.
         while widths.iter().sum::<usize>() + 2 * (widths.len() - 1) > limit {
-            let places = (0..widths.len()).filter(|place| self.columns[*place].shrinks);
-            match places.max_by_key(|place| widths[*place]).filter(|place| widths[*place] > NARROWEST) {
+            let indices = (0..widths.len()).filter(|index| self.columns[*index].shrinks);
+            match indices.max_by_key(|index| widths[*index]).filter(|index| widths[*index] > MIN_WIDTH) {
                 Some(widest) => widths[widest] -= 1,
                 None => break,
             }
@@ -95,7 +95,7 @@ impl Table {
     }
 }
 
-/// How many columns the terminal has, if the output goes to one.
+/// The width of the terminal, if standard output is one.
 pub(crate) fn terminal_width() -> Option<usize> {
     if !io::stdout().is_terminal() {
         return None;
@@ -103,23 +103,23 @@ pub(crate) fn terminal_width() -> Option<usize> {
     terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
 }
 
-/// As much of a text as fits.
-pub(crate) fn cut(text: &str, width: usize) -> String {
+/// Truncates a text to a width, with `…` at the end.
+pub(crate) fn truncate(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
     let mut room = width.saturating_sub(1);
-    let mut kept = String::new();
+    let mut truncated = String::new();
     for c in text.chars() {
-        let taken = c.width().unwrap_or(0);
-        if taken > room {
+        let columns = c.width().unwrap_or(0);
+        if columns > room {
             break;
         }
-        room -= taken;
-        kept.push(c);
+        room -= columns;
+        truncated.push(c);
     }
-    kept.push('…');
-    kept
+    truncated.push('…');
+    truncated
 }
 
 #[cfg(test)]
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_gets_all_of_it() {
+    fn the_table_is_not_truncated_in_a_pipe() {
         expect![[r#"
             ID  TITLE                                       AGENT  CWD                   STATE
             01  A plain title                               demo   ~/work
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_gets_what_fits() {
+    fn the_table_is_truncated_to_the_width_of_a_terminal() {
         expect![[r#"
             ID  TITLE               AGENT  CWD                 STATE
             01  A plain title       demo   ~/work
@@ -163,13 +163,13 @@ mod tests {
             03  two lines�[2J       x
         "#]]
         .assert_eq(&written(Some(58)));
-        // Narrower than all, it stays readable and the terminal wraps it.
+        // Columns keep their minimum width; the terminal wraps the lines.
         assert!(written(Some(5)).contains("A plain t…"));
     }
 
     #[test]
-    fn cutting_goes_by_columns() {
-        assert_eq!((cut("abc", 3), cut("abcd", 3)), ("abc".to_owned(), "ab…".to_owned()));
-        assert_eq!((cut("日本語", 4), cut("日本語", 0)), ("日…".to_owned(), "…".to_owned()));
+    fn text_is_truncated_by_columns() {
+        assert_eq!((truncate("abc", 3), truncate("abcd", 3)), ("abc".to_owned(), "ab…".to_owned()));
+        assert_eq!((truncate("日本語", 4), truncate("日本語", 0)), ("日…".to_owned(), "…".to_owned()));
     }
 }

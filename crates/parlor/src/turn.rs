@@ -1,4 +1,4 @@
-//! One turn, watched from its prompt to its end.
+//! Follows one turn from its prompt to its end.
 
 use parlor_json::JsonRef;
 use std::io;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::FutureExt;
-use parlor_client::{Error, Object, PeerRequest, Session, TurnEvent, Updates};
+use parlor_client::{Error, Object, PeerRequest, PeerRequests, Session, TurnEvent, Updates};
 use parlor_dialect::view;
 use parlor_session::{Activity, EntryId, ReplayCursor, Role, State, Target, Transcript, Update};
 use parlor_wire::code;
@@ -16,172 +16,169 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::ask::{Decider, Decision, Questions};
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::output::{self, DIM, RED, YELLOW};
-use crate::screen::{self, Screen};
+use crate::peer_requests::{ApprovalPolicy, Decision, RequestQueue};
+use crate::turn_printer::{self, TurnPrinter};
 
-/// How a turn is watched.
+/// The options of commands that follow a turn.
 #[derive(Args)]
-pub(crate) struct Watching {
-    /// Allow what the agent asks permission for
+pub(crate) struct TurnOptions {
+    /// Allow all permission requests of the agent
     #[arg(long, conflicts_with = "no")]
     yes: bool,
-    /// Reject what the agent asks permission for
+    /// Reject all permission requests of the agent
     #[arg(long)]
     no: bool,
-    /// Print one JSON object at the end, and no answer before
+    /// Print one JSON object at the end instead of the answer
     #[arg(long)]
     json: bool,
 }
 
-/// What came of it, for programs.
+/// The output with `--json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Done<'a> {
+struct TurnOutput<'a> {
     session_id: String,
     message_id: Option<String>,
     stop_reason: Option<String>,
     error: Option<String>,
-    /// What the agent said.
+    /// The messages of the agent.
     text: String,
-    /// All that happened, in the shape of `parlor fold`.
+    /// The transcript of the turn, in the format of `parlor fold`.
     turn: JsonRef<'a>,
 }
 
-/// A turn that is under way.
-struct Turn<'a> {
+/// Follows a turn.
+struct TurnFollower<'a> {
     session: &'a Session,
-    /// What the agent wants to know.
-    asked: parlor_client::PeerRequests,
-    /// Its updates, from when it began; none as long as its prompt waits.
-    updates: Option<Source>,
+    /// The requests of the agent.
+    requests: PeerRequests,
+    /// The updates of the turn; `None` until the prompt is accepted.
+    updates: Option<UpdateSource>,
+    /// The id of the prompt's message.
     message: Option<String>,
-    /// What happened in it, and nothing that happened before.
+    /// The entries of this turn only.
     transcript: Transcript,
-    /// How many updates could not be read, as far as the person knows.
-    unread: u64,
-    questions: Questions,
-    /// Up to where the session was known when the prompt was sent, if it was idle then: what the agent asks before it says that
-    /// it has taken the prompt is asked for it, as long as nobody else has prompted.
+    /// How many losses of the session were reported.
+    reported_losses: u64,
+    queue: RequestQueue,
+    /// The sequence number when the prompt was sent, if the session was idle. Requests that arrive before the agent has accepted
+    /// the prompt belong to its turn, unless another client has sent a prompt.
     idle_at: Option<u64>,
-    /// The requests that were left to other clients and that nobody has decided yet, by tool call and title.
+    /// The requests that were left to other clients and that none of them has decided yet, by tool call and title.
     undecided: Vec<(Option<String>, String)>,
-    /// Where the session works.
+    /// The working directory of the session.
     cwd: &'a str,
-    screen: Screen,
+    printer: TurnPrinter,
     interrupts: Signal,
-    interrupted: bool,
+    is_interrupted: bool,
 }
 
-/// What a person is told before a turn.
-pub(crate) struct Told<'a> {
-    /// Something to know first.
-    pub(crate) note: Option<&'a str>,
-    /// The agent that may have to start, if its name is known.
+/// What is printed before a turn.
+pub(crate) struct TurnIntro<'a> {
+    pub(crate) notice: Option<&'a str>,
+    /// The name of the agent, for the notice that it is slow.
     pub(crate) agent: Option<&'a str>,
 }
 
-/// How long an agent may take before a person is told that it is waited for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an agent may take to start or to accept a prompt before a notice is printed.
+pub(crate) const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
-/// How an agent is called.
+/// The name of an agent in a sentence.
 pub(crate) fn agent_name(agent: Option<&str>) -> String {
     agent.map_or_else(|| "the agent".to_owned(), |agent| format!("agent '{agent}'"))
 }
 
-/// What happens while a turn is watched.
+/// What happens during a turn.
 enum Event {
-    /// The agent took the prompt, or did not.
-    Taken(Result<parlor_client::Turn, Error>),
-    News(Update),
-    Asked(PeerRequest),
-    Decided(Decision),
-    Interrupted,
-    /// The agent has not taken the prompt for some time.
+    /// The prompt was accepted or rejected.
+    Prompted(Result<parlor_client::Turn, Error>),
+    Update(Update),
+    Request(PeerRequest),
+    Decision(Decision),
+    Interrupt,
+    /// The agent has not accepted the prompt for `NOTICE_DELAY`.
     Slow,
-    Gone,
+    Disconnected,
 }
 
-/// Where the updates of a turn come from.
-enum Source {
+/// The source of a turn's updates.
+enum UpdateSource {
     /// The turn of a prompt.
     Turn(parlor_client::Turn),
-    /// A session that has just begun.
+    /// A session whose first turn is already running.
     Session(Updates),
 }
 
-/// Whether no turn runs in a session.
+/// Whether no turn is running in a session.
 fn is_idle(transcript: &impl std::ops::Deref<Target = Transcript>) -> bool {
     transcript.state().is_none_or(|state| state.activity == Activity::Idle)
 }
 
-fn written<T>(done: io::Result<T>) -> Result<T, Failure> {
-    done.map_err(|error| Failure::writing(&error))
+fn check_write<T>(result: io::Result<T>) -> Result<T, CommandError> {
+    result.map_err(|error| CommandError::write(&error))
 }
 
-impl Watching {
-    /// Watches a turn to its end. It begins with a prompt; without one it has begun already. The person is told the note
-    /// first, and about the agent should it take long. What the agent asks has to be listened to from before the session is joined.
-    pub(crate) async fn watch(
+impl TurnOptions {
+    /// Sends the prompt, if there is one, and follows the turn to its end. Without a prompt the turn is already running.
+    /// `requests` has to exist before the client attaches to the session, so that no request is missed.
+    pub(crate) async fn follow(
         &self,
         session: &Session,
-        asked: parlor_client::PeerRequests,
-        told: Told<'_>,
+        requests: PeerRequests,
+        intro: TurnIntro<'_>,
         prompt: Option<&str>,
         cwd: &str,
-    ) -> Result<ExitCode, Failure> {
-        let mut turn = Turn {
+    ) -> Result<ExitCode, CommandError> {
+        let mut turn = TurnFollower {
             session,
-            asked,
-            updates: prompt.is_none().then(|| Source::Session(session.updates_since(0))),
+            requests,
+            updates: prompt.is_none().then(|| UpdateSource::Session(session.updates_since(0))),
             message: None,
             transcript: Transcript::default(),
-            unread: 0,
-            questions: Questions::new(Decider::new(self.yes, self.no)),
+            reported_losses: 0,
+            queue: RequestQueue::new(ApprovalPolicy::new(self.yes, self.no)),
             idle_at: Some(session.transcript()).filter(is_idle).map(|transcript| transcript.seq()),
             undecided: Vec::new(),
             cwd,
-            screen: Screen::new(!self.json),
-            interrupts: signal(SignalKind::interrupt()).map_err(Failure::failed)?,
-            interrupted: false,
+            printer: TurnPrinter::new(!self.json),
+            interrupts: signal(SignalKind::interrupt()).map_err(CommandError::failed)?,
+            is_interrupted: false,
         };
-        if let Some(note) = told.note {
-            written(turn.screen.note(note, DIM))?;
+        if let Some(notice) = intro.notice {
+            check_write(turn.printer.notice(notice, DIM))?;
         }
-        turn.run(prompt, told.agent, self.json).await
+        let state = turn.run(prompt, intro.agent).await?;
+        turn.report(&state, self.json)
     }
 }
 
-impl Turn<'_> {
-    async fn run(
-        mut self,
-        prompt: Option<&str>,
-        agent: Option<&str>,
-        json: bool,
-    ) -> Result<ExitCode, Failure> {
-        let state = self.watch(prompt, agent).await?;
-        written(self.screen.rest(&self.transcript))?;
-        written(self.screen.end())?;
+impl TurnFollower<'_> {
+    /// Prints the end of the turn and returns the exit code.
+    fn report(mut self, state: &State, json: bool) -> Result<ExitCode, CommandError> {
+        check_write(self.printer.print_unfinished(&self.transcript))?;
+        check_write(self.printer.finish())?;
         let reason = state.stop_reason.as_ref().map(|reason| reason.to_text().into_owned());
-        let error = screen::error_of(&state);
-        let is_done = reason.as_deref().is_none_or(|reason| reason == "end_turn");
+        let error = turn_printer::error_of(state);
+        let is_completed = reason.as_deref().is_none_or(|reason| reason == "end_turn");
         if json {
-            output::print_json(&self.done(reason, error))?;
-        } else if !is_done {
-            let why = error.map(|error| format!(": {error}")).unwrap_or_default();
-            let line = format!("the turn ended with {}{why}", reason.unwrap_or_default());
-            written(self.screen.note(&line, RED))?;
+            output::print_json(&self.output(reason, error))?;
+        } else if !is_completed {
+            let error = error.map(|error| format!(": {error}")).unwrap_or_default();
+            let line = format!("the turn ended with {}{error}", reason.unwrap_or_default());
+            check_write(self.printer.notice(&line, RED))?;
         }
         for (_, title) in &self.undecided {
-            let line = format!("{title}: nobody decided, so it was declined (--yes and --no decide)");
-            written(self.screen.note(&line, RED))?;
+            let line = format!("{title}: declined, because no client answered (use --yes or --no)");
+            check_write(self.printer.notice(&line, RED))?;
         }
-        Ok(if is_done && self.undecided.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let is_success = is_completed && self.undecided.is_empty();
+        Ok(if is_success { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Watches until the turn has ended: in which state.
-    async fn watch(&mut self, prompt: Option<&str>, agent: Option<&str>) -> Result<State, Failure> {
+    /// Handles events until the turn ends, and returns its last state.
+    async fn run(&mut self, prompt: Option<&str>, agent: Option<&str>) -> Result<State, CommandError> {
         let session = self.session;
         let mut prompting = pin!(async {
             match prompt {
@@ -189,63 +186,61 @@ impl Turn<'_> {
                 None => std::future::pending().await,
             }
         });
-        let is_free = is_idle(&session.transcript());
-        let mut slow = pin!(tokio::time::sleep(PATIENCE));
-        let mut is_told = false;
+        let was_idle = is_idle(&session.transcript());
+        let mut slow = pin!(tokio::time::sleep(NOTICE_DELAY));
+        let mut is_notice_printed = false;
         loop {
-            let waits = self.updates.is_none();
-            // In this order: what is to be taken back is asked first, and a question is shown after what was said before.
+            let is_waiting = self.updates.is_none();
+            // The order matters: an interrupt comes before output, and a request is shown after the updates that precede it.
             let event = tokio::select! {
                 biased;
-                taken = &mut prompting, if waits => Event::Taken(taken),
-                _ = self.interrupts.recv() => Event::Interrupted,
-                update = next(&mut self.updates) => update.map_or(Event::Gone, Event::News),
-                decision = self.questions.decided() => Event::Decided(written(decision)?),
-                question = self.asked.next() => question.map_or(Event::Gone, Event::Asked),
-                // Where a turn runs, it is known what the prompt waits for.
-                () = &mut slow, if waits && is_free && !is_told => Event::Slow,
+                prompted = &mut prompting, if is_waiting => Event::Prompted(prompted),
+                _ = self.interrupts.recv() => Event::Interrupt,
+                update = next_update(&mut self.updates) => update.map_or(Event::Disconnected, Event::Update),
+                decision = self.queue.next_decision() => Event::Decision(check_write(decision)?),
+                request = self.requests.next() => request.map_or(Event::Disconnected, Event::Request),
+                // If another turn is running, a notice about the queue was printed before.
+                () = &mut slow, if is_waiting && was_idle && !is_notice_printed => Event::Slow,
             };
-            // The prompt may have been taken since it was looked at.
-            if waits
-                && matches!(event, Event::Asked(_) | Event::Gone)
-                && let Some(taken) = prompting.as_mut().now_or_never()
+            // The prompt may have been accepted after `prompting` was polled.
+            if is_waiting
+                && matches!(event, Event::Request(_) | Event::Disconnected)
+                && let Some(prompted) = prompting.as_mut().now_or_never()
             {
-                self.taken(taken.map_err(|error| refused(&error))?);
+                self.on_prompted(prompted)?;
             }
-            let ended = match event {
-                Event::Taken(taken) => {
-                    self.taken(taken.map_err(|error| refused(&error))?);
-                    None
-                }
-                Event::News(update) => self.show(&update)?,
-                Event::Asked(question) => {
-                    let ended = self.catch_up()?;
-                    self.asked(question).await?;
-                    ended
-                }
-                Event::Decided(decision) => {
-                    decision.tell().await;
-                    None
-                }
-                Event::Slow => {
-                    is_told = true;
-                    let line = format!("waiting for {} to accept the prompt ...", agent_name(agent));
-                    written(self.screen.note(&line, DIM))?;
-                    None
-                }
-                Event::Interrupted => {
-                    self.interrupt().await?;
-                    None
-                }
-                Event::Gone => Some(self.catch_up()?.ok_or_else(|| Failure::server(&Error::Disconnected))?),
-            };
-            if let Some(state) = ended {
+            is_notice_printed |= matches!(event, Event::Slow);
+            if let Some(state) = self.on_event(event, agent).await? {
                 return Ok(state);
             }
         }
     }
 
-    /// Whether the turn of the prompt is the next, so that what the agent asks is asked for it.
+    /// Handles an event, and returns the last state if the turn has ended.
+    async fn on_event(&mut self, event: Event, agent: Option<&str>) -> Result<Option<State>, CommandError> {
+        match event {
+            Event::Prompted(prompted) => self.on_prompted(prompted)?,
+            Event::Update(update) => return self.on_update(&update),
+            Event::Request(request) => {
+                let last_state = self.drain_updates()?;
+                self.on_request(request).await?;
+                return Ok(last_state);
+            }
+            Event::Decision(decision) => decision.send().await,
+            Event::Slow => {
+                let line = format!("waiting for {} to accept the prompt ...", agent_name(agent));
+                check_write(self.printer.notice(&line, DIM))?;
+            }
+            Event::Interrupt => self.on_interrupt().await?,
+            Event::Disconnected => {
+                let last_state = self.drain_updates()?;
+                return last_state.map(Some).ok_or_else(|| CommandError::client(&Error::Disconnected));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the prompt's turn is the next one, so that new requests belong to it.
     fn is_next(&self) -> bool {
         let Some(seq) = self.idle_at else { return false };
         let is_prompt = |id: &EntryId| matches!(id, EntryId::Message(Role::User, _));
@@ -254,22 +249,24 @@ impl Turn<'_> {
         !later.any(|entry| is_prompt(entry.id()))
     }
 
-    /// The prompt was taken. What was said before belongs to others.
-    fn taken(&mut self, turn: parlor_client::Turn) {
+    /// Starts to follow the turn of an accepted prompt. Earlier updates and losses belong to other turns.
+    fn on_prompted(&mut self, prompted: Result<parlor_client::Turn, Error>) -> Result<(), CommandError> {
+        let turn = prompted.map_err(|error| prompt_error(&error))?;
         self.message = turn.message_id().map(ToString::to_string);
-        self.updates = Some(Source::Turn(turn));
-        self.unread = self.session.losses().count;
+        self.updates = Some(UpdateSource::Turn(turn));
+        self.reported_losses = self.session.losses().count;
+        Ok(())
     }
 
-    /// Shows what is new; there is a state if it is the one in which the turn ended.
-    fn show(&mut self, update: &Update) -> Result<Option<State>, Failure> {
+    /// Applies and prints an update, and returns the state if it ends the turn.
+    fn on_update(&mut self, update: &Update) -> Result<Option<State>, CommandError> {
         let losses = self.session.losses();
-        if losses.count > self.unread {
-            self.unread = losses.count;
-            let why = losses.latest.last().map_or("", String::as_str);
-            written(self.screen.note(&format!("an update cannot be read: {why}"), YELLOW))?;
+        if losses.count > self.reported_losses {
+            self.reported_losses = losses.count;
+            let reason = losses.latest.last().map_or("", String::as_str);
+            check_write(self.printer.notice(&format!("cannot decode an update: {reason}"), YELLOW))?;
         }
-        let ended = match update {
+        let last_state = match update {
             Update::State(state) if state.activity == Activity::Idle => Some(state.clone()),
             Update::State(_)
             | Update::Upsert { .. }
@@ -279,84 +276,85 @@ impl Turn<'_> {
             | Update::Note { .. } => None,
         };
         if let Update::Upsert { target: Target::Entry(EntryId::Event(_)), upsert } = update {
-            self.decided(&upsert.fields);
+            self.on_event_entry(&upsert.fields);
         }
-        // What the session has taken is taken here.
+        // The session has already applied the update, so it is valid.
         let _ = self.transcript.push(update.clone());
-        written(self.screen.show(update, &self.transcript))?;
-        Ok(ended)
+        check_write(self.printer.print(update, &self.transcript))?;
+        Ok(last_state)
     }
 
-    /// Shows all that is new already.
-    fn catch_up(&mut self) -> Result<Option<State>, Failure> {
-        while let Some(update) = next(&mut self.updates).now_or_never().flatten() {
-            if let Some(state) = self.show(&update)? {
+    /// Handles the updates that have already arrived.
+    fn drain_updates(&mut self) -> Result<Option<State>, CommandError> {
+        while let Some(update) = next_update(&mut self.updates).now_or_never().flatten() {
+            if let Some(state) = self.on_update(&update)? {
                 return Ok(Some(state));
             }
         }
         Ok(None)
     }
 
-    async fn asked(&mut self, question: PeerRequest) -> Result<(), Failure> {
+    async fn on_request(&mut self, request: PeerRequest) -> Result<(), CommandError> {
         let is_ours = match &self.updates {
-            Some(Source::Turn(turn)) => turn.owns(&question),
+            Some(UpdateSource::Turn(turn)) => turn.owns(&request),
             None => self.is_next(),
-            // Nobody else has prompted in a session that has just begun.
-            Some(Source::Session(_)) => true,
+            // No other client has sent a prompt to a session that was just created.
+            Some(UpdateSource::Session(_)) => true,
         };
         if !is_ours {
-            // It is for others to decide. They need not wait for who waits for them.
-            question.decline().await;
+            // Other clients decide it. Declining at once keeps the request from waiting for this client.
+            request.decline().await;
             return Ok(());
         }
-        written(self.screen.end())?;
-        if let Some(decision) = written(self.questions.asked(question, &self.transcript, self.cwd))? {
-            if let Some(told) = &decision.told {
-                written(self.screen.note(told, YELLOW))?;
+        check_write(self.printer.finish())?;
+        if let Some(decision) = check_write(self.queue.on_request(request, &self.transcript, self.cwd))? {
+            if let Some(notice) = &decision.notice {
+                check_write(self.printer.notice(notice, YELLOW))?;
             }
-            if let Some(question) = decision.left_to_others() {
-                self.undecided.push(about(question));
+            if let Some(request) = decision.declined() {
+                self.undecided.push(subject_of(request));
             }
-            decision.tell().await;
+            decision.send().await;
         }
         Ok(())
     }
 
-    /// An event says that somebody decided something.
-    fn decided(&mut self, event: &Object) {
+    /// Removes a request from `undecided` if an event entry says that another client decided it.
+    fn on_event_entry(&mut self, event: &Object) {
         let text = |name: &str| event.get_string(name);
         if text("type").as_deref() != Some("decision") {
             return;
         }
         let (call, title) = (text("toolCallId"), text("title"));
         let is_it = |(about, name): &(Option<String>, String)| *about == call && Some(name) == title.as_ref();
-        if let Some(place) = self.undecided.iter().position(is_it) {
-            self.undecided.remove(place);
+        if let Some(index) = self.undecided.iter().position(is_it) {
+            self.undecided.remove(index);
         }
     }
 
-    async fn interrupt(&mut self) -> Result<(), Failure> {
-        if std::mem::replace(&mut self.interrupted, true) {
-            let _ = self.screen.end();
-            return Err(Failure::failed("left; the session goes on without this client"));
+    async fn on_interrupt(&mut self) -> Result<(), CommandError> {
+        if std::mem::replace(&mut self.is_interrupted, true) {
+            let _ = self.printer.finish();
+            return Err(CommandError::failed("detached; the turn continues")
+                .hint(format_args!("`parlor show {}` prints the session", self.session.id())));
         }
-        written(self.screen.note("cancelling; Ctrl-C again leaves at once", DIM))?;
+        check_write(self.printer.notice("cancelling; Ctrl-C again detaches", DIM))?;
         let cancelled = match &self.updates {
             None => self.session.withdraw_prompts().await,
             Some(_) => self.session.cancel_turn().await,
         };
-        cancelled.map_err(|error| Failure::server(&error))
+        cancelled.map_err(|error| CommandError::client(&error))
     }
 
-    fn done(&self, stop_reason: Option<String>, error: Option<String>) -> impl Serialize {
+    fn output(&self, stop_reason: Option<String>, error: Option<String>) -> impl Serialize {
         let transcript = joined(&self.transcript);
-        let said = transcript
+        let messages = transcript
             .entries()
             .iter()
             .filter(|entry| matches!(entry.id(), EntryId::Message(Role::Agent, _)));
-        let texts: Vec<_> = said.map(|entry| screen::text(&entry.body().content)).collect();
+        let texts: Vec<_> = messages.map(|entry| turn_printer::text(&entry.body().content)).collect();
         let turn = view::transcript(&transcript);
-        let done = Done {
+        let output = TurnOutput {
             session_id: self.session.id().to_string(),
             message_id: self.message.clone(),
             stop_reason,
@@ -364,46 +362,46 @@ impl Turn<'_> {
             text: texts.join("\n\n"),
             turn: turn.raw(),
         };
-        RawValue::from_string(output::to_json(&done)).expect("it was just written")
+        RawValue::from_string(output::to_json(&output)).expect("it was just encoded")
     }
 }
 
-/// What a question is about, as the event of its decision names it: the tool call, and the title.
-fn about(question: &PeerRequest) -> (Option<String>, String) {
-    let params = question.params();
+/// The tool call and the title of a request, as the event of its decision names them.
+fn subject_of(request: &PeerRequest) -> (Option<String>, String) {
+    let params = request.params();
     let subject = params.get_object("subject").unwrap_or_default();
     let call = params.get_object("toolCall").or_else(|| subject.get_object("toolCall")).unwrap_or(subject);
-    let title = question.title().or_else(|| params.get_string("message"));
+    let title = request.title().or_else(|| params.get_string("message"));
     (call.get_string("toolCallId"), title.unwrap_or_default())
 }
 
-/// The same transcript, however its text was cut into pieces on the way.
+/// The transcript with adjacent chunks of text joined, so that the output does not depend on how they were sent.
 fn joined(transcript: &Transcript) -> Transcript {
     let mut joined = Transcript::default();
-    let mut reading = ReplayCursor::new(0, transcript.seq());
-    while let Some(update) = reading.next(transcript, usize::MAX) {
-        // What was taken once is taken again.
+    let mut cursor = ReplayCursor::new(0, transcript.seq());
+    while let Some(update) = cursor.next(transcript, usize::MAX) {
+        // The transcript has already applied the update, so it is valid.
         let _ = joined.push(update);
     }
     joined
 }
 
-/// The next update, once the turn has begun. The last one is the state in which it ended.
-async fn next(updates: &mut Option<Source>) -> Option<Update> {
+/// The next update of the turn; the last one is its final state. Waits forever if the turn has not started.
+async fn next_update(updates: &mut Option<UpdateSource>) -> Option<Update> {
     match updates {
-        Some(Source::Turn(turn)) => match turn.next().await?.ok()? {
+        Some(UpdateSource::Turn(turn)) => match turn.next().await?.ok()? {
             TurnEvent::Update(update) => Some(update),
             TurnEvent::Ended(outcome) => Some(Update::State(outcome.state)),
         },
-        Some(Source::Session(updates)) => updates.next().await,
+        Some(UpdateSource::Session(updates)) => updates.next().await,
         None => std::future::pending().await,
     }
 }
 
-/// Why a prompt was not taken.
-fn refused(error: &Error) -> Failure {
+/// Why a prompt was rejected.
+fn prompt_error(error: &Error) -> CommandError {
     if error.code() == Some(code::REQUEST_CANCELLED) {
-        return Failure::failed("the prompt was taken back before its turn");
+        return CommandError::failed("the prompt was withdrawn before its turn started");
     }
-    Failure::server(error)
+    CommandError::client(error)
 }

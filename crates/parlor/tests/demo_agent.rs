@@ -1,4 +1,4 @@
-//! `parlor demo-agent` as people meet it: over standard input and output, and behind a server that has no other agent.
+//! `parlor demo-agent` on standard input and output, and as the agent of a server without a configured agent.
 
 mod common;
 
@@ -24,7 +24,7 @@ const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
-/// An agent with a client that answers what it is asked, always the same.
+/// The agent with a client that gives the same answer to every request.
 struct Demo {
     process: Child,
     client: Client,
@@ -43,19 +43,19 @@ impl Demo {
         let (read, write) = (process.stdout.take().unwrap(), process.stdin.take().unwrap());
         let connector = Connector::new("test", "1").capability("elicitation", json(r#"{"form":{}}"#));
         let client = within_timeout(connector.only(version).over(read, write)).await.unwrap();
-        let mut questions = client.requests();
+        let mut requests = client.requests();
         tokio::spawn(async move {
-            while let Some(question) = questions.next().await {
-                match question.options().first() {
-                    Some(choice) => question.select(choice).await,
-                    None => question.respond(object(r#"{"action":"accept","content":{"name":"Ada"}}"#)).await,
+            while let Some(request) = requests.next().await {
+                match request.options().first() {
+                    Some(choice) => request.select(choice).await,
+                    None => request.respond(object(r#"{"action":"accept","content":{"name":"Ada"}}"#)).await,
                 }
             }
         });
         Self { process, client }
     }
 
-    /// Ends the input and waits until the agent has ended.
+    /// Closes the input and waits until the agent exits.
     async fn end(mut self) {
         self.client.disconnect().await;
         assert!(within_timeout(self.process.wait()).await.unwrap().success());
@@ -75,19 +75,19 @@ async fn turn(session: &Session, prompt: impl Into<Prompt>) -> State {
     within_timeout(turn.outcome()).await.unwrap().state
 }
 
-/// Waits until a session is seen to be so.
-async fn sees(session: &Session, is_so: impl Fn(&[String]) -> bool) {
-    let mut news = session.updates();
+/// Waits until the summary of a session is as expected.
+async fn wait_for_transcript(session: &Session, is_expected: impl Fn(&[String]) -> bool) {
+    let mut updates = session.updates();
     let wait = async {
-        while !is_so(&seen(session)) {
-            assert!(news.next().await.is_some(), "the connection is gone");
+        while !is_expected(&seen(session)) {
+            assert!(updates.next().await.is_some(), "the connection is open");
         }
     };
     let waited = tokio::time::timeout(TIMEOUT, wait).await;
     assert!(waited.is_ok(), "this is all that is seen: {:#?}", seen(session));
 }
 
-/// What is seen of a session besides its prompts: a line for each entry, and for what became of the session.
+/// A summary of a session without its prompts: a line for each entry, and for changes of the session.
 fn seen(session: &Session) -> Vec<String> {
     let transcript = session.transcript();
     let mut seen: Vec<_> = transcript.entries().iter().filter_map(entry).collect();
@@ -108,11 +108,11 @@ fn title(session: &Session) -> String {
 fn entry(entry: &Entry) -> Option<String> {
     let body = entry.body();
     let field = |name: &str| body.fields.get(name).map_or("", |value| value.as_str());
-    let words = body.content.to_text();
+    let text = body.content.to_text();
     Some(match entry.id() {
         EntryId::Message(parlor_client::Role::User, _) | EntryId::Event(_) => return None,
-        EntryId::Message(role, _) if words.is_empty() => format!("{role:?} {}", kinds(body)),
-        EntryId::Message(role, _) => format!("{role:?}: {words}"),
+        EntryId::Message(role, _) if text.is_empty() => format!("{role:?} {}", kinds(body)),
+        EntryId::Message(role, _) => format!("{role:?}: {text}"),
         EntryId::ToolCall(_) => format!("tool {} {} {}", field("title"), field("status"), kinds(body)),
         EntryId::Terminal(_) => {
             format!("terminal {:?} {}", String::from_utf8_lossy(&body.output), field("exitStatus"))
@@ -128,7 +128,7 @@ fn entry(entry: &Entry) -> Option<String> {
     })
 }
 
-/// What kinds of content something has. A terminal that is told as text is shown by it.
+/// The kinds of content of an entry. A terminal that is sent as text is shown by its text.
 fn kinds(body: &Body) -> String {
     let kind = |item: &str| {
         let item: serde_json::Value = serde_json::from_str(item).unwrap();
@@ -139,7 +139,7 @@ fn kinds(body: &Body) -> String {
     body.content.iter().map(|item| kind(item.json)).collect::<Vec<_>>().join(" ")
 }
 
-/// What is chosen of a setting.
+/// The value of a setting.
 fn chosen(transcript: &Transcript, id: &str) -> Option<String> {
     let options = transcript.slot(Slot::Options)?.fields.get("configOptions")?.as_str().to_owned();
     let options: serde_json::Value = serde_json::from_str(&options).unwrap();
@@ -147,7 +147,7 @@ fn chosen(transcript: &Transcript, id: &str) -> Option<String> {
     option["currentValue"].as_str().map(str::to_owned)
 }
 
-/// How a turn ended, with its error.
+/// The stop reason of a turn, with its error.
 fn end_of(state: &State) -> String {
     let reason = state.stop_reason.as_ref().map(|reason| reason.to_text().into_owned()).unwrap_or_default();
     state.fields.get("error").map_or(reason.clone(), |error| format!("{reason} {}", error.as_str()))
@@ -160,49 +160,47 @@ fn the_help_of_demo_agent() {
         "",
         0,
         &expect![[r#"
-            Run a small agent on standard input and output, to try things with
+            Run the demo agent on standard input and output
 
-            It speaks the Agent Client Protocol, both versions, and does what the prompt says: one command a
-            line, listed below. Any other text gets a friendly answer. It needs no account, no network and no
-            model.
+            The agent speaks both versions of the Agent Client Protocol and executes the commands in the prompt,
+            one per line; they are listed below. It needs no account, no network and no model.
 
             Usage: parlor demo-agent [OPTIONS]
 
             Options:
                   --state <FILE>
-                      Keep sessions in this file, so that they are found again the next time; one process at a
-                      time can have it
+                      Store sessions in this file, which one process at a time can open [default: in memory]
 
               -h, --help
                       Print help (see a summary with '-h')
 
-            Commands of a prompt, one a line:
+            Commands of a prompt, one per line:
               help                       lists these commands
               say TEXT                   streams the words of TEXT
-              think TEXT                 the same as a thought
-              two TEXT                   says TEXT in two messages in a row
-              redact [clear]             says something and replaces (or clears) it
-              image                      says a picture
-              link                       says a link to a resource
-              stream N SIZE [RATE]       N chunks of SIZE bytes, RATE a second
-              tool [TITLE]               a tool call with a diff
-              ask [TITLE]                a tool call that needs permission
-              elicit                     asks you to fill in a form
-              terminal COMMAND           runs a shell command and shows what it writes
-              plan A;B;C                 a plan that is worked off
-              unplan                     takes the plan away
+              think TEXT                 streams TEXT as a thought
+              two TEXT                   sends TEXT in two messages
+              redact [clear]             sends a message and replaces (or clears) it
+              image                      sends an image
+              link                       sends a link to a resource
+              stream N SIZE [RATE]       sends N chunks of SIZE bytes, RATE per second
+              tool [TITLE]               makes a tool call with a diff
+              ask [TITLE]                makes a tool call that needs permission
+              elicit                     sends a form to fill in
+              terminal COMMAND           runs a shell command and streams its output
+              plan A;B;C                 sends a plan and completes its steps
+              unplan                     removes the plan
               title [TEXT]               sets the session's title, or clears it
-              meta JSON                  changes the session's metadata: an object whose nulls remove
-              mode NAME                  changes the mode by itself: ask, code
-              usage                      tells how full the context window is
-              whoami                     says session, directory, mode, model and message count
+              meta JSON                  patches the session's metadata; null removes a member
+              mode NAME                  changes the mode: ask, code
+              usage                      sends the usage of the context window
+              whoami                     prints session, directory, mode, model and message count
               sleep MS                   waits
-              later MS TEXT              says TEXT by itself, so long from now
-              background N               N updates by itself, five a second, while you go on
+              later MS TEXT              sends TEXT after MS milliseconds, also after the turn
+              background N               sends N updates in the background, five per second
               fail CODE TEXT             ends the turn with this error
               refuse                     ends the turn with the stop reason refusal
 
-            docs/demo-agent.md has more.
+            See also docs/demo-agent.md.
         "#]],
         &expect![""],
     );
@@ -211,11 +209,11 @@ fn the_help_of_demo_agent() {
 /// The list of commands in the help.
 fn list_in_help() -> String {
     let help = String::from_utf8(parlor(&["demo-agent", "--help"], b"").stdout).unwrap();
-    let list = help.split_once("one a line:\n").unwrap().1.split_once("\n\n").unwrap().0;
+    let list = help.split_once("one per line:\n").unwrap().1.split_once("\n\n").unwrap().0;
     list.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// A prompt and what is seen of it, and in version 1 if that says it in another way.
+/// A prompt, the summary of its turn, and the summary in version 1 if it differs.
 type Seen = (&'static str, &'static [&'static str], Option<&'static [&'static str]>);
 
 #[rustfmt::skip]
@@ -244,28 +242,28 @@ const SEEN: &[Seen] = &[
     ("plan look;do", &["plan, 2 done"], None),
     ("plan look\nunplan", &["no plan"], Some(&["plan, 1 done"])),
     (r#"meta {"a":12345678901234567890}"#, &["meta 12345678901234567890"], None),
-    ("meta [1]", &["Agent: Metadata is a JSON object."], None),
+    ("meta [1]", &["Agent: The metadata has to be a JSON object."], None),
     ("mode code", &["mode code"], None),
     ("mode fast", &["Agent: the setting 'mode' has no value 'fast'"], None),
     ("usage", &["used 1"], None),
     ("later 100 Now.", &["Agent: Now."], None),
     ("background 2", &["Agent: Background update 1 of 2.", "Agent: Background update 2 of 2."], None),
-    ("sleep soon", &["Agent: It is used like this: sleep MS"], None),
+    ("sleep soon", &["Agent: Usage: sleep MS"], None),
 ];
 
 #[tokio::test]
-async fn commands_do_what_the_help_says() {
-    let home = TempDir::new().unwrap();
+async fn commands_do_what_their_descriptions_say() {
+    let dir = TempDir::new().unwrap();
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
         for (prompt, v2, v1) in SEEN {
-            let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
+            let session = within_timeout(demo.client.new_session(dir.path())).await.unwrap();
             assert_eq!(end_of(&turn(&session, *prompt).await), "end_turn", "{prompt}");
             let expected = if version == Version::V1 { v1.unwrap_or(v2) } else { v2 };
-            // What is said when the turn is over comes later.
+            // Messages after the turn arrive later.
             let is_late = ["later", "background"].iter().any(|late| prompt.starts_with(late));
             if is_late {
-                sees(&session, |seen| seen.len() == expected.len()).await;
+                wait_for_transcript(&session, |seen| seen.len() == expected.len()).await;
             }
             assert_eq!(seen(&session), *expected, "{version:?}: {prompt}");
         }
@@ -274,27 +272,27 @@ async fn commands_do_what_the_help_says() {
 }
 
 #[tokio::test]
-async fn sleeping_takes_its_time() {
+async fn sleep_waits_for_the_given_time() {
     let demo = Demo::start(Version::V2, &[]).await;
     let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     turn(&session, "sleep 100\nsay done").await;
-    assert!(begun.elapsed() >= Duration::from_millis(100));
+    assert!(started.elapsed() >= Duration::from_millis(100));
     assert_eq!(seen(&session), ["Agent: done"]);
     demo.end().await;
 }
 
 #[tokio::test]
-async fn a_hundred_things_go_on_beside_the_turns_and_no_more() {
+async fn at_most_a_hundred_background_tasks_run() {
     let demo = Demo::start(Version::V2, &[]).await;
     let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
     turn(&session, "later 3600000 Later.\n".repeat(102)).await;
-    assert_eq!(seen(&session), ["Agent: I have enough to do already."; 2]);
+    assert_eq!(seen(&session), ["Agent: Too many background tasks are running."; 2]);
     demo.end().await;
 }
 
 #[tokio::test]
-async fn turns_end_in_other_ways() {
+async fn turns_end_with_an_error_or_a_refusal() {
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
         let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
@@ -308,14 +306,14 @@ async fn turns_end_in_other_ways() {
 }
 
 #[tokio::test]
-async fn every_command_is_listed_announced_and_known() {
+async fn every_command_is_in_the_help_and_in_the_advertised_commands() {
     let list = list_in_help();
     let names: Vec<_> = list.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
         let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
         turn(&session, "help").await;
-        assert_eq!(seen(&session), [format!("Agent: One command a line:\n{list}")], "{version:?}");
+        assert_eq!(seen(&session), [format!("Agent: One command per line:\n{list}")], "{version:?}");
         let transcript = session.transcript();
         let commands = transcript.slot(Slot::Commands).unwrap().fields.get("availableCommands").unwrap();
         let commands: serde_json::Value = serde_json::from_str(commands.as_str()).unwrap();
@@ -323,7 +321,7 @@ async fn every_command_is_listed_announced_and_known() {
         assert_eq!(announced.collect::<Vec<_>>(), names, "{version:?}");
         demo.end().await;
     }
-    // Each of them is tried by a test here.
+    // Each command is used by a test here.
     let elsewhere = ["help", "refuse", "fail", "title", "whoami", "sleep"];
     let tried: Vec<_> = SEEN.iter().flat_map(|(prompt, ..)| prompt.lines()).collect();
     for name in names.iter().filter(|name| !elsewhere.contains(name)) {
@@ -332,7 +330,7 @@ async fn every_command_is_listed_announced_and_known() {
 }
 
 #[tokio::test]
-async fn other_words_are_answered_in_a_friendly_way() {
+async fn text_that_is_not_a_command_gets_an_answer() {
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
         let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
@@ -347,7 +345,7 @@ async fn other_words_are_answered_in_a_friendly_way() {
 }
 
 #[tokio::test]
-async fn a_title_is_the_agents_until_it_takes_it_back() {
+async fn a_title_is_set_and_cleared_by_the_agent() {
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
         let session = within_timeout(demo.client.new_session("/".as_ref())).await.unwrap();
@@ -362,11 +360,11 @@ async fn a_title_is_the_agents_until_it_takes_it_back() {
 }
 
 #[tokio::test]
-async fn what_is_chosen_is_known_to_the_agent() {
-    let home = TempDir::new().unwrap();
+async fn options_that_the_client_sets_reach_the_agent() {
+    let dir = TempDir::new().unwrap();
     for version in VERSIONS {
         let demo = Demo::start(version, &[]).await;
-        let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
+        let session = within_timeout(demo.client.new_session(dir.path())).await.unwrap();
         for (setting, value) in [("mode", "code"), ("model", "large")] {
             let choice = format!(
                 r#"{{"sessionId":{},"configId":"{setting}","type":"id","value":"{value}"}}"#,
@@ -376,7 +374,7 @@ async fn what_is_chosen_is_known_to_the_agent() {
         }
         turn(&session, "think hm").await;
         turn(&session, "whoami").await;
-        let (id, here) = (session.id(), home.path().display());
+        let (id, here) = (session.id(), dir.path().display());
         let whoami = format!("Agent: session {id} in {here}, mode code, model large, 3 messages");
         assert!(seen(&session).contains(&whoami), "{version:?}: {:#?}", seen(&session));
         demo.end().await;
@@ -384,13 +382,13 @@ async fn what_is_chosen_is_known_to_the_agent() {
 }
 
 #[tokio::test]
-async fn sessions_are_found_again_in_the_file() {
+async fn sessions_are_restored_from_the_file() {
     for (version, next) in [(Version::V1, Version::V2), (Version::V2, Version::V1)] {
-        let home = TempDir::new().unwrap();
-        let file = home.path().join("sessions.db");
+        let dir = TempDir::new().unwrap();
+        let file = dir.path().join("sessions.db");
         let args = ["--state", file.to_str().unwrap()];
         let first = Demo::start(version, &args).await;
-        let session = within_timeout(first.client.new_session(home.path())).await.unwrap();
+        let session = within_timeout(first.client.new_session(dir.path())).await.unwrap();
         turn(&session, "say Remember me.\ntitle A name").await;
         first.end().await;
 
@@ -398,28 +396,28 @@ async fn sessions_are_found_again_in_the_file() {
         let listed = within_timeout(second.client.list(None)).await.unwrap();
         assert_eq!(listed.len(), 1, "{version:?}");
         assert_eq!((&listed[0].id, listed[0].title.as_deref()), (session.id(), Some("A name")));
-        let found = within_timeout(second.client.load(session.id(), home.path())).await.unwrap();
+        let found = within_timeout(second.client.load(session.id(), dir.path())).await.unwrap();
         assert_eq!((seen(&found), title(&found)), (seen(&session), r#""A name""#.to_owned()), "{version:?}");
         turn(&found, "whoami").await;
         assert!(seen(&found).iter().any(|line| line.ends_with("3 messages")), "{:#?}", seen(&found));
         second.end().await;
     }
-    // Without a file they are gone with the agent.
+    // Without a file they are lost when the agent exits.
     let demo = Demo::start(Version::V2, &[]).await;
     assert_eq!(within_timeout(demo.client.list(None)).await.unwrap(), []);
     demo.end().await;
 }
 
-/// A command that shows its process, and that of a program it started, and would go on for long.
+/// A command that prints its process id and that of a child process, and runs for a long time.
 const LONG: &str = "terminal echo $$; sleep 1000 & echo $!; wait";
 
-/// Waits until the long command shows its processes.
+/// Waits until the long command has printed its process ids.
 async fn processes(session: &Session) -> Vec<u32> {
     let output = || {
         let found = |body: &Body| String::from_utf8_lossy(&body.output).into_owned();
         session.transcript().entries().last().map(|entry| found(entry.body()))
     };
-    sees(session, |_| output().is_some_and(|output| output.matches('\n').count() == 2)).await;
+    wait_for_transcript(session, |_| output().is_some_and(|output| output.matches('\n').count() == 2)).await;
     let output = output().unwrap();
     output.lines().map(|line| line.parse().unwrap()).collect()
 }
@@ -429,25 +427,25 @@ async fn wait_for_end(processes: &[u32]) {
 }
 
 #[tokio::test]
-async fn a_command_runs_where_the_session_works() {
-    let home = TempDir::new().unwrap();
+async fn a_shell_command_runs_in_the_directory_of_the_session() {
+    let dir = TempDir::new().unwrap();
     let demo = Demo::start(Version::V2, &[]).await;
-    let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
+    let session = within_timeout(demo.client.new_session(dir.path())).await.unwrap();
     turn(&session, "terminal echo here > made").await;
-    assert_eq!(fs::read_to_string(home.path().join("made")).unwrap(), "here\n");
+    assert_eq!(fs::read_to_string(dir.path().join("made")).unwrap(), "here\n");
     let nowhere = within_timeout(demo.client.new_session("/no/where".as_ref())).await.unwrap();
     turn(&nowhere, "terminal true").await;
     let seen = seen(&nowhere);
     assert_eq!(seen[0], r#"tool "true" "failed" "#);
-    assert!(seen[1].starts_with("Agent: It cannot be run: "), "{seen:#?}");
+    assert!(seen[1].starts_with("Agent: The command cannot be started: "), "{seen:#?}");
     demo.end().await;
 }
 
 #[tokio::test]
-async fn a_cancelled_command_ends_with_all_that_it_started() {
-    let home = TempDir::new().unwrap();
+async fn cancelling_kills_a_shell_command_and_its_children() {
+    let dir = TempDir::new().unwrap();
     let demo = Demo::start(Version::V2, &[]).await;
-    let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
+    let session = within_timeout(demo.client.new_session(dir.path())).await.unwrap();
     let turn = within_timeout(session.prompt(LONG)).await.unwrap();
     let processes = processes(&session).await;
     assert!(processes.iter().all(|pid| is_alive(*pid)));
@@ -460,11 +458,11 @@ async fn a_cancelled_command_ends_with_all_that_it_started() {
 }
 
 #[tokio::test]
-async fn a_command_ends_with_the_agent() {
-    let home = TempDir::new().unwrap();
+async fn a_shell_command_is_killed_when_the_agent_exits() {
+    let dir = TempDir::new().unwrap();
     for is_asked_to in [false, true] {
         let mut demo = Demo::start(Version::V2, &[]).await;
-        let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
+        let session = within_timeout(demo.client.new_session(dir.path())).await.unwrap();
         within_timeout(session.prompt(LONG)).await.unwrap();
         let processes = processes(&session).await;
         if is_asked_to {
@@ -478,22 +476,22 @@ async fn a_command_ends_with_the_agent() {
 }
 
 #[tokio::test]
-async fn a_command_that_writes_without_end_is_ended() {
-    let home = TempDir::new().unwrap();
+async fn a_shell_command_with_too_much_output_is_killed() {
+    let dir = TempDir::new().unwrap();
     let demo = Demo::start(Version::V2, &[]).await;
-    let session = within_timeout(demo.client.new_session(home.path())).await.unwrap();
+    let session = within_timeout(demo.client.new_session(dir.path())).await.unwrap();
     assert_eq!(end_of(&turn(&session, "terminal yes").await), "end_turn");
     let output = session.transcript().entries().iter().map(|entry| entry.body().output.len()).max().unwrap();
     assert_eq!(output, 1 << 20);
     let seen = seen(&session);
     assert_eq!(seen[0], r#"tool "yes" "failed" terminal"#);
     assert!(seen[1].ends_with(r#"{"signal":"SIGKILL"}"#));
-    assert_eq!(seen[2], "Agent: It wrote more than I show, so I ended it.");
+    assert_eq!(seen[2], "Agent: The command was killed, because its output exceeds 1 MiB.");
     demo.end().await;
 }
 
 #[tokio::test]
-async fn a_server_with_nothing_configured_has_it() {
+async fn a_server_without_configured_agents_uses_the_demo_agent() {
     let mut server = TestDir::new(PARLOR).serve();
     for version in VERSIONS {
         let connector = Connector::new("test", "1").only(version);
@@ -507,12 +505,12 @@ async fn a_server_with_nothing_configured_has_it() {
 }
 
 #[test]
-fn a_file_that_is_none_is_named() {
+fn a_state_file_that_is_not_a_database_is_reported() {
     let dir = TempDir::new().unwrap();
     let state = dir.path().join("state");
     fs::create_dir(&state).unwrap();
     let output = parlor(&["demo-agent", "--state", state.to_str().unwrap()], b"");
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains(state.to_str().unwrap()), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains(state.to_str().unwrap()), "{stderr}");
 }

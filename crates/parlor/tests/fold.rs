@@ -1,4 +1,4 @@
-//! `parlor fold` as a person or a script uses it.
+//! The command `parlor fold`.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn of_session(session: &str) -> String {
 }
 
 #[test]
-fn the_help_of_parlor_and_of_fold() {
+fn the_help_of_parlor_and_fold() {
     check(
         &["--help"],
         "",
@@ -29,32 +29,32 @@ fn the_help_of_parlor_and_of_fold() {
             Usage: parlor <COMMAND>
 
             Commands:
-              serve       Run the server: sessions, agents, a Unix socket and a port for clients
-              acp         Speak ACP on standard input and output: what an editor starts in place of an agent
+              serve       Run the server
+              acp         Speak ACP on standard input and output, for editors
               ls          List sessions, the latest first
-              show        Show what was said in a session
-              search      Search everything that was said
-              prompt      Say something in a session, and print the answer as it comes
-              fork        Go on from a message of a session in a new one
-              edit        Say something else in place of an earlier prompt
-              regenerate  Ask an earlier prompt again
+              show        Print the transcript of a session
+              search      Search the text of all sessions
+              prompt      Send a prompt to a session, and stream the answer
+              fork        Fork a session at a message
+              edit        Replace an earlier prompt, in a fork of the session
+              regenerate  Send an earlier prompt again, in a fork of the session
               export      Write a session to a file or to standard output
-              title       Give a session a title, or take it away
-              archive     Put sessions away, or take them out again
-              rm          Delete sessions, for good
-              status      Say whether a server runs, and what it does
-              agents      List the agents that sessions can have
-              doctor      Look for what is wrong
-              demo-agent  Run a small agent on standard input and output, to try things with
-              fold        Fold session updates to the transcript they mean
-              translate   Translate what an agent or a client says to another protocol version
+              title       Set or clear the title of a session
+              archive     Archive or unarchive sessions
+              rm          Delete sessions permanently
+              status      Print the state of the server
+              agents      List the known agents
+              doctor      Check the installation
+              demo-agent  Run the demo agent on standard input and output
+              fold        Fold session updates into a transcript
+              translate   Translate messages of an agent or a client to another protocol version
               help        Print this message or the help of the given subcommand(s)
 
             Options:
               -h, --help     Print help
               -V, --version  Print version
 
-            Exit codes: 0 done, 1 failed, 2 bad usage or bad input, 3 translated with losses.
+            Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 translated with losses.
         "#]],
         &expect![""],
     );
@@ -63,36 +63,35 @@ fn the_help_of_parlor_and_of_fold() {
         "",
         0,
         &expect![[r#"
-            Fold session updates to the transcript they mean
+            Fold session updates into a transcript
 
-            Reads JSON-RPC lines (`session/update` notifications count, a `session/prompt` and its response are
-            turn boundaries, other messages are skipped), bare update objects, or recordings whose lines start
-            with `C->A` or `A->C`. Prints the transcript as one JSON object when piped and as text on a
-            terminal.
+            Reads JSON-RPC lines (`session/update` notifications; `session/prompt` and its response mark turns;
+            other messages are skipped), bare update objects, or recordings whose lines start with `C->A` or
+            `A->C`. Prints the transcript as text on a terminal, else as one JSON object.
 
-            A line that cannot be taken is named on stderr with its number and the reason; the rest is still
-            folded, and the exit code is then 2.
+            An invalid line is skipped and reported on standard error with its number and the reason; the exit
+            code is then 2.
 
             Usage: parlor fold [OPTIONS] [FILES]...
 
             Arguments:
               [FILES]...
-                      Files to read one after another; standard input if none is named
+                      Read these files in order [default: standard input]
 
             Options:
                   --dialect <DIALECT>
-                      How the agent that wrote the lines speaks: v1, v2 or draft
+                      Decode the lines in this dialect: v1, v2 or draft
 
                       [default: v2]
 
                   --session <ID>
-                      The session to fold, where the lines are about several
+                      Fold only this session, if the lines are of several
 
                   --json
-                      Print JSON, also on a terminal
+                      Print JSON even on a terminal
 
                   --text
-                      Print text, also into a pipe
+                      Print text even into a pipe
 
                   --max-line <BYTES>
                       Skip lines that are longer than this many bytes
@@ -134,7 +133,7 @@ fn a_transcript_is_printed_as_one_json_object() {
 }
 
 #[test]
-fn a_bad_line_is_named_and_the_rest_is_folded() {
+fn an_invalid_line_is_reported_and_the_rest_is_folded() {
     let input = format!("{{\"sessionUpdate\":\"agent_message\"}}\n\nnot json\n{CHUNK}\n");
     check(
         &["fold", "--text"],
@@ -154,7 +153,7 @@ fn a_bad_line_is_named_and_the_rest_is_folded() {
 }
 
 #[test]
-fn a_line_over_the_limit_is_skipped_and_named() {
+fn a_line_over_the_limit_is_skipped_and_reported() {
     let input = format!("{}\n{CHUNK}\n", "x".repeat(1000));
     check(
         &["fold", "--text", "--max-line", "500"],
@@ -172,7 +171,7 @@ fn a_line_over_the_limit_is_skipped_and_named() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_named() {
+fn a_line_that_is_not_utf8_is_reported() {
     let output = parlor(&["fold", "--text"], b"\xff\xfe\n");
     expect![[r#"
         line 1: not UTF-8: ��
@@ -182,7 +181,7 @@ fn bytes_that_are_no_text_are_named() {
 }
 
 #[test]
-fn several_sessions_need_a_choice() {
+fn lines_of_several_sessions_require_the_option_session() {
     let input = format!("{}\n{}\n", of_session("one"), of_session("two"));
     check(
         &["fold"],
@@ -190,9 +189,9 @@ fn several_sessions_need_a_choice() {
         2,
         &expect![""],
         &expect![[r#"
-        parlor: the lines are about 2 sessions
-          hint: choose one with --session: one, two
-    "#]],
+            parlor: the lines are of 2 sessions
+              hint: select one with --session: one, two
+        "#]],
     );
     check(
         &["fold", "--text", "--session", "two"],
@@ -211,14 +210,14 @@ fn several_sessions_need_a_choice() {
         2,
         &expect![""],
         &expect![[r#"
-        parlor: no line is about the session three
-          hint: the lines are about: one, two
-    "#]],
+            parlor: no line is of session three
+              hint: the lines are of: one, two
+        "#]],
     );
 }
 
 #[test]
-fn an_unknown_dialect_and_a_missing_file_are_clear() {
+fn an_unknown_dialect_and_a_missing_file_are_reported() {
     check(
         &["fold", "--dialect", "v3"],
         "",
@@ -242,7 +241,7 @@ fn an_unknown_dialect_and_a_missing_file_are_clear() {
 }
 
 #[test]
-fn text_shows_every_kind_of_entry_and_cannot_move_the_cursor() {
+fn text_output_has_every_kind_of_entry_and_no_control_characters() {
     let input = [
         r#"{"sessionUpdate":"session_info_update","title":"A \u001b[2Jtitle"}"#,
         r#"{"sessionUpdate":"user_message","messageId":"u1","content":[{"type":"text","text":"Look at "},{"type":"text","text":"this"},{"type":"image","mimeType":"image/png","data":"AAAA"},{"type":"resource_link","name":"n","uri":"file:///a.rs"}]}"#,
@@ -293,7 +292,7 @@ fn text_shows_every_kind_of_entry_and_cannot_move_the_cursor() {
               exit code 1
 
             $ yes
-              ended by SIGPIPE
+              killed by SIGPIPE
 
             $ sleep
               ended
@@ -319,7 +318,7 @@ fn text_shows_every_kind_of_entry_and_cannot_move_the_cursor() {
 }
 
 #[test]
-fn files_are_read_one_after_another_and_a_bad_line_names_its_file() {
+fn files_are_read_in_order_and_an_invalid_line_is_reported_with_its_file() {
     let dir = tempfile::tempdir().unwrap();
     let (one, two) = (dir.path().join("one.jsonl"), dir.path().join("two.jsonl"));
     std::fs::write(&one, format!("# a recording\nA->C {}\n", of_session("s"))).unwrap();
@@ -339,7 +338,7 @@ fn files_are_read_one_after_another_and_a_bad_line_names_its_file() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error_and_a_full_disk_is() {
+fn a_closed_pipe_is_not_an_error_and_a_full_disk_is() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_parlor"))
         .arg("fold")
         .stdin(Stdio::piped())

@@ -1,4 +1,4 @@
-//! The limits in `ARCHITECTURE.md` are those of the code: each row names its constants, which are read from the sources.
+//! Checks the limits in `ARCHITECTURE.md`: each row names its constants, which are read from the sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -134,7 +134,7 @@ impl<'a> Expression<'a> {
         Self { rest: text.trim() }
     }
 
-    /// The values of the whole text, or `None` if it is not understood.
+    /// The values of the whole text, or `None` if it cannot be parsed.
     fn values(mut self) -> Option<Vec<Quantity>> {
         let values = self.tuple()?;
         self.rest.is_empty().then_some(values)
@@ -142,12 +142,12 @@ impl<'a> Expression<'a> {
 
     fn tuple(&mut self) -> Option<Vec<Quantity>> {
         let before = self.rest;
-        if self.takes("(") {
+        if self.consume("(") {
             let mut values = vec![self.value()?];
-            while self.takes(",") {
+            while self.consume(",") {
                 values.push(self.value()?);
             }
-            if self.takes(")") && values.len() > 1 {
+            if self.consume(")") && values.len() > 1 {
                 return Some(values);
             }
         }
@@ -163,9 +163,9 @@ impl<'a> Expression<'a> {
             ("Semaphore::const_new(", Quantity::Number),
         ];
         for (start, wrap) in wrappers {
-            if self.takes(start) {
+            if self.consume(start) {
                 let number = self.number()?;
-                return self.takes(")").then(|| wrap(number));
+                return self.consume(")").then(|| wrap(number));
             }
         }
         Some(Quantity::Number(self.number()?))
@@ -174,7 +174,7 @@ impl<'a> Expression<'a> {
     /// Shifts bind less than sums, which bind less than products.
     fn number(&mut self) -> Option<u64> {
         let mut left = self.sum()?;
-        while self.takes("<<") {
+        while self.consume("<<") {
             left <<= self.sum()?;
         }
         Some(left)
@@ -183,9 +183,9 @@ impl<'a> Expression<'a> {
     fn sum(&mut self) -> Option<u64> {
         let mut left = self.product()?;
         loop {
-            if self.takes("+") {
+            if self.consume("+") {
                 left += self.product()?;
-            } else if self.takes("-") {
+            } else if self.consume("-") {
                 left = left.checked_sub(self.product()?)?;
             } else {
                 return Some(left);
@@ -195,19 +195,19 @@ impl<'a> Expression<'a> {
 
     fn product(&mut self) -> Option<u64> {
         let mut left = self.operand()?;
-        while self.takes("*") {
+        while self.consume("*") {
             left *= self.operand()?;
         }
         Some(left)
     }
 
     fn operand(&mut self) -> Option<u64> {
-        if self.takes("(") {
+        if self.consume("(") {
             let number = self.number()?;
-            return self.takes(")").then_some(number);
+            return self.consume(")").then_some(number);
         }
-        // The one constant that others are defined by.
-        if self.takes("DEFAULT_LINE_LIMIT") {
+        // Other constants are defined by this one.
+        if self.consume("DEFAULT_LINE_LIMIT") {
             return match constant("parlor_wire::framing::DEFAULT_LINE_LIMIT").ok()?[..] {
                 [Quantity::Number(limit)] => Some(limit),
                 _ => None,
@@ -219,7 +219,7 @@ impl<'a> Expression<'a> {
         digits.replace('_', "").parse().ok()
     }
 
-    fn takes(&mut self, token: &str) -> bool {
+    fn consume(&mut self, token: &str) -> bool {
         let rest = self.rest.strip_prefix(token);
         self.rest = rest.map_or(self.rest, str::trim_start);
         rest.is_some()
@@ -286,7 +286,7 @@ fn every_constant_that_is_named_as_a_limit_is_in_the_tables() {
 }
 
 #[test]
-fn expressions_and_quantities_are_read_as_they_are_written() {
+fn expressions_and_quantities_are_parsed() {
     for (expression, cell) in [
         ("1_000", "1,000"),
         ("64 << 20", "64 MiB"),

@@ -1,12 +1,12 @@
-//! The core does no I/O and knows no clock, no randomness and no async, and the agent of the tests serves no session with
-//! the code that it tests: looked up in their sources, so that nobody can forget it.
+//! Checks in the sources that the core does no I/O and uses no clock, randomness or async, and that the test agent shares
+//! no code with the server that it tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const CORE: [&str; 5] = ["parlor-json", "parlor-wire", "parlor-session", "parlor-dialect", "parlor-engine"];
 
-/// What the core may be built on. None of these does I/O by itself; `tracing` only where somebody subscribes to it.
+/// The allowed dependencies of the core. None of these does I/O; `tracing` only if the program installs a subscriber.
 const DEPENDENCIES: [&str; 12] = [
     "base64",
     "bytes",
@@ -70,7 +70,7 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 #[test]
-fn core_sources_name_no_clock_no_randomness_no_io_and_no_async() {
+fn core_sources_use_no_clock_randomness_io_or_async() {
     for name in CORE {
         for (path, text) in sources(name) {
             for (number, line) in code(&text) {
@@ -83,7 +83,7 @@ fn core_sources_name_no_clock_no_randomness_no_io_and_no_async() {
 }
 
 #[test]
-fn core_crates_depend_on_nothing_that_could_bring_them_in() {
+fn core_crates_have_only_allowed_dependencies() {
     for name in CORE {
         let manifest = fs::read_to_string(crates().join(name).join("Cargo.toml")).unwrap();
         let dependencies = manifest.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
@@ -94,9 +94,9 @@ fn core_crates_depend_on_nothing_that_could_bring_them_in() {
     }
 }
 
-/// A crate that is tested with one that depends on it could not be published before it if it named a version of it.
+/// With a version, a crate whose tests use a dependent crate could not be published before that crate.
 #[test]
-fn dev_dependencies_on_crates_of_the_workspace_name_no_version() {
+fn dev_dependencies_on_workspace_crates_have_no_version() {
     let read = |path: PathBuf| fs::read_to_string(path).unwrap().parse::<toml::Table>().unwrap();
     let workspace = read(crates().join("../Cargo.toml"));
     let shared = &workspace["workspace"]["dependencies"];
@@ -113,7 +113,7 @@ fn dev_dependencies_on_crates_of_the_workspace_name_no_version() {
 }
 
 #[test]
-fn the_test_agent_uses_nothing_that_serves_sessions() {
+fn the_test_agent_shares_no_code_with_the_server() {
     let agent =
         |(path, _): &(PathBuf, String)| path.components().any(|part| part.as_os_str() == "test_agent");
     let sources: Vec<_> = sources("parlor-testkit").into_iter().filter(agent).collect();
@@ -126,7 +126,7 @@ fn the_test_agent_uses_nothing_that_serves_sessions() {
 }
 
 #[test]
-fn only_the_dialects_know_wire_names() {
+fn only_the_dialect_crate_has_wire_names() {
     for name in ["parlor-json", "parlor-session"] {
         for (path, text) in sources(name) {
             for word in

@@ -1,4 +1,4 @@
-//! `parlor translate` as a person or a script uses it.
+//! The command `parlor translate`.
 
 mod common;
 
@@ -18,36 +18,36 @@ fn the_help_of_translate() {
         "",
         0,
         &expect![[r#"
-            Translate what an agent or a client says to another protocol version
+            Translate messages of an agent or a client to another protocol version
 
-            Reads one JSON-RPC message per line and writes the translated lines. State is kept from line to
-            line: ids are given where they are missing, tool calls add up. What cannot be said in the other
-            dialect is a loss, one JSON line on stderr: `{"line":3,"loss":"message_replaced","messageId":"m1"}`;
-            the exit code is then 3.
+            Reads one JSON-RPC message per line and writes the translated lines. Missing ids are assigned, and
+            updates of tool calls are merged where the dialect requires it. What the other dialect cannot
+            express is a loss, one JSON line on standard error:
+            `{"line":3,"loss":"message_replaced","messageId":"m1"}`; the exit code is then 3.
 
-            Lines of a recording say who speaks (`C->A {json}`, `A->C {json}`): then both sides are translated,
-            turns are told by prompts or by states as the dialect wants it, and the output is marked alike.
-            Without marks only the side named by --side is heard and nothing is added.
+            In a recording, each line starts with its direction (`C->A {json}`, `A->C {json}`): both sides are
+            translated, including the start and end of turns, and the output has directions as well. Without
+            directions, only the messages of the side in --side are translated and no messages are added.
 
             Usage: parlor translate [OPTIONS] --from <DIALECT> --to <DIALECT> [FILES]...
 
             Arguments:
               [FILES]...
-                      Files to read one after another; standard input if none is named
+                      Read these files in order [default: standard input]
 
             Options:
                   --from <DIALECT>
-                      The dialect of the lines: v1, v2 or draft
+                      Decode the lines in this dialect: v1, v2 or draft
 
                   --to <DIALECT>
-                      The dialect to say them in: v1, v2 or draft
+                      Encode them in this dialect: v1, v2 or draft
 
                   --side <SIDE>
-                      Who says the lines that do not tell
+                      Treat lines without a direction as messages of this side
 
                       Possible values:
-                      - agent:  What an agent sends to its client
-                      - client: What a client sends to its agent
+                      - agent:  Messages that an agent sends
+                      - client: Messages that a client sends
 
                       [default: agent]
 
@@ -63,14 +63,14 @@ fn the_help_of_translate() {
               parlor translate --from v1 --to v2 < agent-output.jsonl
               parlor translate --from v2 --to v1 recording.jsonl
 
-            docs/translation.md lists what is translated to what, and every loss.
+            docs/translation.md describes the translation and lists the losses.
         "#]],
         &expect![""],
     );
 }
 
 #[test]
-fn a_recording_may_end_while_the_agent_repeats_the_prompt() {
+fn a_recording_may_end_while_the_agent_echoes_the_prompt() {
     let prompt = r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"Hi there"}]}}"#;
     let chunk = update(
         r#"{"sessionUpdate":"user_message_chunk","messageId":"m","content":{"type":"text","text":"Hi"}}"#,
@@ -88,7 +88,7 @@ fn a_recording_may_end_while_the_agent_repeats_the_prompt() {
 }
 
 #[test]
-fn state_is_kept_from_line_to_line() {
+fn the_translation_state_is_kept_between_lines() {
     let chunk = update(r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Hi"}}"#);
     let tool = update(r#"{"sessionUpdate":"tool_call","toolCallId":"t","title":"Look"}"#);
     let input = format!("{chunk}\n{chunk}\n{tool}\n{chunk}\n");
@@ -158,7 +158,7 @@ fn bad_lines_are_named_and_skipped_and_2_beats_3() {
 }
 
 #[test]
-fn marked_lines_are_both_sides_of_a_conversation() {
+fn lines_with_directions_are_translated_for_both_sides() {
     let input = r#"# a recording
 C->A {"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"Hi"}]}}
 A->C {"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}
@@ -219,7 +219,7 @@ fn the_same_dialect_comes_out_byte_for_byte() {
 }
 
 #[test]
-fn the_dialects_must_be_named() {
+fn both_dialects_are_required() {
     check(
         &["translate", "--from", "v1"],
         "",

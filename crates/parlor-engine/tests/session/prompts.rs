@@ -102,6 +102,67 @@ fn a_cancel_that_the_agent_ignores_ends_the_turn_after_the_timeout() {
     assert_eq!(script.machine.transcript().seq(), seq);
 }
 
+const CANCELLED: &str = r#"{"sessionUpdate":"state_update","state":"idle","stopReason":"cancelled"}"#;
+
+/// An agent that was sent two prompts and runs the turn of the first one, with clients of this dialect.
+fn two_prompts(dialect: Dialect) -> Script {
+    let mut script = Script::new(Dialect::V2);
+    script.attach(1, dialect);
+    script.attach(2, dialect);
+    script.prompt(1, 1, "First");
+    script.responds(0, r#"{"messageId":"u"}"#);
+    script.says(&[RUNNING]);
+    script.prompt(2, 2, "Second");
+    assert_eq!(script.prompts.len(), 2, "the agent has its own queue");
+    script
+}
+
+#[test]
+fn the_cancel_timeout_of_a_turn_does_not_end_the_turn_of_the_next_prompt() {
+    for dialect in Dialect::ALL {
+        let mut script = two_prompts(dialect);
+        script.handle([Event::CancelTurn { by: ClientId(1), scope: Scope::Turn }]);
+        script.says(&[CANCELLED]);
+        // The agent starts with the second prompt, and responds to it late.
+        script.says(&[RUNNING, &chunk("a", "Second.")]);
+        let (_, timer) = script.timers.pop().expect("a cancel timeout is armed");
+        script.sent(2);
+        script.commands();
+        script.handle([Event::Timer(timer)]);
+        assert_eq!(script.sent(2), Vec::<String>::new(), "{dialect}");
+        assert_eq!(script.commands(), Vec::<String>::new(), "{dialect}");
+        script.responds(1, r#"{"messageId":"v"}"#);
+        script.says(&[IDLE]);
+        let sent = script.sent(2);
+        let end = sent.iter().find(|line| line.contains("end_turn"));
+        assert!(end.is_some(), "{dialect}: {sent:?}");
+    }
+}
+
+#[test]
+fn a_withdrawn_prompt_without_a_response_does_not_affect_the_running_turn() {
+    for dialect in Dialect::ALL {
+        let mut script = two_prompts(dialect);
+        script.handle([Event::CancelRequest { client: ClientId(2), id: RequestId::from(2) }]);
+        script.sent(1);
+        let (_, timer) = script.timers.pop().expect("a cancel timeout is armed");
+        script.handle([Event::Timer(timer)]);
+        let sent = script.sent(1);
+        assert!(!sent.iter().any(|line| line.contains("idle")), "{dialect}: {sent:?}");
+        script.says(&[IDLE]);
+        let sent = script.sent(1);
+        assert!(sent.iter().any(|line| line.contains("idle")), "{dialect}: {sent:?}");
+        // The agent is idle and has not responded to the withdrawn prompt: the server does after the next timeout.
+        let (_, timer) = script.timers.pop().expect("the cancel timeout is armed again");
+        script.sent(2);
+        script.handle([Event::Timer(timer)]);
+        let sent = script.sent(2);
+        let response =
+            if dialect == Dialect::V1 { r#"2 -> {"stopReason":"cancelled""# } else { "2 failed: " };
+        assert!(sent.iter().any(|line| line.starts_with(response)), "{dialect}: {sent:?}");
+    }
+}
+
 #[test]
 fn the_same_key_is_the_same_prompt() {
     let mut script = Script::new(Dialect::V2);

@@ -2,33 +2,33 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_server::config::{AgentConfig, Agents as Known, Config, Preset, program_at};
+use parlor_server::config::{AgentConfig, Agents as AgentSet, Config, Preset, program_at};
 use parlor_server::stored;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
-use crate::library::Library;
+use crate::command_error::CommandError;
+use crate::offline_sessions::OfflineSessions;
 use crate::output::{self, DIM, GREEN, short_path};
+use crate::path_options::PathOptions;
 use crate::server;
-use crate::setup::Common;
 use crate::table::{Cell, Table};
 
-/// List the agents that sessions can have
+/// List the known agents
 ///
-/// Those of a running server, or else those of the configuration and the ones that are known without any. The first
-/// column marks the default. Which version of the protocol an agent speaks is known when it was started once.
+/// Lists the agents of the running server, or else those of the configuration and the presets. `*` marks the default. The
+/// protocol version is known after an agent was first started.
 #[derive(Args)]
 pub(crate) struct Agents {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// Print a list of objects as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// An agent as it is listed.
+/// An agent in the list.
 #[derive(Serialize)]
-struct Listed {
+struct ListedAgent {
     name: String,
     default: bool,
     command: Vec<String>,
@@ -38,34 +38,34 @@ struct Listed {
     dialect: Option<&'static str>,
 }
 
-/// What a server says.
+/// The result of `_parlor/agents`.
 #[derive(Deserialize)]
-struct Answer {
-    agents: Vec<Served>,
+struct AgentsResult {
+    agents: Vec<ServerAgent>,
 }
 
 #[derive(Deserialize)]
-struct Served {
+struct ServerAgent {
     name: String,
     command: Vec<String>,
     default: bool,
 }
 
 impl Agents {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let config = self.common.config()?;
-        let data = self.common.look()?;
-        let socket = data.map(|data| data.socket()).filter(|socket| server::answers(socket));
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let config = self.paths.config()?;
+        let data = self.paths.existing_data_dir()?;
+        let socket = data.map(|data| data.socket()).filter(|socket| server::is_running(socket));
         let known = match socket {
-            Some(socket) => served(&socket)?,
-            None => configured(&config)?,
+            Some(socket) => from_server(&socket)?,
+            None => from_config(&config)?,
         };
-        // What agents said of themselves is a nicety; a store that cannot be read is the doctor's business.
-        let library = Library::open(&self.common).ok();
+        // The protocol version is optional: errors of the store are reported by `parlor doctor`.
+        let sessions = OfflineSessions::open(&self.paths).ok();
         let path = std::env::var_os("PATH").unwrap_or_default();
         let listed: Vec<_> = known
             .into_iter()
-            .map(|(agent, default)| list(agent, default, &config, &path, library.as_ref()))
+            .map(|(agent, default)| list(agent, default, &config, &path, sessions.as_ref()))
             .collect();
         if self.json {
             output::print_json(&listed)?;
@@ -76,17 +76,18 @@ impl Agents {
     }
 }
 
-fn configured(config: &Config) -> Result<Vec<(AgentConfig, bool)>, Failure> {
-    let known = Known::new(Vec::new(), config).map_err(Failure::bad_input)?;
+fn from_config(config: &Config) -> Result<Vec<(AgentConfig, bool)>, CommandError> {
+    let known = AgentSet::new(Vec::new(), config).map_err(CommandError::bad_input)?;
     let default = known.default_agent().name.clone();
     Ok(known.all().iter().map(|agent| (agent.clone(), agent.name == default)).collect())
 }
 
-fn served(socket: &Path) -> Result<Vec<(AgentConfig, bool)>, Failure> {
-    let answer = server::ask(socket, "_parlor/agents")?;
-    let answer: Answer = serde_json::from_str(answer.to_json().as_str())
-        .map_err(|error| Failure::failed(format_args!("the server's list cannot be read: {error}")))?;
-    let agents = answer.agents.into_iter();
+fn from_server(socket: &Path) -> Result<Vec<(AgentConfig, bool)>, CommandError> {
+    let result = server::call(socket, "_parlor/agents")?;
+    let result: AgentsResult = serde_json::from_str(result.to_json().as_str()).map_err(|error| {
+        CommandError::failed(format_args!("cannot parse the server's list of agents: {error}"))
+    })?;
+    let agents = result.agents.into_iter();
     Ok(agents.map(|agent| (AgentConfig::new(agent.name, agent.command), agent.default)).collect())
 }
 
@@ -95,8 +96,8 @@ fn list(
     default: bool,
     config: &Config,
     path: &std::ffi::OsStr,
-    library: Option<&Library>,
-) -> Listed {
+    sessions: Option<&OfflineSessions>,
+) -> ListedAgent {
     let is_same = |other: &AgentConfig| other.name == agent.name && other.command == agent.command;
     let preset =
         Preset::named(&agent.name).filter(|preset| preset.agent().is_ok_and(|other| is_same(&other)));
@@ -106,20 +107,21 @@ fn list(
         None => "command line",
     };
     let found = agent.command.first().and_then(|program| program_at(program, path));
-    let remembered =
-        library.and_then(Library::store).and_then(|store| stored::cached_agent_info(store, &agent).ok()?);
-    Listed {
+    let cached = sessions
+        .and_then(OfflineSessions::store)
+        .and_then(|store| stored::cached_agent_info(store, &agent).ok()?);
+    ListedAgent {
         default,
         source,
         path: found.map(|path| path.display().to_string()),
         install: preset.and_then(|preset| preset.install),
-        dialect: remembered.map(|known| known.dialect.name()),
+        dialect: cached.map(|info| info.dialect.name()),
         name: agent.name,
         command: agent.command,
     }
 }
 
-fn table(listed: &[Listed]) -> Table {
+fn table(listed: &[ListedAgent]) -> Table {
     let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "~INSTALLED"]);
     for agent in listed {
         let installed = match (&agent.path, agent.install) {

@@ -4,45 +4,47 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::command_error::CommandError;
 use crate::demo::commands::COMMANDS;
-use crate::failure::Failure;
-use crate::{demo, script, setup};
+use crate::signals::StopSignals;
+use crate::{demo, runtime, script};
 
-/// Run a small agent on standard input and output, to try things with
+/// Run the demo agent on standard input and output
 ///
-/// It speaks the Agent Client Protocol, both versions, and does what the prompt says: one command a line, listed below.
-/// Any other text gets a friendly answer. It needs no account, no network and no model.
+/// The agent speaks both versions of the Agent Client Protocol and executes the commands in the prompt, one per line; they are
+/// listed below. It needs no account, no network and no model.
 #[derive(Args)]
 #[command(after_help = after_help(), after_long_help = after_long_help())]
 pub(crate) struct DemoAgent {
-    /// Keep sessions in this file, so that they are found again the next time; one process at a time can have it
+    /// Store sessions in this file, which one process at a time can open [default: in memory]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 }
 
-/// How long turns have to end when the agent does.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long running turns may take to end when the agent stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn after_help() -> String {
-    "Commands of a prompt: see --help, or say `help` to the agent.".to_owned()
+    "--help lists the commands of a prompt.".to_owned()
 }
 
 fn after_long_help() -> String {
-    format!("Commands of a prompt, one a line:\n{}\n\ndocs/demo-agent.md has more.", script::list(COMMANDS))
+    format!("Commands of a prompt, one per line:\n{}\n\nSee also docs/demo-agent.md.", script::list(COMMANDS))
 }
 
 impl DemoAgent {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let runtime = setup::runtime()?;
-        let done = runtime.block_on(async {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let runtime = runtime::multi_threaded()?;
+        let result = runtime.block_on(async {
+            let mut stop_signals = StopSignals::catch();
             tokio::select! {
-                done = demo::serve(self.state.as_deref()) => done,
-                () = setup::asked_to_stop() => Ok(()),
+                result = demo::serve(self.state.as_deref()) => result,
+                () = stop_signals.wait() => Ok(()),
             }
         });
-        // Turns end here, and with them what they run. Reading standard input cannot always be interrupted.
-        runtime.shutdown_timeout(PATIENCE);
-        done.map_err(Failure::failed)?;
+        // Ends the turns and the programs that they run. A blocked read of standard input cannot be interrupted.
+        runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+        result.map_err(CommandError::failed)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -5,30 +5,30 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use parlor_dialect::view;
 
-use crate::failure::Failure;
-use crate::library::{self, Library};
-use crate::setup::Common;
+use crate::command_error::CommandError;
+use crate::offline_sessions::{self, OfflineSessions};
+use crate::path_options::PathOptions;
 use crate::{html, markdown, output};
 
 /// Write a session to a file or to standard output
 ///
-/// `json` is one object in the shape that `parlor fold` prints. `jsonl` is one session update of protocol version 2 a
-/// line, which `parlor fold` reads back to the same transcript. `markdown` and `html` are for
-/// people; the page holds all that it shows and has no scripts.
+/// `json` is one object in the format of `parlor fold`. `jsonl` has one session update of protocol version 2 per line;
+/// `parlor fold` turns it into the same transcript. `markdown` and `html` are for people; the HTML page is self-contained and
+/// has no scripts.
 #[derive(Args)]
 pub(crate) struct Export {
     #[command(flatten)]
-    common: Common,
-    /// The session: its id, the beginning of it, or `latest`
+    paths: PathOptions,
+    /// Select the session: its id, a unique prefix of its id, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// How to write it
+    /// Select the format
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Json)]
     format: Format,
-    /// The file to write; standard output if none is named
+    /// Write to this file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The same as `--format json`
+    /// Select the format `json`
     #[arg(long, conflicts_with = "format")]
     json: bool,
 }
@@ -42,24 +42,30 @@ enum Format {
 }
 
 impl Export {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let library = Library::open(&self.common)?;
-        let opened = library.read(&library.find(&self.session)?)?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let sessions = OfflineSessions::open(&self.paths)?;
+        let opened = sessions.read(&sessions.find(&self.session)?)?;
         let text = match self.format {
-            Format::Json => format!("{}\n", view::transcript(&library::in_v2(&opened)).as_str()),
-            Format::Jsonl => library::updates(&opened).into_iter().map(|update| update + "\n").collect(),
-            Format::Markdown => markdown::session(&opened.row, &library::in_v2(&opened)),
-            Format::Html => html::session(&opened.row, &library::in_v2(&opened)),
+            Format::Json => {
+                format!("{}\n", view::transcript(&offline_sessions::v2_transcript(&opened)).as_str())
+            }
+            Format::Jsonl => {
+                offline_sessions::updates(&opened).into_iter().map(|update| update + "\n").collect()
+            }
+            Format::Markdown => markdown::session(&opened.row, &offline_sessions::v2_transcript(&opened)),
+            Format::Html => html::session(&opened.row, &offline_sessions::v2_transcript(&opened)),
         };
         match &self.output {
             None if matches!(self.format, Format::Markdown | Format::Html) => {
                 output::print(|out| out.write_all(text.as_bytes()))?;
             }
-            None => output::print_text(&text)?,
+            None => output::print_raw_json(&text)?,
             Some(path) => {
                 let written =
                     std::fs::File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
-                written.map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))?;
+                written.map_err(|error| {
+                    CommandError::failed(format_args!("cannot write {}: {error}", path.display()))
+                })?;
             }
         }
         Ok(ExitCode::SUCCESS)

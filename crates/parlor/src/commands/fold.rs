@@ -7,36 +7,35 @@ use parlor_dialect::{Dialect, LineProblem, view};
 use parlor_session::SessionId;
 use parlor_wire::DEFAULT_LINE_LIMIT;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::{input, output, render};
 
-/// Fold session updates to the transcript they mean
+/// Fold session updates into a transcript
 ///
-/// Reads JSON-RPC lines (`session/update` notifications count, a `session/prompt` and its response are turn
-/// boundaries, other messages are skipped), bare update objects, or recordings whose lines start with `C->A`
-/// or `A->C`. Prints the transcript as one JSON object when piped and as text on a terminal.
+/// Reads JSON-RPC lines (`session/update` notifications; `session/prompt` and its response mark turns; other messages are
+/// skipped), bare update objects, or recordings whose lines start with `C->A` or `A->C`. Prints the transcript as text on a
+/// terminal, else as one JSON object.
 ///
-/// A line that cannot be taken is named on stderr with its number and the reason; the rest is still folded,
-/// and the exit code is then 2.
+/// An invalid line is skipped and reported on standard error with its number and the reason; the exit code is then 2.
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub(crate) struct Fold {
-    /// Files to read one after another; standard input if none is named
+    /// Read these files in order [default: standard input]
     files: Vec<PathBuf>,
 
-    /// How the agent that wrote the lines speaks: v1, v2 or draft
+    /// Decode the lines in this dialect: v1, v2 or draft
     #[arg(long, value_name = "DIALECT", default_value_t = Dialect::V2)]
     dialect: Dialect,
 
-    /// The session to fold, where the lines are about several
+    /// Fold only this session, if the lines are of several
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 
-    /// Print JSON, also on a terminal
+    /// Print JSON even on a terminal
     #[arg(long, conflicts_with = "text")]
     json: bool,
 
-    /// Print text, also into a pipe
+    /// Print text even into a pipe
     #[arg(long)]
     text: bool,
 
@@ -49,7 +48,7 @@ const EXAMPLE: &str = r#"Example:
   echo '{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"Hi"}}' | parlor fold"#;
 
 impl Fold {
-    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(&self) -> Result<ExitCode, CommandError> {
         let mut fold = match &self.session {
             Some(session) => {
                 parlor_dialect::Fold::of_session(self.dialect, SessionId::from(session.as_str()))
@@ -58,28 +57,28 @@ impl Fold {
         };
         let mut bad_lines = 0;
         input::each_line(&self.files, self.max_line, |line| {
-            let taken = line.text.clone().map_err(LineProblem::Malformed).and_then(|text| fold.line(text));
-            if let Err(problem) = taken {
+            let folded = line.text.clone().map_err(LineProblem::Malformed).and_then(|text| fold.line(text));
+            if let Err(problem) = folded {
                 bad_lines += 1;
-                line.tell(&problem);
+                line.report(&problem);
             }
             Ok(())
         })?;
         self.check_sessions(fold.sessions())?;
-        self.print(fold.transcript()).map_err(|error| Failure::writing(&error))?;
+        self.print(fold.transcript()).map_err(|error| CommandError::write(&error))?;
         Ok(if bad_lines > 0 { ExitCode::from(2) } else { ExitCode::SUCCESS })
     }
 
-    fn check_sessions(&self, seen: &[SessionId]) -> Result<(), Failure> {
+    fn check_sessions(&self, seen: &[SessionId]) -> Result<(), CommandError> {
         let names = || seen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match &self.session {
             None if seen.len() > 1 => {
-                Err(Failure::bad_input(format_args!("the lines are about {} sessions", seen.len()))
-                    .hint(format_args!("choose one with --session: {}", names())))
+                Err(CommandError::bad_input(format_args!("the lines are of {} sessions", seen.len()))
+                    .hint(format_args!("select one with --session: {}", names())))
             }
             Some(wanted) if !seen.is_empty() && !seen.contains(&SessionId::from(wanted.as_str())) => {
-                Err(Failure::bad_input(format_args!("no line is about the session {wanted}"))
-                    .hint(format_args!("the lines are about: {}", names())))
+                Err(CommandError::bad_input(format_args!("no line is of session {wanted}"))
+                    .hint(format_args!("the lines are of: {}", names())))
             }
             Some(_) | None => Ok(()),
         }

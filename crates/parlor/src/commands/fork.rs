@@ -1,36 +1,36 @@
-//! Sessions that go on from an earlier point: `fork`, `edit` and `regenerate`.
+//! `parlor fork`, and what `parlor edit` and `parlor regenerate` share with it.
 
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_client::{Client, Hello, Prompt};
+use parlor_client::{Client, Hello};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_server::data_dir::DataDir;
 use parlor_server::stored::StoredSession;
 use parlor_session::{EntryId, Role, SessionId, Transcript};
 use serde::Serialize;
 
-use super::{acp, prompt};
-use crate::failure::Failure;
-use crate::library::Library;
+use crate::background_server;
+use crate::command_error::CommandError;
+use crate::offline_sessions::{OfflineSessions, id_json};
 use crate::output::{self, DIM};
+use crate::path_options::PathOptions;
 use crate::render::safe;
-use crate::server;
-use crate::setup::{self, Common};
-use crate::turn::{Told, Watching};
+use crate::runtime;
+use crate::server::{self, client_environment};
 
-/// Go on from a message of a session in a new one
+/// Fork a session at a message
 ///
-/// The new session has everything up to and including the message, under the same ids, and starts no turn. The old one
-/// stays as it is. `parlor show SESSION` shows the ids of messages.
+/// The new session has all entries up to and including the message, with the same ids. No turn is started, and the original
+/// session is unchanged. Prints the id of the new session. `parlor show SESSION` prints the ids of messages.
 #[derive(Args)]
 pub(crate) struct Fork {
     #[command(flatten)]
-    common: Common,
-    /// The session: its id, the beginning of it, or `latest`
+    paths: PathOptions,
+    /// Select the session: its id, a unique prefix of its id, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The last message of the new session: its id, or the beginning of it [default: the last one there is]
+    /// Fork at this message: its id or a unique prefix of its id [default: the last message]
     #[arg(long, value_name = "MESSAGE")]
     at: Option<String>,
     /// Print a JSON object
@@ -38,65 +38,25 @@ pub(crate) struct Fork {
     json: bool,
 }
 
-/// Say something else in place of an earlier prompt
-///
-/// A new session gets everything before the prompt, and then the new text; the old session stays as it is. The answer is
-/// printed as by `parlor prompt`.
-#[derive(Args)]
-#[command(after_help = "Example:\n  parlor edit latest latest 'What is in the other directory?'")]
-pub(crate) struct Edit {
-    #[command(flatten)]
-    common: Common,
-    /// The session: its id, the beginning of it, or `latest`
-    #[arg(value_name = "SESSION")]
-    session: String,
-    /// The prompt: the id of its message, the beginning of it, or `latest`
-    #[arg(value_name = "MESSAGE")]
-    message: String,
-    /// What to say; `-` reads it from standard input
-    #[arg(value_name = "TEXT")]
-    text: String,
-    #[command(flatten)]
-    watching: Watching,
-}
-
-/// Ask an earlier prompt again
-///
-/// A new session gets everything before the prompt, and then the same prompt; the old session stays as it is. The answer
-/// is printed as by `parlor prompt`.
-#[derive(Args)]
-pub(crate) struct Regenerate {
-    #[command(flatten)]
-    common: Common,
-    /// The session: its id, the beginning of it, or `latest`
-    #[arg(value_name = "SESSION")]
-    session: String,
-    /// The prompt, or anything that was answered to it: the id of the message, the beginning of it, or `latest`
-    #[arg(value_name = "MESSAGE", default_value = "latest")]
-    message: String,
-    #[command(flatten)]
-    watching: Watching,
-}
-
-/// What came of a fork, for programs.
+/// The output with `--json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Forked {
+struct ForkOutput {
     session_id: String,
     parent: String,
     message_id: Option<String>,
-    /// How the agent knows the conversation: `native`, `transcript` or `empty`.
+    /// How the agent gets the conversation: `native`, `transcript` or `empty`.
     fork: String,
-    /// Why the agent could not fork by itself, if it tried.
+    /// Why the agent failed to fork its own session, if it tried.
     failed: Option<String>,
 }
 
 impl Fork {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let (session, opened) = open(&self.common, &self.session)?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let (session, opened) = open(&self.paths, &self.session)?;
         let at = self.at.as_deref().map(|name| message(&opened.transcript, name, |_| true)).transpose()?;
-        let data = served(&self.common)?;
-        let runtime = setup::runtime()?;
+        let data = background_server::ensure_running(&self.paths)?;
+        let runtime = runtime::multi_threaded()?;
         let forked = runtime.block_on(async {
             let client = connect(&data).await?;
             let mut params = Object::default();
@@ -104,9 +64,9 @@ impl Fork {
             if let Some(at) = &at {
                 params.set("messageId", at);
             }
-            let answer =
-                client.call("session/fork", &params).await.map_err(|error| Failure::server(&error))?;
-            Forked::new(&session, at.as_ref(), &answer)
+            let response =
+                client.call("session/fork", &params).await.map_err(|error| CommandError::client(&error))?;
+            ForkOutput::new(&session, at.as_ref(), &response)
         })?;
         if self.json {
             output::print_json(&forked)?;
@@ -116,7 +76,9 @@ impl Fork {
                 Ok(())
             })?;
             if let Some(failed) = &forked.failed {
-                let note = format!("the agent could not fork and will be given the conversation: {failed}");
+                let note = format!(
+                    "the agent failed to fork its session and will get the transcript with the next prompt: {failed}"
+                );
                 print_stderr!("{DIM}{}{DIM:#}", safe(&note));
             }
         }
@@ -124,61 +86,20 @@ impl Fork {
     }
 }
 
-impl Edit {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let (session, opened) = open(&self.common, &self.session)?;
-        let mut params = Object::default();
-        params.set("sessionId", session.as_json());
-        params.set("messageId", &message(&opened.transcript, &self.message, |role| role == Role::User)?);
-        params.set("prompt", Prompt::from(prompt::read(&self.text)?).content().clone());
-        ask_again(&self.common, "_parlor/edit", &params, &self.watching, &opened.row.cwd)
-    }
+/// Reads a session by name.
+pub(super) fn open(paths: &PathOptions, name: &str) -> Result<(SessionId, StoredSession), CommandError> {
+    let sessions = OfflineSessions::open(paths)?;
+    let opened = sessions.read(&sessions.find(name)?)?;
+    Ok((SessionId::from(id_json(&opened.row)), opened))
 }
 
-impl Regenerate {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let (session, opened) = open(&self.common, &self.session)?;
-        let mut params = Object::default();
-        params.set("sessionId", session.as_json());
-        params.set("messageId", &message(&opened.transcript, &self.message, |_| true)?);
-        ask_again(&self.common, "_parlor/regenerate", &params, &self.watching, &opened.row.cwd)
-    }
-}
-
-/// Has a new session begin with a prompt, and watches its turn.
-fn ask_again(
-    common: &Common,
-    method: &str,
-    params: &Object,
-    watching: &Watching,
-    cwd: &str,
-) -> Result<ExitCode, Failure> {
-    let data = served(common)?;
-    let runtime = setup::runtime()?;
-    let done = runtime.block_on(async {
-        let client = connect(&data).await?;
-        let asked = client.requests();
-        let answer = client.call(method, params).await.map_err(|error| Failure::server(&error))?;
-        let session = client.session(&session_of(&answer)?);
-        let note = format!("session {}", session.id());
-        let told = Told { note: Some(&note), agent: None };
-        watching.watch(&session, asked, told, None, cwd).await
-    });
-    runtime.shutdown_background();
-    done
-}
-
-/// A session and what was said in it.
-fn open(common: &Common, name: &str) -> Result<(SessionId, StoredSession), Failure> {
-    let library = Library::open(common)?;
-    let opened = library.read(&library.find(name)?)?;
-    let id = JsonStr::from_literal(&opened.row.id).unwrap_or_else(|| JsonStr::new(&opened.row.id));
-    Ok((SessionId::from(id), opened))
-}
-
-/// The message that is meant: by its id, by the beginning of its id if no other that can be meant begins so, or the `latest`
-/// prompt.
-fn message(transcript: &Transcript, name: &str, is_meant: fn(Role) -> bool) -> Result<JsonStr, Failure> {
+/// Finds a message by its id, by a unique prefix of its id, or as `latest`, the latest prompt. Prefixes match only messages
+/// whose role is accepted.
+pub(super) fn message(
+    transcript: &Transcript,
+    name: &str,
+    is_accepted: fn(Role) -> bool,
+) -> Result<JsonStr, CommandError> {
     let messages = transcript.entries().iter().filter(|entry| !entry.body().removed);
     let messages = messages.filter_map(|entry| match entry.id() {
         EntryId::Message(role, id) => Some((*role, id.as_json())),
@@ -196,59 +117,52 @@ fn message(transcript: &Transcript, name: &str, is_meant: fn(Role) -> bool) -> R
         let prompt = messages.iter().rfind(|(role, _)| *role == Role::User);
         return prompt
             .map(|(_, id)| (*id).clone())
-            .ok_or_else(|| Failure::bad_input("nothing was asked in this session yet"));
+            .ok_or_else(|| CommandError::bad_input("the session has no prompt yet"));
     }
     let exact = JsonStr::new(name);
     if messages.iter().any(|(_, id)| **id == exact) {
         return Ok(exact);
     }
-    let begins = |id: &JsonStr| !name.is_empty() && id.to_text().starts_with(name);
-    let found = messages.into_iter().filter(|(role, id)| is_meant(*role) && begins(id));
+    let has_prefix = |id: &JsonStr| !name.is_empty() && id.to_text().starts_with(name);
+    let found = messages.into_iter().filter(|(role, id)| is_accepted(*role) && has_prefix(id));
     let found: Vec<_> = found.collect();
     match &found[..] {
         [(_, id)] => Ok((*id).clone()),
-        // It may be a name that only the server knows.
+        // It may be an alias that only the server can resolve.
         [] => Ok(exact),
         several => {
             let count = several.len();
             let ids: Vec<_> = several.iter().take(3).map(|(_, id)| id.to_text().into_owned()).collect();
-            Err(Failure::bad_input(format_args!("'{name}' is the beginning of {count} ids"))
-                .hint(format_args!("write more of the one that is meant: {}", ids.join(", "))))
+            Err(CommandError::bad_input(format_args!("'{name}' matches {count} messages"))
+                .hint(format_args!("use a longer prefix: {}", ids.join(", "))))
         }
     }
 }
 
-/// The data directory of a server that runs.
-fn served(common: &Common) -> Result<DataDir, Failure> {
-    let data = DataDir::open(&common.data_dir()?).map_err(Failure::failed)?;
-    acp::ensure_server(&data, common)?;
-    Ok(data)
-}
-
-async fn connect(data: &DataDir) -> Result<Client, Failure> {
+pub(super) async fn connect(data: &DataDir) -> Result<Client, CommandError> {
     let cwd = std::env::current_dir().ok();
-    let hello = Hello { env: acp::environment(), cwd, ..Hello::new() };
-    server::connect_to_prompt(data, &hello).await.map_err(|error| Failure::server(&error))
+    let hello = Hello { env: client_environment(), cwd, ..Hello::new() };
+    server::connect_with_forms(data, &hello).await.map_err(|error| CommandError::client(&error))
 }
 
-fn session_of(answer: &Object) -> Result<SessionId, Failure> {
-    let id = answer.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw()));
-    id.map(SessionId::from).ok_or_else(|| Failure::failed("the server made a session without an id"))
+pub(super) fn created_session(response: &Object) -> Result<SessionId, CommandError> {
+    let id = response.get("sessionId").and_then(|id| JsonStr::from_raw(id.raw()));
+    id.map(SessionId::from).ok_or_else(|| CommandError::failed("the server's response has no session id"))
 }
 
-impl Forked {
-    fn new(parent: &SessionId, message: Option<&JsonStr>, answer: &Object) -> Result<Self, Failure> {
-        let meta = answer.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok()).unwrap_or_default();
-        let noted = |name: &str| {
-            let note = meta.get(name).map(Json::raw).and_then(JsonStr::from_raw);
-            note.map(|note| note.to_text().into_owned())
+impl ForkOutput {
+    fn new(parent: &SessionId, message: Option<&JsonStr>, response: &Object) -> Result<Self, CommandError> {
+        let meta = response.get("_meta").and_then(|meta| Object::parse(meta.raw()).ok()).unwrap_or_default();
+        let text = |name: &str| {
+            let value = meta.get(name).map(Json::raw).and_then(JsonStr::from_raw);
+            value.map(|value| value.to_text().into_owned())
         };
         Ok(Self {
-            session_id: session_of(answer)?.to_string(),
+            session_id: created_session(response)?.to_string(),
             parent: parent.to_string(),
             message_id: message.map(|id| id.to_text().into_owned()),
-            fork: noted("parlor/fork").unwrap_or_default(),
-            failed: noted("parlor/forkFailed"),
+            fork: text("parlor/fork").unwrap_or_default(),
+            failed: text("parlor/forkFailed"),
         })
     }
 }

@@ -7,34 +7,34 @@ use parlor_server::{agent_sessions, stored};
 use parlor_store::{Filter, SessionRow};
 use serde::Serialize;
 
-use crate::failure::Failure;
-use crate::library::{Library, id_of, literal_text, title_of};
+use crate::command_error::CommandError;
+use crate::offline_sessions::{OfflineSessions, literal_text, session_id, session_title};
 use crate::output::{self, DIM, GREEN, YELLOW, ago, short_path, timestamp};
+use crate::path_options::{self, PathOptions};
 use crate::server;
-use crate::setup::{self, Common};
 use crate::table::{Cell, Table};
 
 /// List sessions, the latest first
 ///
-/// An id is shown as far as it is needed to tell the sessions apart; that much of it, or more, names the session to the
-/// other commands. `latest` names the first of the list. Works with and without a running server.
+/// Prints the shortest unique prefix of each id. Other commands accept such a prefix, the whole id, or `latest` for the first
+/// session of the list. Works with and without a running server.
 #[derive(Args)]
 pub(crate) struct Ls {
     #[command(flatten)]
-    common: Common,
-    /// Only sessions of this agent
+    paths: PathOptions,
+    /// List only sessions of this agent
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Only sessions that work in this directory
+    /// List only sessions with this working directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// Only sessions that were put away
+    /// List only archived sessions
     #[arg(long)]
     archived: bool,
-    /// How many to list; 0 for all
+    /// List at most this many sessions; 0 for all
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
-    /// Show forks below the sessions that they were forked from
+    /// List forks below the sessions that they were forked from
     #[arg(long)]
     tree: bool,
     /// Print a list of objects as JSON
@@ -45,7 +45,7 @@ pub(crate) struct Ls {
 /// A session as it is listed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Listed {
+struct ListedSession {
     session_id: String,
     title: Option<String>,
     first_prompt: Option<String>,
@@ -56,19 +56,19 @@ struct Listed {
     updated_at: String,
     parent: Option<String>,
     forked_at: Option<String>,
-    /// Whether it is kept here, and not only by its agent.
+    /// Whether the session is stored here; false if only its agent has it.
     adopted: bool,
     #[serde(skip)]
     active_at: i64,
-    /// The branches that lead to it in a tree.
+    /// The branch characters before the title in a tree.
     #[serde(skip)]
     branches: String,
 }
 
 impl Ls {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let library = Library::open(&self.common)?;
-        let cwd = self.cwd.as_deref().map(setup::directory).transpose()?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let sessions = OfflineSessions::open(&self.paths)?;
+        let cwd = self.cwd.as_deref().map(path_options::canonical_directory).transpose()?;
         let filter = Filter {
             agent: self.agent.clone(),
             cwd: cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
@@ -76,25 +76,26 @@ impl Ls {
             ..Filter::default()
         };
         let limit = if self.limit == 0 { usize::MAX } else { self.limit };
-        let mut rows = library.list(&filter, limit.saturating_add(1))?;
+        let mut rows = sessions.list(&filter, limit.saturating_add(1))?;
         let has_more = rows.len() > limit;
         rows.truncate(limit);
-        let runs = self.common.look()?.is_some_and(|data| server::answers(&data.socket()));
+        let is_running =
+            self.paths.existing_data_dir()?.is_some_and(|data| server::is_running(&data.socket()));
         let mut listed: Vec<_> =
-            rows.iter().map(|row| list(&library, row, runs)).collect::<Result<_, _>>()?;
+            rows.iter().map(|row| list(&sessions, row, is_running)).collect::<Result<_, _>>()?;
         if self.tree {
             listed = tree(listed);
         }
         if self.json {
             output::print_json(&listed)?;
         } else if listed.is_empty() {
-            output::print(|out| writeln!(out, "{}", self.nothing()))?;
+            output::print(|out| writeln!(out, "{}", self.empty_message()))?;
         } else {
-            let length = library.id_length()?;
+            let length = sessions.id_length()?;
             output::print(|out| {
                 table(&listed, length).write(out)?;
                 if has_more {
-                    writeln!(out, "{DIM}There are more; --limit 0 lists them all.{DIM:#}")?;
+                    writeln!(out, "{DIM}There are more sessions; --limit 0 lists all.{DIM:#}")?;
                 }
                 Ok(())
             })?;
@@ -102,28 +103,35 @@ impl Ls {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn nothing(&self) -> &'static str {
+    fn empty_message(&self) -> &'static str {
         if self.agent.is_some() || self.cwd.is_some() || self.archived {
-            "No session is like that."
+            "No sessions match."
         } else {
-            "There are no sessions yet. Begin one with `parlor prompt --new TEXT`, or from an editor with `parlor acp`."
+            "There are no sessions yet. `parlor prompt --new TEXT` starts one, and so does an editor with `parlor acp`."
         }
     }
 }
 
-fn list(library: &Library, row: &SessionRow, server_runs: bool) -> Result<Listed, Failure> {
-    let title = title_of(row);
-    let first_prompt =
-        if title.is_none() && !agent_sessions::is_agent_only(row) { library.first_words(row)? } else { None };
-    Ok(Listed {
-        session_id: id_of(row),
+fn list(
+    sessions: &OfflineSessions,
+    row: &SessionRow,
+    is_server_running: bool,
+) -> Result<ListedSession, CommandError> {
+    let title = session_title(row);
+    let first_prompt = if title.is_none() && !agent_sessions::is_agent_only(row) {
+        sessions.first_prompt_line(row)?
+    } else {
+        None
+    };
+    Ok(ListedSession {
+        session_id: session_id(row),
         title,
         first_prompt,
         agent: row.agent.clone(),
         cwd: row.cwd.clone(),
-        state: match (row.busy, server_runs) {
+        state: match (row.busy, is_server_running) {
             (true, true) => "running",
-            // Its server was killed in the middle of the turn; the next one ends it.
+            // The server was killed during the turn; the next server ends it.
             (true, false) => "interrupted",
             (false, _) => "idle",
         },
@@ -137,11 +145,10 @@ fn list(library: &Library, row: &SessionRow, server_runs: bool) -> Result<Listed
     })
 }
 
-/// Puts forks below the sessions that they were forked from. What is not listed has no place, so that its forks stand
-/// by themselves.
-fn tree(listed: Vec<Listed>) -> Vec<Listed> {
+/// Sorts forks below the sessions that they were forked from. Forks of sessions that are not listed are roots.
+fn tree(listed: Vec<ListedSession>) -> Vec<ListedSession> {
     let ids: HashSet<String> = listed.iter().map(|session| session.session_id.clone()).collect();
-    let mut forks: HashMap<String, Vec<Listed>> = HashMap::new();
+    let mut forks: HashMap<String, Vec<ListedSession>> = HashMap::new();
     let mut roots = Vec::new();
     for session in listed {
         match session.parent.clone().filter(|parent| ids.contains(parent)) {
@@ -149,31 +156,32 @@ fn tree(listed: Vec<Listed>) -> Vec<Listed> {
             None => roots.push(session),
         }
     }
-    let mut grown = Vec::new();
-    // The branches of those below, and what comes next, the last first.
-    let mut next: Vec<(String, Listed)> = roots.into_iter().rev().map(|root| (String::new(), root)).collect();
+    let mut sorted = Vec::new();
+    // A stack of sessions, each with the branch characters of its forks.
+    let mut next: Vec<(String, ListedSession)> =
+        roots.into_iter().rev().map(|root| (String::new(), root)).collect();
     while let Some((below, session)) = next.pop() {
         let forks = forks.remove(&session.session_id).unwrap_or_default();
-        for (place, mut fork) in forks.into_iter().rev().enumerate() {
-            let (branch, on) = if place == 0 { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        for (index, mut fork) in forks.into_iter().rev().enumerate() {
+            let (branch, on) = if index == 0 { ("└─ ", "   ") } else { ("├─ ", "│  ") };
             fork.branches = format!("{below}{branch}");
             next.push((format!("{below}{on}"), fork));
         }
-        grown.push(session);
+        sorted.push(session);
     }
-    grown
+    sorted
 }
 
-fn table(listed: &[Listed], id_length: usize) -> Table {
+fn table(listed: &[ListedSession], id_length: usize) -> Table {
     let mut table = Table::new(&["ID", "~TITLE", "~AGENT", "~DIRECTORY", "ACTIVE", "STATE"]);
     let now = output::now();
     for session in listed {
         let id: String = session.session_id.chars().take(id_length).collect();
         let branches = &session.branches;
         let title = match (&session.title, &session.first_prompt) {
-            (None, None) if !session.adopted => Cell::styled("(without a title)", DIM),
-            (Some(words), _) | (None, Some(words)) => format!("{branches}{words}").into(),
-            (None, None) => Cell::styled(&format!("{branches}(nothing said yet)"), DIM),
+            (None, None) if !session.adopted => Cell::styled("(no title)", DIM),
+            (Some(title), _) | (None, Some(title)) => format!("{branches}{title}").into(),
+            (None, None) => Cell::styled(&format!("{branches}(no prompt yet)"), DIM),
         };
         let state = match session.state {
             "running" => Cell::styled("● running", GREEN),

@@ -5,48 +5,48 @@ use std::process::ExitCode;
 
 use clap::Args;
 use parlor_client::{Activity, Agent, Error, Hello, State};
-use parlor_json::JsonStr;
 use parlor_server::data_dir::DataDir;
 use parlor_session::SessionId;
 use parlor_store::SessionRow;
 
-use crate::commands::acp;
-use crate::failure::Failure;
-use crate::library::{Library, id_of};
+use crate::background_server;
+use crate::command_error::CommandError;
+use crate::offline_sessions::{OfflineSessions, id_json, session_id};
 use crate::output::DIM;
+use crate::path_options::{self, PathOptions};
 use crate::render::safe;
-use crate::server;
-use crate::setup::{self, Common};
-use crate::turn::{PATIENCE, Told, Watching, agent_name};
+use crate::runtime;
+use crate::server::{self, client_environment};
+use crate::turn::{NOTICE_DELAY, TurnIntro, TurnOptions, agent_name};
 
-/// Say something in a session, and print the answer as it comes
+/// Send a prompt to a session, and stream the answer
 ///
-/// Joins the local server, and starts one if none runs. The answer goes to standard output; tool calls, questions and
-/// everything else about the turn go to standard error. Ctrl-C cancels the turn; a second one leaves it alone.
+/// The answer goes to standard output; tool calls, requests and everything else about the turn go to standard error. Ctrl-C
+/// cancels the turn; a second Ctrl-C exits while the turn continues. Starts the local server if it is not running.
 ///
-/// The exit code is 0 if the agent came to the end of its turn, and 1 otherwise.
+/// The exit code is 0 if the turn ended with `end_turn`, and 1 otherwise.
 #[derive(Args)]
 #[command(override_usage = USAGE, after_help = EXAMPLES)]
 pub(crate) struct Prompt {
     #[command(flatten)]
-    common: Common,
-    /// The session: its id, the beginning of it, or `latest`; not with `--new`
+    paths: PathOptions,
+    /// Select the session: its id, a unique prefix of its id, or `latest`; omit it with `--new`
     #[arg(value_name = "SESSION")]
     first: String,
-    /// What to say; `-` reads it from standard input
+    /// Send this text; `-` reads it from standard input
     #[arg(value_name = "TEXT", conflicts_with = "new")]
     second: Option<String>,
-    /// Begin a session
+    /// Start a new session
     #[arg(long)]
     new: bool,
-    /// The agent of the new session [default: the server's]
+    /// Use this agent for the new session [default: the server's]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Where the new session works [default: here]
+    /// Use this working directory for the new session [default: the current one]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
     #[command(flatten)]
-    watching: Watching,
+    turn_options: TurnOptions,
 }
 
 const USAGE: &str = "parlor prompt [OPTIONS] <SESSION> <TEXT>
@@ -57,109 +57,116 @@ const EXAMPLES: &str = "Examples:
   git diff | parlor prompt latest -";
 
 impl Prompt {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let (session, text) = match (&self.second, self.new) {
-            (Some(text), _) => (Some(Library::open(&self.common)?.find_any(&self.first)?), text),
+            (Some(text), _) => (Some(OfflineSessions::open(&self.paths)?.find_any(&self.first)?), text),
             (None, true) => (None, &self.first),
             (None, false) => {
-                let failure = Failure::bad_input("it is not said in which session, or what");
-                return Err(failure.hint("name a session (`parlor ls` lists them), say latest, or add --new"));
+                let failure = CommandError::bad_input("the session or the text is missing");
+                return Err(failure.hint("give a session and a text (`parlor ls` lists the sessions), or use --new for a new session"));
             }
         };
         if let Some(row) = &session {
             self.check_options(row)?;
         }
-        let text = read(text)?;
-        let data = DataDir::open(&self.common.data_dir()?).map_err(Failure::failed)?;
-        acp::ensure_server(&data, &self.common)?;
-        let runtime = setup::runtime()?;
-        let done = runtime.block_on(self.talk(&data, session.as_ref(), &text));
+        let text = read_text(text)?;
+        let data = background_server::ensure_running(&self.paths)?;
+        let runtime = runtime::multi_threaded()?;
+        let result = runtime.block_on(self.send(&data, session.as_ref(), &text));
         runtime.shutdown_background();
-        done
+        result
     }
 
-    /// A session has its agent and its directory already.
-    fn check_options(&self, row: &SessionRow) -> Result<(), Failure> {
-        let id = id_of(row);
-        let (option, has, hint) = match (&self.agent, &self.cwd) {
+    /// Rejects options that only a new session can use.
+    fn check_options(&self, row: &SessionRow) -> Result<(), CommandError> {
+        let id = session_id(row);
+        let (option, reason, hint) = match (&self.agent, &self.cwd) {
             (Some(agent), _) => {
-                let has = format!("belongs to agent '{}'", row.agent);
-                (format!("--agent {agent}"), has, format!("`parlor prompt --new --agent {agent}` begins one"))
+                let reason = format!("belongs to agent '{}'", row.agent);
+                (
+                    format!("--agent {agent}"),
+                    reason,
+                    format!("`parlor prompt --new --agent {agent}` starts a session with it"),
+                )
             }
             (None, Some(cwd)) => {
                 let option = format!("--cwd {}", cwd.display());
-                let hint = format!("`parlor prompt --new {option}` begins one there");
+                let hint = format!("`parlor prompt --new {option}` starts a session there");
                 (option, format!("works in {}", row.cwd), hint)
             }
             (None, None) => return Ok(()),
         };
-        Err(Failure::bad_input(format_args!("{option} has no effect: session {id} {has}")).hint(hint))
+        Err(CommandError::bad_input(format_args!("{option} has no effect: session {id} {reason}")).hint(hint))
     }
 
-    async fn talk(&self, data: &DataDir, row: Option<&SessionRow>, text: &str) -> Result<ExitCode, Failure> {
+    async fn send(
+        &self,
+        data: &DataDir,
+        row: Option<&SessionRow>,
+        text: &str,
+    ) -> Result<ExitCode, CommandError> {
         let cwd = match &self.cwd {
-            // What is stored has to mean the same to everybody.
-            Some(cwd) => setup::directory(cwd)
-                .ok()
-                .filter(|cwd| cwd.is_dir())
-                .ok_or_else(|| Failure::bad_input(format_args!("{} is no directory", cwd.display())))?,
-            None => std::env::current_dir().map_err(Failure::bad_input)?,
+            // The stored path has to be the same for every process.
+            Some(cwd) => {
+                path_options::canonical_directory(cwd).ok().filter(|cwd| cwd.is_dir()).ok_or_else(|| {
+                    CommandError::bad_input(format_args!("{} is not a directory", cwd.display()))
+                })?
+            }
+            None => std::env::current_dir().map_err(CommandError::bad_input)?,
         };
         let hello = Hello {
             agent: self.agent.clone().map(Agent::Name),
-            env: acp::environment(),
+            env: client_environment(),
             cwd: Some(cwd.clone()),
             ..Hello::new()
         };
-        let begun = patiently(self.agent.as_deref(), async {
-            let client = server::connect_to_prompt(data, &hello).await?;
-            let asked = client.requests();
+        let opening = with_start_notice(self.agent.as_deref(), async {
+            let client = server::connect_with_forms(data, &hello).await?;
+            let requests = client.requests();
             let session = match row {
-                Some(row) => {
-                    let id = JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id));
-                    client.join(&SessionId::from(id), &cwd).await?
-                }
+                Some(row) => client.join(&SessionId::from(id_json(row)), &cwd).await?,
                 None => client.new_session(&cwd).await?,
             };
-            Ok((client, asked, session))
+            Ok((client, requests, session))
         });
-        // The client is there to the end.
-        let (_client, asked, session) = begun.await.map_err(|error: Error| Failure::server(&error))?;
-        let note = if row.is_some() {
-            let is_idle = |state: &State| state.activity == Activity::Idle;
-            let is_free = session.transcript().state().is_none_or(is_idle);
-            (!is_free).then(|| "a turn runs; this waits for its end".to_owned())
+        // The connection stays open until the turn has ended.
+        let (_client, requests, session) =
+            opening.await.map_err(|error: Error| CommandError::client(&error))?;
+        let notice = if row.is_some() {
+            let has_ended = |state: &State| state.activity == Activity::Idle;
+            let is_idle = session.transcript().state().is_none_or(has_ended);
+            (!is_idle).then(|| "another turn is running; the prompt is queued".to_owned())
         } else {
             Some(format!("session {}", session.id()))
         };
-        let works_in = row.map_or_else(|| cwd.to_string_lossy(), |row| row.cwd.as_str().into());
+        let session_cwd = row.map_or_else(|| cwd.to_string_lossy(), |row| row.cwd.as_str().into());
         let agent = row.map(|row| row.agent.as_str()).or(self.agent.as_deref());
-        let told = Told { note: note.as_deref(), agent };
-        self.watching.watch(&session, asked, told, Some(text), &works_in).await
+        let intro = TurnIntro { notice: notice.as_deref(), agent };
+        self.turn_options.follow(&session, requests, intro, Some(text), &session_cwd).await
     }
 }
 
-/// Waits for an agent that may have to start, and says so if that takes a while.
-async fn patiently<T>(agent: Option<&str>, begun: impl Future<Output = T>) -> T {
-    let mut begun = pin!(begun);
-    if let Ok(begun) = tokio::time::timeout(PATIENCE, &mut begun).await {
-        return begun;
+/// Waits for a future that may start an agent, and prints a notice after `NOTICE_DELAY`.
+async fn with_start_notice<T>(agent: Option<&str>, opening: impl Future<Output = T>) -> T {
+    let mut opening = pin!(opening);
+    if let Ok(opened) = tokio::time::timeout(NOTICE_DELAY, &mut opening).await {
+        return opened;
     }
     print_stderr!("{DIM}waiting for {} to start ...{DIM:#}", safe(&agent_name(agent)));
-    begun.await
+    opening.await
 }
 
-/// The text that is meant.
-pub(super) fn read(text: &str) -> Result<String, Failure> {
+/// The text of a prompt; `-` is read from standard input.
+pub(super) fn read_text(text: &str) -> Result<String, CommandError> {
     let mut text = text.to_owned();
     if text == "-" {
         text.clear();
         std::io::stdin()
             .read_to_string(&mut text)
-            .map_err(|error| Failure::bad_input(format_args!("standard input cannot be read: {error}")))?;
+            .map_err(|error| CommandError::bad_input(format_args!("cannot read standard input: {error}")))?;
     }
     if text.trim().is_empty() {
-        return Err(Failure::bad_input("there is nothing to say"));
+        return Err(CommandError::bad_input("the prompt is empty"));
     }
     Ok(text)
 }

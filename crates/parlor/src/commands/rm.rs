@@ -4,30 +4,30 @@ use std::sync::mpsc;
 
 use clap::Args;
 use parlor_client::{Error, Hello};
-use parlor_json::JsonStr;
 use parlor_server::agent_sessions;
-use parlor_server::data_dir::{DataDir, DataDirError};
+use parlor_server::data_dir::DataDir;
 use parlor_store::{Batch, SessionRow, SqliteStore, Store, Write as StoreWrite};
 
-use crate::failure::Failure;
-use crate::library::{Library, id_of, title_of};
+use crate::command_error::CommandError;
+use crate::offline_sessions::{OfflineSessions, id_json, session_id, session_title};
 use crate::output::{self, count, short_path};
+use crate::path_options::PathOptions;
 use crate::render::safe;
+use crate::runtime;
 use crate::server;
-use crate::setup::{self, Common};
 
-/// Delete sessions, for good
+/// Delete sessions permanently
 ///
-/// A running server ends the turns of these sessions and deletes them; without one they are deleted from the store.
-/// Sessions that were forked from them keep what they share. Asks first, on a terminal.
+/// Running turns of these sessions are cancelled. Forks keep the content that they share with them. Asks for confirmation on a
+/// terminal.
 #[derive(Args)]
 pub(crate) struct Rm {
     #[command(flatten)]
-    common: Common,
-    /// The sessions: their ids, the beginnings of them, or `latest`
+    paths: PathOptions,
+    /// Select the sessions: ids, unique prefixes of ids, or `latest`
     #[arg(value_name = "SESSION", required = true)]
     sessions: Vec<String>,
-    /// Do not ask
+    /// Delete without confirmation
     #[arg(short, long)]
     yes: bool,
     /// Print the ids of the deleted sessions as a JSON list
@@ -36,29 +36,29 @@ pub(crate) struct Rm {
 }
 
 impl Rm {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let library = Library::open(&self.common)?;
-        // All are looked up before any is deleted.
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let sessions = OfflineSessions::open(&self.paths)?;
+        // All arguments are resolved before any session is deleted.
         let mut rows: Vec<SessionRow> = Vec::new();
         for name in &self.sessions {
-            let row = library.find(name)?;
+            let row = sessions.find(name)?;
             if rows.iter().all(|other| other.id != row.id) {
                 rows.push(row);
             }
         }
-        if !self.yes && !ask(&library, &rows)? {
-            return Err(Failure::failed("nothing was deleted"));
+        if !self.yes && !confirm(&sessions, &rows)? {
+            return Err(CommandError::failed("nothing was deleted"));
         }
-        drop(library);
-        let data = DataDir::open(&self.common.data_dir()?).map_err(Failure::failed)?;
-        if server::answers(&data.socket()) {
-            setup::runtime()?
-                .block_on(through_server(&data, &rows))
-                .map_err(|error| Failure::server(&error))?;
+        drop(sessions);
+        let data = self.paths.open_data_dir()?;
+        if server::is_running(&data.socket()) {
+            runtime::multi_threaded()?
+                .block_on(delete_by_server(&data, &rows))
+                .map_err(|error| CommandError::client(&error))?;
         } else {
-            from_store(&data, &rows)?;
+            delete_from_store(&data, &rows)?;
         }
-        let ids: Vec<_> = rows.iter().map(id_of).collect();
+        let ids: Vec<_> = rows.iter().map(session_id).collect();
         if self.json {
             output::print_json(&ids)?;
         } else {
@@ -68,50 +68,49 @@ impl Rm {
     }
 }
 
-/// Asks the person at the terminal.
-fn ask(library: &Library, rows: &[SessionRow]) -> Result<bool, Failure> {
+/// Asks for confirmation on the terminal.
+fn confirm(sessions: &OfflineSessions, rows: &[SessionRow]) -> Result<bool, CommandError> {
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-        let failure = Failure::bad_input("nobody is here to ask whether the sessions are to be deleted");
-        return Err(failure.hint("--yes deletes them without asking"));
+        let failure =
+            CommandError::bad_input("cannot ask for confirmation: standard input is not a terminal");
+        return Err(failure.hint("--yes deletes without confirmation"));
     }
     let mut err = anstream::stderr();
-    let asked = (|| {
+    let confirmed = (|| {
         for row in rows {
-            let title = match title_of(row) {
+            let title = match session_title(row) {
                 Some(title) => title,
-                None => library.first_words(row).ok().flatten().unwrap_or_default(),
+                None => sessions.first_prompt_line(row).ok().flatten().unwrap_or_default(),
             };
-            writeln!(err, "  {}  {}  {}", safe(&id_of(row)), safe(&title), safe(&short_path(&row.cwd)))?;
+            writeln!(err, "  {}  {}  {}", safe(&session_id(row)), safe(&title), safe(&short_path(&row.cwd)))?;
         }
-        write!(err, "Delete {} for good? [y/N] ", count(rows.len(), "session"))?;
+        write!(err, "Delete {} permanently? [y/N] ", count(rows.len(), "session"))?;
         err.flush()?;
         let mut line = String::new();
         io::stdin().lock().read_line(&mut line)?;
         Ok(matches!(line.trim(), "y" | "Y" | "yes"))
     })();
-    asked.map_err(|error: io::Error| Failure::writing(&error))
+    confirmed.map_err(|error: io::Error| CommandError::write(&error))
 }
 
-async fn through_server(data: &DataDir, rows: &[SessionRow]) -> Result<(), Error> {
+async fn delete_by_server(data: &DataDir, rows: &[SessionRow]) -> Result<(), Error> {
     let client = server::connect(data, &Hello::new()).await?;
     for row in rows {
-        let id = JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id));
-        client.session(&id.into()).delete().await?;
+        client.session(&id_json(row).into()).delete().await?;
     }
     Ok(())
 }
 
-fn from_store(data: &DataDir, rows: &[SessionRow]) -> Result<(), Failure> {
+fn delete_from_store(data: &DataDir, rows: &[SessionRow]) -> Result<(), CommandError> {
     let _lock = data.lock().map_err(|error| {
-        let is_locked = matches!(error, DataDirError::Locked { .. });
-        let failure = Failure::failed(error);
-        if is_locked {
-            failure.hint("a server is about to start or to end: try again in a moment")
+        let failure = CommandError::lock(&error);
+        if failure.is_locked() {
+            failure.hint("a server is starting or stopping: try again in a moment")
         } else {
             failure
         }
     })?;
-    let store = SqliteStore::open(&data.database()).map_err(Failure::failed)?;
+    let store = SqliteStore::open(&data.database()).map_err(CommandError::failed)?;
     let delete = |row: &SessionRow| {
         std::iter::once(StoreWrite::Delete { session: row.id.clone() })
             .chain(agent_sessions::deleted_agent_session(row))
@@ -120,7 +119,7 @@ fn from_store(data: &DataDir, rows: &[SessionRow]) -> Result<(), Failure> {
     let (sender, done) = mpsc::channel();
     store.write(Batch { writes, durable: true }, Box::new(move |result| drop(sender.send(result))));
     match done.recv() {
-        Ok(result) => result.map_err(Failure::failed),
-        Err(_) => Err(Failure::failed("the store is gone")),
+        Ok(result) => result.map_err(CommandError::failed),
+        Err(_) => Err(CommandError::failed("the store closed before it deleted the sessions")),
     }
 }

@@ -9,42 +9,43 @@ use parlor_client::{Connection, Hello};
 use parlor_json::{JsonStr, Object};
 use parlor_server::search::ROLES;
 
-use crate::failure::Failure;
-use crate::library::Library;
+use crate::command_error::CommandError;
+use crate::offline_sessions::OfflineSessions;
 use crate::output::{self, BOLD, DIM, ago, count};
+use crate::path_options::{self, PathOptions};
 use crate::render::safe;
+use crate::runtime;
 use crate::server;
-use crate::setup::{self, Common};
 
-/// Search everything that was said
+/// Search the text of all sessions
 ///
-/// All words must be there, in any order; case and accents do not matter. `"these words"` must stand together, `begin*` is
-/// the beginning of a word, and `-word` must not be there. The query may also say `role:agent`, `cwd:/there`,
-/// `agent:claude`, `since:2026-01-31` or `since:7d`. Messages are found by their text, tool calls by their title, sessions
-/// by theirs.
+/// An entry matches if it has all words of the query, in any order; case and accents are ignored. `"two words"` matches the
+/// phrase, `begin*` a prefix, and `-word` excludes entries with the word. Filters in the query: `role:agent`, `cwd:/there`,
+/// `agent:claude`, `since:2026-01-31` or `since:7d`. Messages match by their text, tool calls by title, input and output,
+/// sessions by their title.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  parlor search 'flaky test -windows'\n  parlor search --since 7d '\"race condition\" role:agent'"
 )]
 pub(crate) struct Search {
     #[command(flatten)]
-    common: Common,
-    /// What to look for; in quotes if a word of it begins with a dash
+    paths: PathOptions,
+    /// Search for these words; quote the query if a word starts with a dash
     #[arg(value_name = "QUERY", required = true)]
     query: Vec<String>,
-    /// Only what was said in this role
+    /// Search only entries with this role
     #[arg(long, value_name = "ROLE", value_parser = PossibleValuesParser::new(ROLES))]
     role: Option<String>,
-    /// Only in sessions that work in this directory
+    /// Search only sessions with this working directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// Only in sessions of this agent
+    /// Search only sessions of this agent
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Only what was said since: a day, a moment, or how long ago (30m, 12h, 7d, 2w)
+    /// Search only entries since this date, time or age (30m, 12h, 7d, 2w)
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// How many to show, the best first
+    /// Print at most this many matches, the best first
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     /// Print a list of objects as JSON
@@ -52,50 +53,54 @@ pub(crate) struct Search {
     json: bool,
 }
 
-/// How many are asked for at once.
+/// How many hits are requested at once.
 const PAGE: usize = 100;
 
 impl Search {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let asker = Asker::new(&self.common)?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let backend = SearchBackend::new(&self.paths)?;
         let mut params = self.params()?;
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let mut hits: Vec<Object> = Vec::new();
-        let answer = loop {
+        let result = loop {
             params.set("limit", PAGE.min(limit - hits.len()));
-            let answer = asker.ask(&params)?;
-            let found = answer.get_array("hits").unwrap_or_default();
+            let result = backend.search(&params)?;
+            let found = result.get_array("hits").unwrap_or_default();
             hits.extend(found.into_iter().filter_map(|hit| Object::parse(hit).ok()));
-            match answer.get("nextCursor") {
+            match result.get("nextCursor") {
                 Some(next) if hits.len() < limit => params.set("cursor", next.clone()),
-                Some(_) | None => break answer,
+                Some(_) | None => break result,
             }
         };
         if self.json {
             let listed: Vec<_> = hits.iter().map(|hit| hit.to_json().as_str().to_owned()).collect();
-            output::print_text(&format!("[{}]\n", listed.join(",")))?;
+            output::print_raw_json(&format!("[{}]\n", listed.join(",")))?;
         } else {
             output::print(|out| {
                 if hits.is_empty() {
-                    writeln!(out, "Nothing was found.")?;
+                    writeln!(out, "No entries match.")?;
                     if self.query.iter().all(|word| word.chars().all(char::is_alphanumeric)) {
-                        let begins = self.query.join("* ") + "*";
-                        writeln!(out, "{DIM}'{}' finds words that begin so.{DIM:#}", safe(&begins))?;
+                        let prefixes = self.query.join("* ") + "*";
+                        writeln!(
+                            out,
+                            "{DIM}'{}' matches words with these prefixes.{DIM:#}",
+                            safe(&prefixes)
+                        )?;
                     }
                 }
                 hits.iter().try_for_each(|hit| show(hit, out))?;
-                if answer.get("nextCursor").is_some() {
-                    writeln!(out, "{DIM}There is more; --limit shows it.{DIM:#}")?;
+                if result.get("nextCursor").is_some() {
+                    writeln!(out, "{DIM}There are more matches; --limit prints them.{DIM:#}")?;
                 }
                 Ok(())
             })?;
         }
-        remark(&answer);
+        print_warnings(&result);
         Ok(ExitCode::SUCCESS)
     }
 
-    fn params(&self) -> Result<Object, Failure> {
-        let cwd = self.cwd.as_deref().map(setup::directory).transpose()?;
+    fn params(&self) -> Result<Object, CommandError> {
+        let cwd = self.cwd.as_deref().map(path_options::canonical_directory).transpose()?;
         let mut params = Object::default();
         params.set("query", JsonStr::new(&self.query.join(" ")));
         for (name, value) in [
@@ -112,34 +117,34 @@ impl Search {
     }
 }
 
-/// Who answers: the server if one runs, else the store.
-enum Asker {
+/// Answers the query: the server if it is running, else the store.
+enum SearchBackend {
     Server(tokio::runtime::Runtime, Connection),
-    Store(Library),
+    Store(OfflineSessions),
 }
 
-impl Asker {
-    fn new(common: &Common) -> Result<Self, Failure> {
-        let data = common.look()?.filter(|data| server::answers(&data.socket()));
-        let Some(data) = data else { return Ok(Self::Store(Library::open(common)?)) };
-        let runtime = setup::small_runtime()?;
+impl SearchBackend {
+    fn new(paths: &PathOptions) -> Result<Self, CommandError> {
+        let data = paths.existing_data_dir()?.filter(|data| server::is_running(&data.socket()));
+        let Some(data) = data else { return Ok(Self::Store(OfflineSessions::open(paths)?)) };
+        let runtime = runtime::single_threaded()?;
         let server = runtime.block_on(Connection::socket(&data.socket(), &Hello::new()));
-        let (server, _) = server.map_err(|error| Failure::server(&error))?;
+        let (server, _) = server.map_err(|error| CommandError::client(&error))?;
         Ok(Self::Server(runtime, server))
     }
 
-    fn ask(&self, params: &Object) -> Result<Object, Failure> {
+    fn search(&self, params: &Object) -> Result<Object, CommandError> {
         match self {
             Self::Server(runtime, server) => {
-                let answer = runtime.block_on(server.call("_parlor/search", params));
-                answer.map_err(|error| Failure::asking(&error))
+                let result = runtime.block_on(server.call("_parlor/search", params));
+                result.map_err(|error| CommandError::query(&error))
             }
-            Self::Store(library) => library.search(params),
+            Self::Store(sessions) => sessions.search(params),
         }
     }
 }
 
-/// One thing that was found: where, who said it and when, and what.
+/// Prints a hit: the session, the entry with its role and time, and the snippet.
 fn show(hit: &Object, out: &mut dyn Write) -> io::Result<()> {
     let named = |name: &str| hit.get_str(name).unwrap_or_default();
     let at: Option<jiff::Timestamp> = named("at").parse().ok();
@@ -149,43 +154,43 @@ fn show(hit: &Object, out: &mut dyn Write) -> io::Result<()> {
     let line: Vec<_> = title.split_whitespace().collect();
     writeln!(out, "{BOLD}{}{BOLD:#} {DIM}{}{DIM:#}", safe(&line.join(" ")), safe(&named("sessionId")))?;
     let id = if hit.get("toolCallId").is_some() { named("toolCallId") } else { named("messageId") };
-    let said = [named("role"), id, when.into()];
-    let said: Vec<_> = said.iter().filter(|part| !part.is_empty()).map(|part| safe(part)).collect();
-    writeln!(out, "  {DIM}{}{DIM:#}", said.join(" · "))?;
-    writeln!(out, "  {}\n", marked(&named("snippet"), &places(hit)))
+    let about = [named("role"), id, when.into()];
+    let about: Vec<_> = about.iter().filter(|part| !part.is_empty()).map(|part| safe(part)).collect();
+    writeln!(out, "  {DIM}{}{DIM:#}", about.join(" · "))?;
+    writeln!(out, "  {}\n", highlighted(&named("snippet"), &ranges(hit)))
 }
 
-/// Where the matches of a hit are, in characters.
-fn places(hit: &Object) -> Vec<(usize, usize)> {
+/// The ranges of the matched words in the snippet, in characters.
+fn ranges(hit: &Object) -> Vec<(usize, usize)> {
     let pairs = hit.get_array("matches").unwrap_or_default();
-    let place = |raw: parlor_json::JsonRef<'_>| serde_json::from_str::<(usize, usize)>(raw.as_str()).ok();
-    pairs.into_iter().filter_map(place).collect()
+    let range = |raw: parlor_json::JsonRef<'_>| serde_json::from_str::<(usize, usize)>(raw.as_str()).ok();
+    pairs.into_iter().filter_map(range).collect()
 }
 
-/// Text with its matches in bold.
-fn marked(text: &str, places: &[(usize, usize)]) -> String {
+/// Text with the matches highlighted.
+fn highlighted(text: &str, ranges: &[(usize, usize)]) -> String {
     const MATCH: Style = BOLD.underline();
     let mut marked = String::new();
     for (n, c) in text.chars().enumerate() {
-        if places.iter().any(|(start, _)| *start == n) {
+        if ranges.iter().any(|(start, _)| *start == n) {
             marked += &MATCH.render().to_string();
         }
         marked += &safe(c.encode_utf8(&mut [0; 4]));
-        if places.iter().any(|(_, end)| *end == n + 1) {
+        if ranges.iter().any(|(_, end)| *end == n + 1) {
             marked += &MATCH.render_reset().to_string();
         }
     }
     marked
 }
 
-/// What the person should know about an answer.
-fn remark(answer: &Object) {
-    if let Some(ignored) = answer.get("ignoredWords").and_then(|count| count.as_str().parse().ok()) {
-        print_stderr!("parlor: {} of the query were too many and not looked for", count(ignored, "word"));
+/// Prints what limits the result to standard error.
+fn print_warnings(result: &Object) {
+    if let Some(ignored) = result.get("ignoredWords").and_then(|count| count.as_str().parse().ok()) {
+        print_stderr!("parlor: the query is too long; {} ignored", count(ignored, "word"));
     }
-    if answer.get("incomplete").is_some() {
+    if result.get("incomplete").is_some() {
         print_stderr!(
-            "parlor: some sessions of an earlier version cannot be searched yet; a running server sees to it"
+            "parlor: the result is incomplete: sessions of an earlier version are not indexed yet; a running server indexes them"
         );
     }
 }

@@ -14,123 +14,142 @@ use parlor_server::transport::{Limits, Listeners};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::sync::watch;
 
-use crate::failure::Failure;
-use crate::setup::{self, Common, StopSignals};
+use crate::background_server::StartupError;
+use crate::command_error::CommandError;
+use crate::path_options::PathOptions;
+use crate::signals::{self, StopSignals};
+use crate::{logging, output, runtime};
 
-/// Run the server: sessions, agents, a Unix socket and a port for clients
+/// Run the server
 ///
-/// Sessions are kept in the data directory and go on without clients. Agents are started when they are needed; without
-/// any configured there is the built-in demo agent. Stop it with Ctrl-C: nothing that was said is lost.
+/// Listens on a Unix socket and a TCP port. Sessions are stored in the data directory and continue without clients. Agents are
+/// started when a session needs them; without a configured agent the demo agent is used. Ctrl-C stops the server; sessions stay
+/// stored.
 #[derive(Args)]
 pub(crate) struct Serve {
     #[command(flatten)]
-    common: Common,
-    /// Where to listen for WebSocket clients; port 0 chooses a free one [default: 127.0.0.1:7667]
+    paths: PathOptions,
+    /// Listen for WebSocket clients on this address; port 0 selects a free port [default: 127.0.0.1:7667]
     #[arg(long, value_name = "ADDR", conflicts_with = "socket_only")]
     listen: Option<SocketAddr>,
-    /// Listen also on addresses that other machines can reach
+    /// Allow an address that other machines can reach
     #[arg(long)]
     allow_remote: bool,
     /// Listen on the Unix socket only
     #[arg(long)]
     socket_only: bool,
-    /// An agent that clients can ask for; the first one is the default. Repeatable
+    /// Add an agent that clients can select; the first one is the default. Repeatable
     #[arg(long = "agent", value_name = "NAME=COMMAND", value_parser = agent)]
     agents: Vec<AgentConfig>,
-    /// Where to keep sessions: `sqlite:PATH` or `memory:` [default: parlor.db in the data directory]
+    /// Store sessions in `sqlite:PATH` or `memory:` [default: parlor.db in the data directory]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Keep a session that nobody uses in memory for this long
+    /// Evict an idle session from memory after this time
     #[arg(long, value_name = "SECONDS", default_value_t = 600, hide = true)]
     idle: u64,
     /// Keep at most this many sessions in memory
     #[arg(long, value_name = "NUMBER", default_value_t = LIVE_SESSIONS, hide = true)]
     live_sessions: usize,
+    /// Report an error as one JSON object, for the command that starts this server in the background
+    #[arg(long, hide = true)]
+    json_errors: bool,
 }
+
+/// How long tasks may run after the server has stopped.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);
 
 fn agent(flag: &str) -> Result<AgentConfig, String> {
     AgentConfig::from_flag(flag).map_err(|error| error.to_string())
 }
 
 impl Serve {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let runtime = setup::runtime()?;
-        let done = runtime.block_on(self.serve());
-        runtime.shutdown_timeout(Duration::from_millis(100));
-        done.map(|()| ExitCode::SUCCESS)
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let runtime = runtime::multi_threaded()?;
+        let json_errors = self.json_errors;
+        let result = runtime.block_on(self.serve());
+        runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+        match result {
+            Err(error) if json_errors => {
+                print_stderr!("{}", output::to_json(&StartupError::new(&error)));
+                Ok(ExitCode::FAILURE)
+            }
+            Err(error) => Err(error),
+            Ok(()) => Ok(ExitCode::SUCCESS),
+        }
     }
 
-    async fn serve(self) -> Result<(), Failure> {
-        let config = self.common.config()?;
-        let data = DataDir::open(&self.common.data_dir()?).map_err(Failure::failed)?;
-        let lock = data.lock().map_err(Failure::failed)?;
-        setup::log(&data)?;
-        let agents = parlor_server::config::Agents::new(self.agents, &config).map_err(Failure::bad_input)?;
+    async fn serve(self) -> Result<(), CommandError> {
+        let config = self.paths.config()?;
+        let data = self.paths.open_data_dir()?;
+        let lock = data.lock().map_err(|error| CommandError::lock(&error))?;
+        logging::init(&data)?;
+        let agents =
+            parlor_server::config::Agents::new(self.agents, &config).map_err(CommandError::bad_input)?;
         let default = agents.default_agent().name.clone();
-        // Before the server listens: commands that find it may read the store themselves.
+        // The store is opened before the server listens, because commands that find a server also read the store.
         let store = store(self.store.as_deref(), &data)?;
-        data.write_config_path(&lock, config.path.as_deref()).map_err(Failure::failed)?;
-        let tokens = data.tokens(&lock, std::env::var("PARLOR_TOKEN").ok()).map_err(Failure::failed)?;
+        data.write_config_path(&lock, config.path.as_deref()).map_err(CommandError::failed)?;
+        let tokens = data.tokens(&lock, std::env::var("PARLOR_TOKEN").ok()).map_err(CommandError::failed)?;
         let mut http = config.server.http();
         if let Some(listen) = self.listen {
             http.listen = listen;
         }
         http.allow_remote |= self.allow_remote;
         let http = (!self.socket_only).then_some(http);
-        // From here on there are processes and files to clean up.
+        // From here on the process has to clean up before it exits.
         let mut stop_signals = StopSignals::catch();
-        setup::survive_file_size_limit();
-        let exe = std::env::current_exe().map_err(Failure::failed)?;
-        let reaper = Reaper::start(&exe).map_err(Failure::failed)?;
+        signals::ignore_file_size_signal();
+        let exe = std::env::current_exe().map_err(CommandError::failed)?;
+        let reaper = Reaper::start(&exe).map_err(CommandError::failed)?;
         let idle = Duration::from_secs(self.idle);
-        // Turns that the last server left running have ended before the server listens.
+        // `Hub::new` ends the turns that the previous server left running, before the server listens.
         let private = private(&data, self.store.as_deref());
         let options = Options { store, agents, reaper, idle, live_sessions: self.live_sessions, private };
-        let hub = Hub::new(options).await.map_err(Failure::failed)?;
+        let hub = Hub::new(options).await.map_err(CommandError::failed)?;
         let listeners = match Listeners::open(&data, &lock, tokens, http.as_ref(), Limits::default()).await {
             Ok(listeners) => listeners,
             Err(error) => {
                 hub.stop().await;
-                return Err(Failure::failed(error));
+                return Err(CommandError::failed(error));
             }
         };
-        greet(&listeners, &data, &default);
+        print_addresses(&listeners, &data, &default);
 
         let (stop, stopping) = watch::channel(false);
-        let place = lock.clone();
-        let ending = tokio::spawn(async move {
-            let why = tokio::select! {
+        let watched = lock.clone();
+        let stopped = tokio::spawn(async move {
+            let reason = tokio::select! {
                 () = stop_signals.wait() => Ok(()),
-                () = deleted(&place) => Err(()),
+                () = wait_until_deleted(&watched) => Err(()),
             };
             let _ = stop.send(true);
-            why
+            reason
         });
         listeners.serve(Arc::clone(&hub), stopping).await;
         hub.stop().await;
         drop(lock);
-        match ending.await {
+        match stopped.await {
             Ok(Err(())) => {
                 let message = format!("the data directory {} was deleted or moved", data.path().display());
-                Err(Failure::failed(message).hint("what happened since then is lost; start the server again"))
+                Err(CommandError::failed(message).hint("later changes are lost; start the server again"))
             }
             Ok(Ok(())) | Err(_) => Ok(()),
         }
     }
 }
 
-/// How often a server looks whether its directory is still there.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How often the server checks whether its data directory still exists.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Waits until the data directory is gone.
-async fn deleted(lock: &Lock) {
+/// Waits until the data directory is deleted or moved.
+async fn wait_until_deleted(lock: &Lock) {
     while lock.is_in_place() {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
-    tracing::error!("the data directory was deleted or moved: the server stops");
+    tracing::error!("the data directory was deleted or moved; the server stops");
 }
 
-/// What no agent is to read or write: the data directory, and a database elsewhere.
+/// The paths that agents may not read or write: the data directory, and a database elsewhere.
 fn private(data: &DataDir, store: Option<&str>) -> Vec<PathBuf> {
     let mut private = vec![data.path().to_owned()];
     if let Some(path) = store.and_then(|url| url.strip_prefix("sqlite:")) {
@@ -139,29 +158,28 @@ fn private(data: &DataDir, store: Option<&str>) -> Vec<PathBuf> {
     private
 }
 
-fn store(url: Option<&str>, data: &DataDir) -> Result<Arc<dyn Store>, Failure> {
+fn store(url: Option<&str>, data: &DataDir) -> Result<Arc<dyn Store>, CommandError> {
     let path = match url {
         None => data.database(),
         Some("memory:") => return Ok(Arc::new(MemoryStore::default())),
         Some(url) => match url.strip_prefix("sqlite:") {
             Some(path) => PathBuf::from(path),
             None => {
-                let failure = Failure::bad_input(format_args!("there is no store '{url}'"));
-                return Err(failure.hint("write it as sqlite:PATH or memory:"));
+                let failure = CommandError::bad_input(format_args!("unknown store '{url}'"));
+                return Err(failure.hint("use sqlite:PATH or memory:"));
             }
         },
     };
     let store = SqliteStore::open(&path)
-        .map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))?;
+        .map_err(|error| CommandError::failed(format_args!("cannot open {}: {error}", path.display())))?;
     Ok(Arc::new(store))
 }
 
-/// Says where the server is. Programs that start it read this line by line; whether anybody reads it is not the
-/// server's business.
-fn greet(listeners: &Listeners, data: &DataDir, agent: &str) {
-    let mut said = format!("parlor {} is ready\n", env!("CARGO_PKG_VERSION"));
+/// Prints the addresses of the server. Programs that start the server parse these lines. Write errors are ignored.
+fn print_addresses(listeners: &Listeners, data: &DataDir, agent: &str) {
+    let mut text = format!("parlor {} is ready\n", env!("CARGO_PKG_VERSION"));
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
-        let _ = writeln!(said, "  {name:<8} {value}");
+        let _ = writeln!(text, "  {name:<8} {value}");
     };
     if let Some(address) = listeners.address() {
         line("web", &format_args!("http://{address}/"));
@@ -175,8 +193,8 @@ fn greet(listeners: &Listeners, data: &DataDir, agent: &str) {
     line("socket", &listeners.socket().display());
     line("data", &data.path().display());
     line("agent", &agent);
-    said.push_str("An editor joins with the command `parlor acp`. Stop with Ctrl-C.\n");
+    text.push_str("Editors connect with the command `parlor acp`. Ctrl-C stops the server.\n");
     let mut stdout = std::io::stdout().lock();
-    let _ = std::io::Write::write_all(&mut stdout, said.as_bytes())
+    let _ = std::io::Write::write_all(&mut stdout, text.as_bytes())
         .and_then(|()| std::io::Write::flush(&mut stdout));
 }

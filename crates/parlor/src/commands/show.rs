@@ -3,20 +3,20 @@ use std::process::ExitCode;
 use clap::Args;
 use parlor_dialect::view;
 
-use crate::failure::Failure;
-use crate::library::{self, Library, id_of, title_of};
+use crate::command_error::CommandError;
+use crate::offline_sessions::{self, OfflineSessions, session_id, session_title};
 use crate::output::{self, BOLD, DIM, ago, short_path};
+use crate::path_options::PathOptions;
 use crate::render::{self, safe};
-use crate::setup::Common;
 
-/// Show what was said in a session
+/// Print the transcript of a session
 ///
-/// Reads the stored session; no server and no agent is started. The JSON has the shape that `parlor fold` prints.
+/// Reads the stored session and starts neither a server nor an agent. The JSON output has the format of `parlor fold`.
 #[derive(Args)]
 pub(crate) struct Show {
     #[command(flatten)]
-    common: Common,
-    /// The session: its id, the beginning of it, or `latest`
+    paths: PathOptions,
+    /// Select the session: its id, a unique prefix of its id, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Print the transcript as one JSON object
@@ -25,23 +25,23 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let library = Library::open(&self.common)?;
-        let opened = library.read(&library.find(&self.session)?)?;
-        let transcript = library::in_v2(&opened);
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let sessions = OfflineSessions::open(&self.paths)?;
+        let opened = sessions.read(&sessions.find(&self.session)?)?;
+        let transcript = offline_sessions::v2_transcript(&opened);
         if self.json {
-            output::print_text(&format!("{}\n", view::transcript(&transcript).as_str()))?;
+            output::print_raw_json(&format!("{}\n", view::transcript(&transcript).as_str()))?;
             return Ok(ExitCode::SUCCESS);
         }
         output::print(|mut out| {
             let row = &opened.row;
-            if let Some(title) = title_of(row) {
+            if let Some(title) = session_title(row) {
                 writeln!(out, "{BOLD}{}{BOLD:#}", safe(&title))?;
             }
             writeln!(
                 out,
                 "{DIM}{} · {} · {} · {}{DIM:#}\n",
-                safe(&id_of(row)),
+                safe(&session_id(row)),
                 safe(&row.agent),
                 safe(&short_path(&row.cwd)),
                 ago(row.active_at, output::now())

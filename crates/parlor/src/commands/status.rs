@@ -6,35 +6,35 @@ use clap::Args;
 use parlor_server::data_dir::DataDir;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::output::{self, BOLD, DIM, GREEN, count, short_path, span};
+use crate::path_options::PathOptions;
 use crate::server;
-use crate::setup::Common;
 use crate::table::Table;
 
-/// Say whether a server runs, and what it does
+/// Print the state of the server
 ///
-/// The exit code is 1 if none runs.
+/// The exit code is 1 if no server is running.
 #[derive(Args)]
 pub(crate) struct Status {
     #[command(flatten)]
-    common: Common,
+    paths: PathOptions,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// What a server says of itself.
+/// The result of `_parlor/status`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Server {
+pub(crate) struct ServerStatus {
     pub(crate) version: String,
     pub(crate) pid: u32,
     uptime_seconds: u64,
     clients: u64,
     live_sessions: usize,
-    agents: Vec<Running>,
-    /// What could not be told to clients, by session.
+    agents: Vec<RunningAgent>,
+    /// Losses by session.
     #[serde(default)]
     pub(crate) losses: Vec<SessionLosses>,
 }
@@ -54,8 +54,8 @@ pub(crate) struct LossCount {
     pub(crate) meaning: String,
 }
 
-impl Server {
-    /// The losses of all sessions, by the name of their kind.
+impl ServerStatus {
+    /// The losses of all sessions, added up by kind.
     pub(crate) fn losses_by_kind(&self) -> Vec<LossCount> {
         let mut kinds = BTreeMap::<&str, LossCount>::new();
         for loss in self.losses.iter().flat_map(|session| &session.losses) {
@@ -67,7 +67,7 @@ impl Server {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Running {
+struct RunningAgent {
     name: String,
     pid: Option<u32>,
     sessions: usize,
@@ -75,23 +75,23 @@ struct Running {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct StatusReport {
     running: bool,
     data: String,
     socket: Option<String>,
     address: Option<String>,
     #[serde(flatten)]
-    server: Option<Server>,
+    server: Option<ServerStatus>,
 }
 
 impl Status {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let path = self.common.data_dir()?;
-        let data = self.common.look()?;
-        let socket = data.as_ref().map(DataDir::socket).filter(|socket| server::answers(socket));
-        let server = socket.as_deref().map(ask).transpose()?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let path = self.paths.data_dir()?;
+        let data = self.paths.existing_data_dir()?;
+        let socket = data.as_ref().map(DataDir::socket).filter(|socket| server::is_running(socket));
+        let server = socket.as_deref().map(query).transpose()?;
         let running = server.is_some();
-        let report = Report {
+        let report = StatusReport {
             running,
             data: path.display().to_string(),
             socket: socket.map(|socket| socket.display().to_string()),
@@ -107,31 +107,31 @@ impl Status {
     }
 }
 
-/// Asks a server how it is.
-pub(crate) fn ask(socket: &Path) -> Result<Server, Failure> {
-    let mut answer = server::ask(socket, "_parlor/status")?;
-    // This one does not count.
+/// Requests the status of a server.
+pub(crate) fn query(socket: &Path) -> Result<ServerStatus, CommandError> {
+    let mut answer = server::call(socket, "_parlor/status")?;
+    // This connection is not counted.
     if let Some(clients) = answer.get("clients").and_then(|clients| clients.as_str().parse::<u64>().ok()) {
         let others = parlor_json::Json::parse(clients.saturating_sub(1).to_string());
         answer.set("clients", others.expect("a number is JSON"));
     }
     serde_json::from_str(answer.to_json().as_str())
-        .map_err(|error| Failure::failed(format_args!("the server's status cannot be read: {error}")))
+        .map_err(|error| CommandError::failed(format_args!("cannot parse the server's status: {error}")))
 }
 
-/// Where the server listens for HTTP.
+/// The URL on which the server listens for HTTP.
 fn address(data: &DataDir) -> Option<String> {
     let port = std::fs::read_to_string(data.port_file()).ok()?;
     let port: u16 = port.trim().parse().ok()?;
     Some(format!("http://127.0.0.1:{port}/"))
 }
 
-fn write(report: &Report, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+fn write(report: &StatusReport, out: &mut dyn std::io::Write) -> std::io::Result<()> {
     let Some(server) = &report.server else {
-        writeln!(out, "No server runs for {}.", short_path(&report.data))?;
+        writeln!(out, "No server is running for {}.", short_path(&report.data))?;
         return writeln!(
             out,
-            "{DIM}`parlor serve` starts one; `parlor acp` and `parlor prompt` do so by themselves.{DIM:#}"
+            "{DIM}`parlor serve` starts one; `parlor acp` and `parlor prompt` start one in the background.{DIM:#}"
         );
     };
     writeln!(
@@ -157,7 +157,7 @@ fn write(report: &Report, out: &mut dyn std::io::Write) -> std::io::Result<()> {
         writeln!(out, "  losses    {id}: {}", crate::render::safe(&kinds))?;
     }
     if server.agents.is_empty() {
-        return writeln!(out, "  agents    none runs; they are started when they are needed");
+        return writeln!(out, "  agents    none running; a session that needs its agent starts it");
     }
     writeln!(out, "  agents    {}\n", count(server.agents.len(), "running agent"))?;
     let mut table = Table::new(&["AGENT", "PROCESS", "SESSIONS"]);

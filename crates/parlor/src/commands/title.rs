@@ -4,56 +4,56 @@ use clap::Args;
 use parlor_json::{Json, JsonStr, Object};
 use serde::Serialize;
 
-use crate::commands::archive;
-use crate::failure::Failure;
-use crate::library::{Library, id_of};
+use crate::command_error::CommandError;
+use crate::offline_sessions::{OfflineSessions, session_id};
 use crate::output;
+use crate::path_options::PathOptions;
 use crate::render::safe;
-use crate::setup::Common;
+use crate::server;
 
-/// Give a session a title, or take it away
+/// Set or clear the title of a session
 ///
-/// Your title stays until you change or clear it. Without one the session has the title that its agent gave it last, and
-/// without that the first words of its first prompt. Joins the local server, and starts one if none runs.
+/// The title stays until you change or clear it. Without it, the session has the latest title from its agent, or else the first
+/// words of the first prompt. Prints the resulting title. Starts the local server if it is not running.
 #[derive(Args)]
 pub(crate) struct Title {
     #[command(flatten)]
-    common: Common,
-    /// The session: its id, the beginning of it, or `latest`
+    paths: PathOptions,
+    /// Select the session: its id, a unique prefix of its id, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The title; an empty one clears yours
+    /// Set this title; an empty one clears yours
     #[arg(value_name = "TEXT", required_unless_present = "clear", conflicts_with = "clear")]
     text: Option<String>,
-    /// Clear your title
+    /// Clear the title that you set
     #[arg(long)]
     clear: bool,
-    /// Print the title that the session has now, as JSON
+    /// Print the id and the resulting title as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What came of it, for programs.
+/// The output with `--json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Titled {
+struct TitleOutput {
     session_id: String,
     title: Option<String>,
 }
 
 impl Title {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let row = Library::open(&self.common)?.find(&self.session)?;
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let row = OfflineSessions::open(&self.paths)?.find(&self.session)?;
         let mut params = Object::default();
         params.set(
             "title",
             self.text.as_deref().map_or_else(Json::null, |text| Json::from(&JsonStr::new(text))),
         );
-        let result = archive::ask(&self.common, &row, "_parlor/title", params)?;
+        let result = server::call_for_session(&self.paths, &row, "_parlor/title", params)?;
         let title = result.get("title").and_then(|title| JsonStr::from_raw(title.raw()));
         let title = title.map(|title| title.to_text().into_owned());
         if self.json {
-            output::print_json(&Titled { session_id: id_of(&row), title })?;
+            output::print_json(&TitleOutput { session_id: session_id(&row), title })?;
         } else {
             output::print(|out| match &title {
                 Some(title) => writeln!(out, "{}", safe(title)),

@@ -6,36 +6,36 @@ use clap::{Args, ValueEnum};
 use parlor_dialect::{Dialect, LineProblem, Loss, Recorded, Side, Translation, Translator};
 use parlor_wire::DEFAULT_LINE_LIMIT;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::input::{self, Line};
 use crate::output;
 
-/// Translate what an agent or a client says to another protocol version
+/// Translate messages of an agent or a client to another protocol version
 ///
-/// Reads one JSON-RPC message per line and writes the translated lines. State is kept from line to line: ids
-/// are given where they are missing, tool calls add up. What cannot be said in the other dialect is a loss, one
-/// JSON line on stderr: `{"line":3,"loss":"message_replaced","messageId":"m1"}`; the exit code is then 3.
+/// Reads one JSON-RPC message per line and writes the translated lines. Missing ids are assigned, and updates of tool calls are
+/// merged where the dialect requires it. What the other dialect cannot express is a loss, one JSON line on standard error:
+/// `{"line":3,"loss":"message_replaced","messageId":"m1"}`; the exit code is then 3.
 ///
-/// Lines of a recording say who speaks (`C->A {json}`, `A->C {json}`): then both sides are translated, turns
-/// are told by prompts or by states as the dialect wants it, and the output is marked alike. Without marks only
-/// the side named by --side is heard and nothing is added.
+/// In a recording, each line starts with its direction (`C->A {json}`, `A->C {json}`): both sides are translated, including the
+/// start and end of turns, and the output has directions as well. Without directions, only the messages of the side in --side
+/// are translated and no messages are added.
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub(crate) struct Translate {
-    /// Files to read one after another; standard input if none is named
+    /// Read these files in order [default: standard input]
     files: Vec<PathBuf>,
 
-    /// The dialect of the lines: v1, v2 or draft
+    /// Decode the lines in this dialect: v1, v2 or draft
     #[arg(long, value_name = "DIALECT")]
     from: Dialect,
 
-    /// The dialect to say them in: v1, v2 or draft
+    /// Encode them in this dialect: v1, v2 or draft
     #[arg(long, value_name = "DIALECT")]
     to: Dialect,
 
-    /// Who says the lines that do not tell
-    #[arg(long, value_enum, default_value_t = Speaker::Agent)]
-    side: Speaker,
+    /// Treat lines without a direction as messages of this side
+    #[arg(long, value_enum, default_value_t = SenderSide::Agent)]
+    side: SenderSide,
 
     /// Skip lines that are longer than this many bytes
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_LINE_LIMIT)]
@@ -43,10 +43,10 @@ pub(crate) struct Translate {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Speaker {
-    /// What an agent sends to its client
+enum SenderSide {
+    /// Messages that an agent sends
     Agent,
-    /// What a client sends to its agent
+    /// Messages that a client sends
     Client,
 }
 
@@ -54,27 +54,27 @@ const EXAMPLE: &str = "Examples:
   parlor translate --from v1 --to v2 < agent-output.jsonl
   parlor translate --from v2 --to v1 recording.jsonl
 
-docs/translation.md lists what is translated to what, and every loss.";
+docs/translation.md describes the translation and lists the losses.";
 
 impl Translate {
-    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let mut work = Work {
-            marked: Translator::record(self.from, self.to),
+    pub(crate) fn run(&self) -> Result<ExitCode, CommandError> {
+        let mut run = TranslationRun {
+            recorded: Translator::record(self.from, self.to),
             plain: Translator::one_sided(self.from, self.to),
             side: match self.side {
-                Speaker::Agent => Side::Agent,
-                Speaker::Client => Side::Client,
+                SenderSide::Agent => Side::Agent,
+                SenderSide::Client => Side::Client,
             },
             out: io::BufWriter::new(io::stdout().lock()),
             number: 0,
             bad_lines: 0,
             losses: 0,
         };
-        input::each_line(&self.files, self.max_line, |line| work.line(&line))?;
-        let rest = work.marked.finish();
-        work.say(&Line::last(work.number), &rest, true)?;
-        work.out.flush().map_err(|error| Failure::writing(&error))?;
-        Ok(ExitCode::from(match (work.bad_lines, work.losses) {
+        input::each_line(&self.files, self.max_line, |line| run.line(&line))?;
+        let rest = run.recorded.finish();
+        run.write_translation(&Line::last(run.number), &rest, true)?;
+        run.out.flush().map_err(|error| CommandError::write(&error))?;
+        Ok(ExitCode::from(match (run.bad_lines, run.losses) {
             (0, 0) => 0,
             (0, _) => 3,
             (_, _) => 2,
@@ -82,26 +82,26 @@ impl Translate {
     }
 }
 
-struct Work<'a> {
-    /// For lines that say who speaks.
-    marked: Translator,
-    /// For lines that do not.
+struct TranslationRun<'a> {
+    /// Translates lines with a direction.
+    recorded: Translator,
+    /// Translates lines without a direction.
     plain: Translator,
     side: Side,
     out: io::BufWriter<io::StdoutLock<'a>>,
-    /// Of the last line.
+    /// The number of the last line.
     number: usize,
     bad_lines: usize,
     losses: usize,
 }
 
-impl Work<'_> {
-    fn line(&mut self, line: &Line<'_>) -> Result<(), Failure> {
+impl TranslationRun<'_> {
+    fn line(&mut self, line: &Line<'_>) -> Result<(), CommandError> {
         self.number = line.number;
         let text = match &line.text {
             Ok(text) => *text,
             Err(malformed) => {
-                self.tell(line, &LineProblem::Malformed(malformed.clone()));
+                self.report(line, &LineProblem::Malformed(malformed.clone()));
                 return Ok(());
             }
         };
@@ -109,44 +109,49 @@ impl Work<'_> {
             return self.write(text);
         };
         let translation = match recorded.from {
-            Some(side) => self.marked.line(side, recorded.message),
+            Some(side) => self.recorded.line(side, recorded.message),
             None => self.plain.line(self.side, recorded.message),
         };
         match translation {
-            Ok(translation) => self.say(line, &translation, recorded.from.is_some()),
+            Ok(translation) => self.write_translation(line, &translation, recorded.from.is_some()),
             Err(problem) => {
-                self.tell(line, &problem);
+                self.report(line, &problem);
                 Ok(())
             }
         }
     }
 
-    fn say(&mut self, line: &Line<'_>, translation: &Translation<'_>, marked: bool) -> Result<(), Failure> {
-        for said in &translation.lines {
-            let mark = match said.by {
-                Side::Client if marked => "C->A ",
-                Side::Agent if marked => "A->C ",
+    fn write_translation(
+        &mut self,
+        line: &Line<'_>,
+        translation: &Translation<'_>,
+        has_direction: bool,
+    ) -> Result<(), CommandError> {
+        for line in &translation.lines {
+            let mark = match line.by {
+                Side::Client if has_direction => "C->A ",
+                Side::Agent if has_direction => "A->C ",
                 Side::Client | Side::Agent => "",
             };
-            self.write(&format!("{mark}{}", said.text))?;
+            self.write(&format!("{mark}{}", line.text))?;
         }
         for loss in &translation.losses {
             self.losses += 1;
             print_stderr!("{}", loss_line(line.number, loss));
         }
         for problem in &translation.problems {
-            self.tell(line, problem);
+            self.report(line, problem);
         }
         Ok(())
     }
 
-    fn write(&mut self, text: &str) -> Result<(), Failure> {
-        writeln!(self.out, "{}", output::for_stdout(text)).map_err(|error| Failure::writing(&error))
+    fn write(&mut self, text: &str) -> Result<(), CommandError> {
+        writeln!(self.out, "{}", output::for_stdout(text)).map_err(|error| CommandError::write(&error))
     }
 
-    fn tell(&mut self, line: &Line<'_>, problem: &LineProblem) {
+    fn report(&mut self, line: &Line<'_>, problem: &LineProblem) {
         self.bad_lines += 1;
-        line.tell(problem);
+        line.report(problem);
     }
 }
 

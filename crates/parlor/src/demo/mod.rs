@@ -1,29 +1,29 @@
-//! The demo agent: what a newcomer meets, and an example of an agent that is written with `parlor-agent`.
+//! The demo agent, which is also an example for `parlor-agent`.
 //!
-//! What it does is said by the prompt, one command a line, so that it needs no model. Sessions with their history, ids,
-//! states, prompts that wait, cancellation, forks and both versions of the protocol come with `parlor-agent`; what is
-//! here is what this agent says and does.
+//! It executes the commands in the prompt, one per line, and needs no model. `parlor-agent` implements sessions with their
+//! history, ids and states, the prompt queue, cancellation, forks and both versions of the protocol; this module implements
+//! the commands.
 //!
-//! - `commands` has what a prompt may hold; a new command is a line of its table and an arm in `Demo::prompt`.
-//! - `words` is talk, `tool` uses tools and asks, `terminal` runs programs, `session` is about the session itself,
-//!   `later` about what is said when the turn is over.
+//! - `commands` has the table of commands; a new command is a row of it and an arm in `Demo::prompt`.
+//! - `messages` sends messages, `tool` makes tool calls and sends requests, `terminal` runs programs, `session` changes the
+//!   session itself, `background` sends messages after the turn.
 
+mod background;
 pub(crate) mod commands;
-mod later;
+mod messages;
 mod session;
 mod terminal;
 mod tool;
-mod words;
 
 use std::path::Path;
 
 use parlor_agent::{Agent, Failure, Info, Json, ServeError, Server, Setting, Stop, Turn};
 
 use crate::script::{self, Part};
+use background::BackgroundTasks;
 use commands::{COMMANDS, Step};
-use later::Later;
 
-/// Serves the client at standard input and output. Sessions are kept in the file `state`, if there is one.
+/// Serves the client on standard input and output. Sessions are stored in the file `state`, if it is given.
 pub(crate) async fn serve(state: Option<&Path>) -> Result<(), ServeError> {
     let mut agent = Server::of(Demo::default());
     if let Some(state) = state {
@@ -35,7 +35,7 @@ pub(crate) async fn serve(state: Option<&Path>) -> Result<(), ServeError> {
 
 #[derive(Default)]
 struct Demo {
-    later: Later,
+    background: BackgroundTasks,
 }
 
 impl Agent for Demo {
@@ -57,32 +57,32 @@ impl Agent for Demo {
 
     async fn prompt(&self, turn: Turn) -> Result<Stop, Failure> {
         let turn = &turn;
-        turn.spent(words::count(&turn.text()), 0);
+        turn.spent(messages::count(&turn.text()), 0);
         let texts = turn.content().iter().filter_map(|item| parlor_session::text_of(item.json));
         let script: String = texts.filter(|text| !script::is_conversation(text)).collect();
         for part in script::parts(&script, COMMANDS) {
-            // What each part says is a message of its own.
+            // Each part is a separate message.
             turn.end_message();
             let step = match part {
                 Part::Step(step) => step,
-                Part::Chat(words) => {
-                    words::chat(turn, &words).await;
+                Part::Chat(text) => {
+                    messages::chat(turn, &text).await;
                     continue;
                 }
                 Part::Misused(usage) => {
-                    words::say(turn, &format!("It is used like this: {usage}")).await;
+                    messages::say(turn, &format!("Usage: {usage}")).await;
                     continue;
                 }
             };
             match step {
-                Step::Help => words::help(turn).await,
-                Step::Say(text) => words::say(turn, &text).await,
-                Step::Think(text) => words::think(turn, &text).await,
-                Step::Two(text) => words::twice(turn, &text).await,
-                Step::Redact { clear } => words::redact(turn, clear).await,
-                Step::Image => turn.say_block(&Json::parse(words::IMAGE)?).await,
-                Step::Link => turn.say_block(&Json::parse(words::LINK)?).await,
-                Step::Stream(stream) => words::stream(turn, &stream).await,
+                Step::Help => messages::help(turn).await,
+                Step::Say(text) => messages::say(turn, &text).await,
+                Step::Think(text) => messages::think(turn, &text).await,
+                Step::Two(text) => messages::twice(turn, &text).await,
+                Step::Redact { clear } => messages::redact(turn, clear).await,
+                Step::Image => turn.say_block(&Json::parse(messages::IMAGE)?).await,
+                Step::Link => turn.say_block(&Json::parse(messages::LINK)?).await,
+                Step::Stream(stream) => messages::stream(turn, &stream).await,
                 Step::Tool(title) => tool::edit(turn, &title).await,
                 Step::Ask(title) => tool::ask(turn, &title).await?,
                 Step::Elicit => tool::form(turn).await?,
@@ -95,8 +95,8 @@ impl Agent for Demo {
                 Step::Usage => session::usage(turn).await?,
                 Step::Whoami => session::whoami(turn).await?,
                 Step::Sleep(time) => tokio::time::sleep(time).await,
-                Step::Later { after, text } => self.later.say(turn, after, [text]).await,
-                Step::Background(count) => self.later.background(turn, count).await,
+                Step::Later { after, text } => self.background.say(turn, after, [text]).await,
+                Step::Background(count) => self.background.background(turn, count).await,
                 Step::Fail { code, text } => return Err(Failure::with_code(code, text)),
                 Step::Refuse => return Ok(Stop::Refusal),
             }

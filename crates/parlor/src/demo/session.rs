@@ -1,19 +1,19 @@
-//! Steps that are about the session itself.
+//! Steps that change or describe the session.
 
 use parlor_agent::{EntryId, Failure, Json, Object, Step, Turn};
 
-use super::words::{count, say};
+use super::messages::{count, say};
 
-/// How many words the context window of this agent would hold.
+/// The size of the context window, in words.
 const WINDOW: u64 = 200_000;
 
-/// Shows a plan and works it off.
+/// Sends a plan and completes its steps.
 pub(super) async fn plan(turn: &Turn, steps: &[String]) {
     for at in 0..=steps.len() {
         let shown: Vec<Step<'_>> = steps
             .iter()
             .enumerate()
-            .map(|(place, text)| match place {
+            .map(|(index, text)| match index {
                 done if done < at => Step::Completed(text),
                 now if now == at => Step::InProgress(text),
                 _ => Step::Pending(text),
@@ -23,22 +23,22 @@ pub(super) async fn plan(turn: &Turn, steps: &[String]) {
     }
 }
 
-/// Changes the session's metadata.
+/// Patches the session's metadata.
 pub(super) async fn meta(turn: &Turn, patch: &str) {
     match Json::parse(patch).ok().and_then(|patch| Object::parse(patch.raw()).ok()) {
         Some(patch) => turn.meta(&patch).await,
-        None => say(turn, "Metadata is a JSON object.").await,
+        None => say(turn, "The metadata has to be a JSON object.").await,
     }
 }
 
-/// Changes the mode without being asked to by the client.
+/// Changes the mode without a request of the client.
 pub(super) async fn mode(turn: &Turn, mode: &str) {
     if let Err(failure) = turn.choose("mode", mode).await {
         say(turn, &failure.to_string()).await;
     }
 }
 
-/// Tells how full the context window is.
+/// Sends the usage of the context window.
 pub(super) async fn usage(turn: &Turn) -> Result<(), Failure> {
     let transcript = turn.transcript().await?;
     let words = transcript.entries().iter().map(|entry| count(&entry.body().content.to_text())).sum();
@@ -46,7 +46,7 @@ pub(super) async fn usage(turn: &Turn) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says what the agent knows of the session.
+/// Describes the session.
 pub(super) async fn whoami(turn: &Turn) -> Result<(), Failure> {
     let transcript = turn.transcript().await?;
     let is_message = |id: &EntryId| matches!(id, EntryId::Message(..));

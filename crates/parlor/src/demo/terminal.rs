@@ -1,4 +1,4 @@
-//! Running programs.
+//! Runs shell commands.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -10,25 +10,25 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdout, Command};
 
-use super::words::say;
+use super::messages::say;
 
-/// How much of what a command writes is shown. One that writes more is ended.
+/// The maximum output of a command. A command that writes more is killed.
 const MAX_OUTPUT: usize = 1 << 20;
 
-/// A command that runs. It ends when this is dropped, and with it what it started: that is when the turn is cancelled.
-struct Running {
+/// A running command. Dropping it, as on cancellation of the turn, kills its process group.
+struct RunningCommand {
     child: Child,
     output: ChildStdout,
 }
 
-/// Runs a shell command in the directory of the session, and shows what it writes as it comes.
+/// Runs a shell command in the working directory of the session, and streams its output.
 pub(super) async fn run(turn: &Turn, command: &str) -> Result<(), Failure> {
     let call = turn.tool(command).kind("execute").start().await;
-    let mut running = match Running::start(command, turn.cwd()) {
+    let mut running = match RunningCommand::start(command, turn.cwd()) {
         Ok(running) => running,
         Err(error) => {
             call.fail().await;
-            say(turn, &format!("It cannot be run: {error}")).await;
+            say(turn, &format!("The command cannot be started: {error}")).await;
             return Ok(());
         }
     };
@@ -46,7 +46,7 @@ pub(super) async fn run(turn: &Turn, command: &str) -> Result<(), Failure> {
             drop(running);
             terminal.killed("SIGKILL").await;
             call.fail().await;
-            say(turn, "It wrote more than I show, so I ended it.").await;
+            say(turn, "The command was killed, because its output exceeds 1 MiB.").await;
             return Ok(());
         }
         room -= count;
@@ -64,16 +64,16 @@ pub(super) async fn run(turn: &Turn, command: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Running {
+impl RunningCommand {
     fn start(command: &str, cwd: &Path) -> io::Result<Self> {
         let mut child = Command::new("sh")
             .arg("-c")
-            // One stream, so that what is written is shown in the order in which it is.
+            // Both streams share one pipe, which keeps the order of the output.
             .arg(format!("exec 2>&1\n{command}"))
             .current_dir(cwd)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // A group of its own, by which all that it starts can be ended.
+            // Its own process group, so that its child processes can be killed as well.
             .process_group(0)
             .spawn()?;
         let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
@@ -81,12 +81,12 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
-        // It has no id any more when it has ended and somebody knows.
+        // There is no id if the process has exited and was waited for.
         let pid = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         if let Some(pid) = pid {
-            // What has ended by itself meanwhile needs no killing.
+            // This fails if the processes have exited.
             let _ = kill_process_group(pid, Signal::KILL);
         }
     }

@@ -1,10 +1,10 @@
-//! Steps that use a tool, or need an answer.
+//! Steps that make tool calls or send requests.
 
 use parlor_agent::{Choice, Failure, Json, Turn};
 
-use super::words::say;
+use super::messages::say;
 
-/// A tool at work, from its beginning to its end.
+/// Makes a tool call with a diff.
 pub(super) async fn edit(turn: &Turn, title: &str) {
     let path = turn.cwd().join("notes.txt");
     let path = path.to_string_lossy();
@@ -14,11 +14,11 @@ pub(super) async fn edit(turn: &Turn, title: &str) {
     call.complete().await;
 }
 
-/// A tool that is only used if a person agrees. If nobody decides the turn fails, and the tool call with it.
+/// Makes a tool call that needs permission. If the request is not answered, the turn and the tool call fail.
 pub(super) async fn ask(turn: &Turn, title: &str) -> Result<(), Failure> {
     let call = turn.tool(title).kind("delete").start().await;
     let choice = call.ask(&[Choice::AllowOnce, Choice::AllowAlways, Choice::RejectOnce]).await?;
-    let choice = choice.ok_or("nobody decided")?;
+    let choice = choice.ok_or("the permission request was not answered")?;
     if choice.allows() {
         call.complete().await;
     } else {
@@ -33,12 +33,12 @@ pub(super) async fn ask(turn: &Turn, title: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A form for a person.
+/// Sends a form.
 pub(super) async fn form(turn: &Turn) -> Result<(), Failure> {
     let schema = r#"{"type":"object","properties":{"name":{"type":"string","title":"Your name"},"sugar":{"type":"boolean","title":"Sugar?"}},"required":["name"]}"#;
     match turn.form("Who wants coffee?", &Json::parse(schema)?).await? {
         Some(filled_in) => say(turn, &format!("You filled in {}.", filled_in.to_json().as_str())).await,
-        None => say(turn, "Nobody filled it in.").await,
+        None => say(turn, "The form was not filled in.").await,
     }
     Ok(())
 }

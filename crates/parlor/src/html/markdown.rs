@@ -1,9 +1,9 @@
-//! Markdown of strangers as HTML that does nothing.
+//! Converts untrusted Markdown to safe HTML.
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd, html};
 
-/// Writes it with a few kinds of tags only: HTML in it is shown as text, links lead to the web or nowhere, and pictures are
-/// links, because showing them would load them.
+/// Converts Markdown with a few kinds of tags only: HTML becomes text, links have only web and mail addresses, and images
+/// become links, because displaying them would load them.
 pub(super) fn to_html(text: &str) -> String {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut filter = Filter::default();
@@ -13,7 +13,7 @@ pub(super) fn to_html(text: &str) -> String {
     out
 }
 
-/// Which of the open links are shown as such.
+/// For each open link, whether it is kept as a link.
 #[derive(Default)]
 struct Filter {
     links: Vec<bool>,
@@ -28,9 +28,9 @@ impl Filter {
             Event::Start(
                 Tag::Link { link_type, dest_url, title, id } | Tag::Image { link_type, dest_url, title, id },
             ) => {
-                let shown = leads_to_the_web(&dest_url) && !self.links.contains(&true);
-                self.links.push(shown);
-                shown.then_some(Event::Start(Tag::Link { link_type, dest_url, title, id }))
+                let is_kept = is_web_or_mail(&dest_url) && !self.links.contains(&true);
+                self.links.push(is_kept);
+                is_kept.then_some(Event::Start(Tag::Link { link_type, dest_url, title, id }))
             }
             Event::End(TagEnd::Link | TagEnd::Image) => {
                 self.links.pop().unwrap_or(false).then_some(Event::End(TagEnd::Link))
@@ -48,8 +48,8 @@ impl Filter {
     }
 }
 
-/// Whether an address is one that only ever opens a page or a letter.
-fn leads_to_the_web(address: &str) -> bool {
+/// Whether a URL opens only a web page or a mail program.
+fn is_web_or_mail(address: &str) -> bool {
     let is =
         |scheme: &str| address.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
     is("https://") || is("http://") || is("mailto:")

@@ -19,7 +19,7 @@ fn row() -> SessionRow {
     }
 }
 
-/// The page of a session that these updates tell of.
+/// The page of a session with these updates.
 fn page(updates: &[&str]) -> String {
     let id = SessionId::from("s");
     let mut fold = Fold::of_session(Dialect::V2, id.clone());
@@ -29,7 +29,7 @@ fn page(updates: &[&str]) -> String {
     session(&row(), fold.transcript())
 }
 
-fn said(kind: &str, text: &str) -> String {
+fn message(kind: &str, text: &str) -> String {
     let text = parlor_json::string_literal(text);
     format!(r#"{{"sessionUpdate":"{kind}","messageId":"m1","content":[{{"type":"text","text":{text}}}]}}"#)
 }
@@ -40,7 +40,7 @@ fn tags(page: &str) -> Vec<&str> {
     body.split('<').skip(1).map(|rest| rest.split_once('>').unwrap().0).collect()
 }
 
-/// The attributes of a tag; all of ours have quotes.
+/// The attributes of a tag, which are all quoted.
 fn attributes(tag: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     let mut rest = tag.split_once(' ').map_or("", |(_, rest)| rest);
@@ -83,10 +83,10 @@ const HOSTILE: &[&str] = &[
 ];
 
 #[test]
-fn what_others_wrote_is_never_more_than_text() {
+fn html_of_agents_is_escaped() {
     for text in HOSTILE {
         for kind in ["user_message", "agent_message", "agent_thought"] {
-            let page = page(&[&said(kind, text)]);
+            let page = page(&[&message(kind, text)]);
             for tag in tags(&page) {
                 let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap();
                 let known = "section details summary h1 h2 a p div pre code table thead tbody tr th td strong em br ul li main body html";
@@ -107,8 +107,8 @@ fn what_others_wrote_is_never_more_than_text() {
 }
 
 #[test]
-fn nothing_is_loaded_and_nothing_runs() {
-    let all: Vec<_> = HOSTILE.iter().map(|text| said("agent_message", text)).collect();
+fn the_page_loads_nothing_and_runs_no_scripts() {
+    let all: Vec<_> = HOSTILE.iter().map(|text| message("agent_message", text)).collect();
     let page = page(&all.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(
         page.contains(&format!("content=\"{}\"", POLICY.replace('\'', "&#39;"))) || page.contains(POLICY)
@@ -121,7 +121,7 @@ fn nothing_is_loaded_and_nothing_runs() {
 }
 
 #[test]
-fn broken_characters_and_ids_do_no_harm() {
+fn control_characters_and_invalid_ids_are_escaped() {
     let page = page(&[
         r#"{"sessionUpdate":"agent_message","messageId":"a b\"<\ud83d\u0000","content":[{"type":"text","text":"\ud83d and \ude00\ud83d \u0000"}]}"#,
         r#"{"sessionUpdate":"tool_call_update","toolCallId":"\"><script>","title":"\ud800<b>","status":"\" onclick=","content":[{"type":"content","content":{"type":"text","text":"</code></pre><script>"}}]}"#,
@@ -136,7 +136,7 @@ fn broken_characters_and_ids_do_no_harm() {
 }
 
 #[test]
-fn only_pictures_that_do_nothing_are_shown() {
+fn only_images_of_safe_types_are_embedded() {
     let image = |mime: &str, data: &str| {
         let block = format!(r#"{{"type":"image","mimeType":"{mime}","data":"{data}"}}"#);
         page(&[&format!(r#"{{"sessionUpdate":"agent_message","messageId":"m","content":[{block}]}}"#)])
@@ -150,9 +150,9 @@ fn only_pictures_that_do_nothing_are_shown() {
 }
 
 #[test]
-fn a_page_reads_well() {
+fn a_page_has_the_rendered_messages_and_tool_calls() {
     let page = page(&[
-        &said("user_message", "Please *look*\n  at this"),
+        &message("user_message", "Please *look*\n  at this"),
         r#"{"sessionUpdate":"agent_thought","messageId":"t1","content":[{"type":"text","text":"Hm."}]}"#,
         r#"{"sessionUpdate":"tool_call_update","toolCallId":"c1","title":"Edit","kind":"edit","status":"completed","content":[{"type":"content","content":{"type":"text","text":"done"}}]}"#,
         r#"{"sessionUpdate":"agent_message","messageId":"m2","content":[{"type":"text","text":"A **bold** [link](https://example.org/?a=1&b=2) and\n\n```rust\nfn main() {}\n```"}]}"#,

@@ -5,47 +5,58 @@ use parlor_testkit::scenario::Scenario;
 
 use crate::PARLOR;
 
+/// The options that all commands here have. They are removed from the expected texts.
+const PATH_OPTIONS: &str = "      --data <DIR>
+          Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data
+          directory]
+
+      --config <FILE>
+          Use this configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
+          config directory]
+
+";
+
+/// The output of `--help` without `PATH_OPTIONS`.
+fn help(command: &str) -> String {
+    let help = run(command, "--help");
+    assert!(help.contains(PATH_OPTIONS), "{help}");
+    help.replace(PATH_OPTIONS, "")
+}
+
+/// The output of a command with an option, without trailing white space.
+fn run(command: &str, option: &str) -> String {
+    let output = Scenario::new(PARLOR).run(&[command, option]).success();
+    output.stdout.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
 #[test]
 #[expect(clippy::too_many_lines, reason = "it is the text of the help")]
-fn the_commands_explain_themselves() {
-    let scenario = Scenario::new(PARLOR);
-    let help = |command: &str| {
-        let said = scenario.run(&[command, "--help"]).success();
-        said.stdout.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>()
-    };
+fn the_long_help_describes_command_arguments_and_options() {
     expect![[r#"
         List sessions, the latest first
 
-        An id is shown as far as it is needed to tell the sessions apart; that much of it, or more, names
-        the session to the other commands. `latest` names the first of the list. Works with and without a
-        running server.
+        Prints the shortest unique prefix of each id. Other commands accept such a prefix, the whole id, or
+        `latest` for the first session of the list. Works with and without a running server.
 
         Usage: parlor ls [OPTIONS]
 
         Options:
-              --data <DIR>
-                  The data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data directory]
-
-              --config <FILE>
-                  The configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --agent <NAME>
-                  Only sessions of this agent
+                  List only sessions of this agent
 
               --cwd <DIR>
-                  Only sessions that work in this directory
+                  List only sessions with this working directory
 
               --archived
-                  Only sessions that were put away
+                  List only archived sessions
 
               --limit <N>
-                  How many to list; 0 for all
+                  List at most this many sessions; 0 for all
 
                   [default: 50]
 
               --tree
-                  Show forks below the sessions that they were forked from
+                  List forks below the sessions that they were forked from
 
               --json
                   Print a list of objects as JSON
@@ -55,25 +66,18 @@ fn the_commands_explain_themselves() {
     "#]]
     .assert_eq(&help("ls"));
     expect![[r#"
-        Show what was said in a session
+        Print the transcript of a session
 
-        Reads the stored session; no server and no agent is started. The JSON has the shape that `parlor
-        fold` prints.
+        Reads the stored session and starts neither a server nor an agent. The JSON output has the format of
+        `parlor fold`.
 
         Usage: parlor show [OPTIONS] <SESSION>
 
         Arguments:
           <SESSION>
-                  The session: its id, the beginning of it, or `latest`
+                  Select the session: its id, a unique prefix of its id, or `latest`
 
         Options:
-              --data <DIR>
-                  The data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data directory]
-
-              --config <FILE>
-                  The configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --json
                   Print the transcript as one JSON object
 
@@ -82,43 +86,36 @@ fn the_commands_explain_themselves() {
     "#]]
     .assert_eq(&help("show"));
     expect![[r#"
-        Search everything that was said
+        Search the text of all sessions
 
-        All words must be there, in any order; case and accents do not matter. `"these words"` must stand
-        together, `begin*` is the beginning of a word, and `-word` must not be there. The query may also say
-        `role:agent`, `cwd:/there`, `agent:claude`, `since:2026-01-31` or `since:7d`. Messages are found by
-        their text, tool calls by their title, sessions by theirs.
+        An entry matches if it has all words of the query, in any order; case and accents are ignored. `"two
+        words"` matches the phrase, `begin*` a prefix, and `-word` excludes entries with the word. Filters
+        in the query: `role:agent`, `cwd:/there`, `agent:claude`, `since:2026-01-31` or `since:7d`. Messages
+        match by their text, tool calls by title, input and output, sessions by their title.
 
         Usage: parlor search [OPTIONS] <QUERY>...
 
         Arguments:
           <QUERY>...
-                  What to look for; in quotes if a word of it begins with a dash
+                  Search for these words; quote the query if a word starts with a dash
 
         Options:
-              --data <DIR>
-                  The data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data directory]
-
-              --config <FILE>
-                  The configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --role <ROLE>
-                  Only what was said in this role
+                  Search only entries with this role
 
                   [possible values: user, agent, thought, tool, title]
 
               --cwd <DIR>
-                  Only in sessions that work in this directory
+                  Search only sessions with this working directory
 
               --agent <NAME>
-                  Only in sessions of this agent
+                  Search only sessions of this agent
 
               --since <WHEN>
-                  Only what was said since: a day, a moment, or how long ago (30m, 12h, 7d, 2w)
+                  Search only entries since this date, time or age (30m, 12h, 7d, 2w)
 
               --limit <N>
-                  How many to show, the best first
+                  Print at most this many matches, the best first
 
                   [default: 20]
 
@@ -134,49 +131,42 @@ fn the_commands_explain_themselves() {
     "#]]
     .assert_eq(&help("search"));
     expect![[r#"
-        Say something in a session, and print the answer as it comes
+        Send a prompt to a session, and stream the answer
 
-        Joins the local server, and starts one if none runs. The answer goes to standard output; tool calls,
-        questions and everything else about the turn go to standard error. Ctrl-C cancels the turn; a second
-        one leaves it alone.
+        The answer goes to standard output; tool calls, requests and everything else about the turn go to
+        standard error. Ctrl-C cancels the turn; a second Ctrl-C exits while the turn continues. Starts the
+        local server if it is not running.
 
-        The exit code is 0 if the agent came to the end of its turn, and 1 otherwise.
+        The exit code is 0 if the turn ended with `end_turn`, and 1 otherwise.
 
         Usage: parlor prompt [OPTIONS] <SESSION> <TEXT>
                parlor prompt [OPTIONS] --new <TEXT>
 
         Arguments:
           <SESSION>
-                  The session: its id, the beginning of it, or `latest`; not with `--new`
+                  Select the session: its id, a unique prefix of its id, or `latest`; omit it with `--new`
 
           [TEXT]
-                  What to say; `-` reads it from standard input
+                  Send this text; `-` reads it from standard input
 
         Options:
-              --data <DIR>
-                  The data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data directory]
-
-              --config <FILE>
-                  The configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --new
-                  Begin a session
+                  Start a new session
 
               --agent <NAME>
-                  The agent of the new session [default: the server's]
+                  Use this agent for the new session [default: the server's]
 
               --cwd <DIR>
-                  Where the new session works [default: here]
+                  Use this working directory for the new session [default: the current one]
 
               --yes
-                  Allow what the agent asks permission for
+                  Allow all permission requests of the agent
 
               --no
-                  Reject what the agent asks permission for
+                  Reject all permission requests of the agent
 
               --json
-                  Print one JSON object at the end, and no answer before
+                  Print one JSON object at the end instead of the answer
 
           -h, --help
                   Print help (see a summary with '-h')
@@ -189,62 +179,48 @@ fn the_commands_explain_themselves() {
     expect![[r#"
         Write a session to a file or to standard output
 
-        `json` is one object in the shape that `parlor fold` prints. `jsonl` is one session update of
-        protocol version 2 a line, which `parlor fold` reads back to the same transcript. `markdown` and
-        `html` are for people; the page holds all that it shows and has no scripts.
+        `json` is one object in the format of `parlor fold`. `jsonl` has one session update of protocol
+        version 2 per line; `parlor fold` turns it into the same transcript. `markdown` and `html` are for
+        people; the HTML page is self-contained and has no scripts.
 
         Usage: parlor export [OPTIONS] <SESSION>
 
         Arguments:
           <SESSION>
-                  The session: its id, the beginning of it, or `latest`
+                  Select the session: its id, a unique prefix of its id, or `latest`
 
         Options:
-              --data <DIR>
-                  The data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data directory]
-
-              --config <FILE>
-                  The configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --format <FORMAT>
-                  How to write it
+                  Select the format
 
                   [default: json]
                   [possible values: json, jsonl, markdown, html]
 
           -o, --output <FILE>
-                  The file to write; standard output if none is named
+                  Write to this file [default: standard output]
 
               --json
-                  The same as `--format json`
+                  Select the format `json`
 
           -h, --help
                   Print help (see a summary with '-h')
     "#]]
     .assert_eq(&help("export"));
     expect![[r#"
-        Delete sessions, for good
+        Delete sessions permanently
 
-        A running server ends the turns of these sessions and deletes them; without one they are deleted
-        from the store. Sessions that were forked from them keep what they share. Asks first, on a terminal.
+        Running turns of these sessions are cancelled. Forks keep the content that they share with them.
+        Asks for confirmation on a terminal.
 
         Usage: parlor rm [OPTIONS] <SESSION>...
 
         Arguments:
           <SESSION>...
-                  The sessions: their ids, the beginnings of them, or `latest`
+                  Select the sessions: ids, unique prefixes of ids, or `latest`
 
         Options:
-              --data <DIR>
-                  The data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data directory]
-
-              --config <FILE>
-                  The configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
           -y, --yes
-                  Do not ask
+                  Delete without confirmation
 
               --json
                   Print the ids of the deleted sessions as a JSON list
@@ -254,20 +230,13 @@ fn the_commands_explain_themselves() {
     "#]]
     .assert_eq(&help("rm"));
     expect![[r#"
-        Say whether a server runs, and what it does
+        Print the state of the server
 
-        The exit code is 1 if none runs.
+        The exit code is 1 if no server is running.
 
         Usage: parlor status [OPTIONS]
 
         Options:
-              --data <DIR>
-                  The data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data directory]
-
-              --config <FILE>
-                  The configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --json
                   Print one JSON object
 
@@ -276,22 +245,14 @@ fn the_commands_explain_themselves() {
     "#]]
     .assert_eq(&help("status"));
     expect![[r#"
-        List the agents that sessions can have
+        List the known agents
 
-        Those of a running server, or else those of the configuration and the ones that are known without
-        any. The first column marks the default. Which version of the protocol an agent speaks is known when
-        it was started once.
+        Lists the agents of the running server, or else those of the configuration and the presets. `*`
+        marks the default. The protocol version is known after an agent was first started.
 
         Usage: parlor agents [OPTIONS]
 
         Options:
-              --data <DIR>
-                  The data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data directory]
-
-              --config <FILE>
-                  The configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --json
                   Print a list of objects as JSON
 
@@ -300,24 +261,16 @@ fn the_commands_explain_themselves() {
     "#]]
     .assert_eq(&help("agents"));
     expect![[r#"
-        Look for what is wrong
+        Check the installation
 
-        Looks at the data directory, the database, the sessions in it, the server, the configuration and the
-        agents, and tries the default agent. No session is changed. The exit code is 1 if something fails.
+        Checks the data directory, the database, the sessions in it, the server, the configuration and the
+        agents, and starts the default agent. No session is changed. The exit code is 1 if a check fails.
 
         Usage: parlor doctor [OPTIONS]
 
         Options:
-              --data <DIR>
-                  The data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data directory]
-
-              --config <FILE>
-                  The configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG
-                  config directory]
-
               --full
-                  Read every session, not only a sample where there are many, and check every index of the
-                  database
+                  Read all sessions, not only a sample, and check every index of the database
 
               --json
                   Print one JSON object
@@ -326,4 +279,46 @@ fn the_commands_explain_themselves() {
                   Print help (see a summary with '-h')
     "#]]
     .assert_eq(&help("doctor"));
+}
+
+#[test]
+fn the_short_help_has_one_line_per_option() {
+    expect![[r#"
+        Set or clear the title of a session
+
+        Usage: parlor title [OPTIONS] <SESSION> [TEXT]
+
+        Arguments:
+          <SESSION>  Select the session: its id, a unique prefix of its id, or `latest`
+          [TEXT]     Set this title; an empty one clears yours
+
+        Options:
+              --data <DIR>     Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG
+                               data directory]
+              --config <FILE>  Use this configuration file [default: `PARLOR_CONFIG`, else
+                               parlor/config.toml in the XDG config directory]
+              --clear          Clear the title that you set
+              --json           Print the id and the resulting title as JSON
+          -h, --help           Print help (see more with '--help')
+    "#]]
+    .assert_eq(&run("title", "-h"));
+    expect![[r#"
+        Archive or unarchive sessions
+
+        Usage: parlor archive [OPTIONS] <SESSION>...
+
+        Arguments:
+          <SESSION>...  Select the sessions: ids, unique prefixes of ids, or `latest` (with `--undo`, the
+                        latest archived session)
+
+        Options:
+              --data <DIR>     Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG
+                               data directory]
+              --config <FILE>  Use this configuration file [default: `PARLOR_CONFIG`, else
+                               parlor/config.toml in the XDG config directory]
+              --undo           Unarchive the sessions
+              --json           Print the ids of the sessions as a JSON list
+          -h, --help           Print help (see more with '--help')
+    "#]]
+    .assert_eq(&run("archive", "-h"));
 }

@@ -1,11 +1,11 @@
-//! The commands, as a person or a script uses them: with a server, without one, and with what is broken.
+//! The commands with a server, without one, and with a broken installation.
 
-mod forking;
+mod doctor;
+mod fork;
 mod help;
-mod looking;
-mod prompting;
-mod repairing;
-mod serving;
+mod prompt;
+mod serve;
+mod sessions;
 mod terminal;
 
 use parlor_dialect::Dialect;
@@ -13,7 +13,7 @@ use parlor_testkit::client::{Client, ClientBuilder};
 use parlor_testkit::scenario::Scenario;
 use parlor_testkit::transport::{TransportKind, stdio};
 
-/// The program that is tested.
+/// The program under test.
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
 /// An editor of version 1 that starts `parlor acp`.
@@ -22,7 +22,7 @@ fn editor(scenario: &Scenario) -> Client {
     ClientBuilder::new(TransportKind::Stdio, Dialect::V1, "").over(stdio(command))
 }
 
-/// Waits until the agent asks for permission under this title, and allows it once.
+/// Waits for the permission request with this title, and allows it once.
 fn allow(editor: &mut Client, title: &str) {
     loop {
         let request = editor.peer_request("session/request_permission");

@@ -1,4 +1,4 @@
-//! What is different on a terminal.
+//! Commands on a terminal.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,15 +14,15 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::PARLOR;
 
-/// A command at a terminal of 60 columns.
-pub(crate) struct Seat {
+/// A command that runs on a terminal with 60 columns.
+pub(crate) struct Terminal {
     child: Child,
     keys: File,
     seen: Arc<Mutex<String>>,
     reader: JoinHandle<()>,
 }
 
-impl Seat {
+impl Terminal {
     pub(crate) fn new(scenario: &Scenario, args: &[&str]) -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&person).unwrap();
@@ -52,72 +52,72 @@ impl Seat {
         Self { child, keys, seen, reader }
     }
 
-    pub(crate) fn sees(&self, text: &str) {
+    pub(crate) fn wait_for(&self, text: &str) {
         wait_until(text, || self.seen.lock().unwrap().contains(text));
     }
 
-    pub(crate) fn types(&mut self, text: &str) {
+    pub(crate) fn type_text(&mut self, text: &str) {
         self.keys.write_all(text.as_bytes()).unwrap();
     }
 
-    /// The exit code and all that was on the screen.
-    pub(crate) fn ends(mut self) -> (Option<i32>, String) {
+    /// Waits for the command: its exit code and its whole output.
+    pub(crate) fn wait(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
-        // Nobody else has the terminal open: it ends when all of it was read.
+        // No other process has the terminal open, so reading ends with the last output.
         self.reader.join().unwrap();
         (code, self.seen.lock().unwrap().clone())
     }
 }
 
 #[test]
-fn a_person_chooses_by_number() {
+fn a_permission_option_is_selected_by_number() {
     let scenario = Scenario::new(PARLOR).with_server();
-    let mut seat = Seat::new(&scenario, &["prompt", "--new", "tool Look\nask Delete \u{1b}[2Jit"]);
-    seat.sees("Answer (1-");
-    seat.types("9\n");
-    wait_until("the question is asked again", || {
-        seat.seen.lock().unwrap().matches("Answer (1-").count() == 2
+    let mut terminal = Terminal::new(&scenario, &["prompt", "--new", "tool Look\nask Delete \u{1b}[2Jit"]);
+    terminal.wait_for("Answer (1-");
+    terminal.type_text("9\n");
+    wait_until("the request is shown again", || {
+        terminal.seen.lock().unwrap().matches("Answer (1-").count() == 2
     });
-    // Enter alone decides nothing.
-    seat.types("\n");
-    wait_until("the question is asked again", || {
-        seat.seen.lock().unwrap().matches("Answer (1-").count() == 3
+    // An empty line selects nothing.
+    terminal.type_text("\n");
+    wait_until("the request is shown again", || {
+        terminal.seen.lock().unwrap().matches("Answer (1-").count() == 3
     });
-    seat.types("1\n");
-    let (code, seen) = seat.ends();
+    terminal.type_text("1\n");
+    let (code, seen) = terminal.wait();
     assert_eq!(code, Some(0), "{seen}");
     assert!(seen.contains("You allowed it this once.") && seen.contains("✓ Look"), "{seen}");
     assert!(!seen.contains("\u{1b}[2J"), "{seen:?}");
 }
 
 #[test]
-fn a_permission_prompt_shows_where_and_what_and_takes_a_key() {
+fn a_permission_request_shows_directory_and_command_and_accepts_a_key() {
     let scenario = Scenario::new(PARLOR).with_server();
-    let mut seat = Seat::new(&scenario, &["prompt", "--new", "ask Delete \u{202e}it"]);
-    seat.sees("Answer (1-");
+    let mut terminal = Terminal::new(&scenario, &["prompt", "--new", "ask Delete \u{202e}it"]);
+    terminal.wait_for("Answer (1-");
     let work = scenario.work().canonicalize().unwrap();
     let start: String = work.to_str().unwrap().chars().take(30).collect();
-    seat.sees(&start);
-    seat.sees("‹U+202E›it");
-    seat.sees("delete");
-    seat.types("n\n");
-    let (_, seen) = seat.ends();
+    terminal.wait_for(&start);
+    terminal.wait_for("‹U+202E›it");
+    terminal.wait_for("delete");
+    terminal.type_text("n\n");
+    let (_, seen) = terminal.wait();
     assert!(seen.contains("You did not allow it."), "{seen}");
     assert!(!seen.contains('\u{202e}'), "{seen:?}");
 }
 
 #[test]
-fn what_was_typed_before_a_request_is_shown_does_not_answer_it() {
+fn input_typed_before_a_request_is_shown_is_discarded() {
     let scenario = Scenario::new(PARLOR).with_server();
-    let mut seat = Seat::new(&scenario, &["prompt", "--new", "ask First\nask Second"]);
-    seat.sees("Answer (1-");
-    // The second line, and the beginning of a third one, are there before the second request is.
-    seat.types("n\nn\n9");
-    wait_until("the question is asked again", || {
-        seat.seen.lock().unwrap().matches("Answer (1-").count() == 2
+    let mut terminal = Terminal::new(&scenario, &["prompt", "--new", "ask First\nask Second"]);
+    terminal.wait_for("Answer (1-");
+    // The second line and the start of a third one are typed before the second request is shown.
+    terminal.type_text("n\nn\n9");
+    wait_until("the request is shown again", || {
+        terminal.seen.lock().unwrap().matches("Answer (1-").count() == 2
     });
-    seat.types("y\n");
-    let (_, seen) = seat.ends();
+    terminal.type_text("y\n");
+    let (_, seen) = terminal.wait();
     let (rejected, allowed) = (seen.find("You did not allow it."), seen.find("You allowed it this once."));
     assert!(rejected.is_some() && rejected < allowed, "{seen}");
     assert_eq!(seen.matches("Answer (1-").count(), 2, "{seen}");
@@ -126,40 +126,40 @@ fn what_was_typed_before_a_request_is_shown_does_not_answer_it() {
 #[test]
 fn a_form_is_filled_in_on_the_terminal() {
     let scenario = Scenario::new(PARLOR).with_test_agent();
-    let mut seat = Seat::new(&scenario, &["prompt", "--new", "elicit"]);
-    seat.sees("Who wants coffee?");
-    seat.types("1\n");
-    seat.sees("Your name");
-    seat.types("Ada\n");
-    seat.sees("Sugar?");
-    seat.types("y\n");
-    let (code, seen) = seat.ends();
+    let mut terminal = Terminal::new(&scenario, &["prompt", "--new", "elicit"]);
+    terminal.wait_for("Who wants coffee?");
+    terminal.type_text("1\n");
+    terminal.wait_for("Your name");
+    terminal.type_text("Ada\n");
+    terminal.wait_for("Sugar?");
+    terminal.type_text("y\n");
+    let (code, seen) = terminal.wait();
     assert_eq!(code, Some(0), "{seen}");
     assert!(seen.contains(r#""name":"Ada""#) && seen.contains(r#""sugar":true"#), "{seen}");
 }
 
 #[test]
-fn deleting_asks_first() {
+fn rm_asks_for_confirmation() {
     let scenario = Scenario::new(PARLOR).with_server();
     let id = scenario.new_session("say hello");
     for (typed, code) in [("\n", 1), ("y\n", 0)] {
-        let mut seat = Seat::new(&scenario, &["rm", &id]);
-        seat.sees("Delete 1 session for good? [y/N] ");
-        seat.types(typed);
-        assert_eq!(seat.ends().0, Some(code));
+        let mut terminal = Terminal::new(&scenario, &["rm", &id]);
+        terminal.wait_for("Delete 1 session permanently? [y/N] ");
+        terminal.type_text(typed);
+        assert_eq!(terminal.wait().0, Some(code));
     }
     scenario.run(&["show", &id]).exit_code(2);
 }
 
 #[test]
-fn a_terminal_has_colours_and_an_edge() {
+fn terminal_output_is_coloured_and_truncated() {
     let scenario = Scenario::new(PARLOR).with_server();
     scenario.new_session("title A title that is far too long for a terminal of only sixty columns");
-    let (code, seen) = Seat::new(&scenario, &["ls"]).ends();
+    let (code, seen) = Terminal::new(&scenario, &["ls"]).wait();
     assert_eq!(code, Some(0));
     assert!(seen.contains("\u{1b}[1m") && seen.contains('…'), "{seen:?}");
     let plain = anstream::adapter::strip_str(&seen).to_string();
     assert!(plain.lines().all(|line| line.trim_end().chars().count() <= 60), "{plain}");
-    let (_, seen) = Seat::new(&scenario, &["show", "latest"]).ends();
+    let (_, seen) = Terminal::new(&scenario, &["show", "latest"]).wait();
     assert!(seen.contains("\u{1b}[1m\u{1b}[36muser"), "{seen:?}");
 }

@@ -1,6 +1,6 @@
-//! Runs the command as a person or a script would.
+//! Runs `parlor` and checks its output.
 
-#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -15,7 +15,7 @@ pub(crate) fn parlor(args: &[&str], input: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that ends early does not read all of it, which is its right.
+    // A command that exits early does not read the whole input.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }
@@ -27,7 +27,7 @@ pub(crate) fn check(args: &[&str], input: &str, code: i32, stdout: &Expect, stde
     assert_eq!(output.status.code(), Some(code));
 }
 
-/// Output without the white space that the help leaves at the ends of lines.
+/// Removes trailing white space, which the help has.
 fn tidy(output: &[u8]) -> String {
     String::from_utf8_lossy(output).lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }

@@ -1,4 +1,4 @@
-//! The agents among the examples, met by the SDK's clients.
+//! The example agents, with clients made with the SDK.
 
 use std::fs;
 use std::process::Stdio;
@@ -9,31 +9,33 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
-use crate::visitor::{VERSIONS, Version, Visit};
+use crate::sdk_client::{SdkClientRun, VERSIONS, Version};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_echo_agent_says_what_it_is_told() {
-    let home = TempDir::new().unwrap();
+async fn the_echo_agent_sends_the_prompt_back() {
+    let dir = TempDir::new().unwrap();
     let agent = [example("echo")];
     for version in VERSIONS {
-        let visit = Visit { agent: &agent, cwd: home.path(), session: None, prompts: &["One.", "Two."] };
-        let (_, seen) = visit.by(version).await;
-        let said = [("user", "One."), ("agent", "One."), ("user", "Two."), ("agent", "Two.")];
-        assert_eq!(seen.said(), said, "{version:?}");
-        assert!(seen.messages.iter().filter(|it| it.role == "agent").all(|it| it.id.is_some()));
+        let client_run =
+            SdkClientRun { agent: &agent, cwd: dir.path(), session: None, prompts: &["One.", "Two."] };
+        let (_, view) = client_run.by(version).await;
+        let messages = [("user", "One."), ("agent", "One."), ("user", "Two."), ("agent", "Two.")];
+        assert_eq!(view.messages(), messages, "{version:?}");
+        assert!(view.messages.iter().filter(|it| it.role == "agent").all(|it| it.id.is_some()));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_worker_asks_writes_and_finds_its_sessions_again() {
+async fn the_worker_agent_requests_permission_writes_a_file_and_restores_sessions() {
     for version in VERSIONS {
-        let home = TempDir::new().unwrap();
-        let file = home.path().join("sessions.db");
+        let dir = TempDir::new().unwrap();
+        let file = dir.path().join("sessions.db");
         let agent = [example("worker"), file.to_str().unwrap().to_owned()];
-        let visit = Visit { agent: &agent, cwd: home.path(), session: None, prompts: &["Buy milk"] };
-        let (session, first) = visit.by(version).await;
+        let client_run =
+            SdkClientRun { agent: &agent, cwd: dir.path(), session: None, prompts: &["Buy milk"] };
+        let (session, first) = client_run.by(version).await;
         assert_eq!(
-            first.said(),
+            first.messages(),
             [
                 ("user", "Buy milk"),
                 ("thought", "That is worth a note."),
@@ -47,35 +49,36 @@ async fn the_worker_asks_writes_and_finds_its_sessions_again() {
 
         // Another process, and a client of the other version.
         let other = if version == Version::One { Version::Two } else { Version::One };
-        let again = Visit { session: Some(&session), prompts: &["Sell eggs"], ..visit };
+        let again = SdkClientRun { session: Some(&session), prompts: &["Sell eggs"], ..client_run };
         let (_, second) = again.by(other).await;
-        assert_eq!(second.said()[..4], first.said(), "{version:?}");
-        assert_eq!(second.said().last(), Some(&("agent", "That was note 2.")), "{version:?}");
+        assert_eq!(second.messages()[..4], first.messages(), "{version:?}");
+        assert_eq!(second.messages().last(), Some(&("agent", "That was note 2.")), "{version:?}");
         assert_eq!(second.title.as_deref(), Some("Notes: Buy milk"), "{version:?}");
-        assert_eq!(fs::read_to_string(home.path().join("notes.txt")).unwrap(), "Buy milk\nSell eggs\n");
+        assert_eq!(fs::read_to_string(dir.path().join("notes.txt")).unwrap(), "Buy milk\nSell eggs\n");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_reader_of_the_guide_reads_what_it_is_allowed_to() {
+async fn the_reader_agent_of_the_guide_reads_allowed_files() {
     for version in VERSIONS {
-        let home = TempDir::new().unwrap();
-        fs::write(home.path().join("poem.txt"), "one\ntwo\n").unwrap();
-        let agent = [example("reader"), home.path().join("sessions.db").to_str().unwrap().to_owned()];
-        let visit = Visit { agent: &agent, cwd: home.path(), session: None, prompts: &["poem.txt"] };
-        let (_, seen) = visit.by(version).await;
-        let said = [("user", "poem.txt"), ("agent", "I will have a look."), ("agent", "It has 2 lines.")];
-        assert_eq!(seen.said(), said, "{version:?}");
-        let shown = format!("Read {}", home.path().join("poem.txt").display());
-        assert_eq!(seen.tools, [(shown, "completed".to_owned())], "{version:?}");
+        let dir = TempDir::new().unwrap();
+        fs::write(dir.path().join("poem.txt"), "one\ntwo\n").unwrap();
+        let agent = [example("reader"), dir.path().join("sessions.db").to_str().unwrap().to_owned()];
+        let client_run =
+            SdkClientRun { agent: &agent, cwd: dir.path(), session: None, prompts: &["poem.txt"] };
+        let (_, view) = client_run.by(version).await;
+        let messages = [("user", "poem.txt"), ("agent", "I will have a look."), ("agent", "It has 2 lines.")];
+        assert_eq!(view.messages(), messages, "{version:?}");
+        let shown = format!("Read {}", dir.path().join("poem.txt").display());
+        assert_eq!(view.tools, [(shown, "completed".to_owned())], "{version:?}");
     }
 }
 
-/// An editor that crashes closes both ends, whatever the agent waits for.
+/// An editor that crashes closes both pipes, even if the agent waits for a response.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_that_asks_ends_with_the_client_that_would_have_to_answer() {
-    let home = TempDir::new().unwrap();
-    let file = home.path().join("sessions.db");
+async fn an_agent_with_an_open_request_exits_when_the_client_disconnects() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("sessions.db");
     let mut agent = Command::new(example("worker"))
         .arg(&file)
         .stdin(Stdio::piped())
@@ -94,7 +97,7 @@ async fn an_agent_that_asks_ends_with_the_client_that_would_have_to_answer() {
     };
     say(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#).await;
     until(r#""id":1"#).await;
-    let cwd = home.path().display();
+    let cwd = dir.path().display();
     say(&format!(
         r#"{{"jsonrpc":"2.0","id":2,"method":"session/new","params":{{"cwd":"{cwd}","mcpServers":[]}}}}"#
     ))

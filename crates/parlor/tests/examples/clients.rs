@@ -1,4 +1,4 @@
-//! The clients among the examples, and the relay, with the SDK's agents at the other end.
+//! The example clients and the relay, with agents made with the SDK.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -8,17 +8,17 @@ use parlor_testkit::programs::example;
 use tempfile::TempDir;
 
 use crate::sdk_agent;
+use crate::sdk_client::{SdkClientRun, Version};
 use crate::sdk_versions::{Print, watch_v1, watch_v2};
-use crate::visitor::{Version, Visit};
 use crate::wire;
 use crate::{PARLOR, start_server};
 
-/// Runs an example to its end, and says what it printed.
+/// Runs an example to its end, and returns its output.
 fn run(name: &str, args: &[impl AsRef<OsStr>]) -> String {
-    let home = TempDir::new().unwrap();
+    let dir = TempDir::new().unwrap();
     let output = Command::new(example(name))
         .args(args)
-        .current_dir(home.path())
+        .current_dir(dir.path())
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
@@ -30,7 +30,7 @@ fn run(name: &str, args: &[impl AsRef<OsStr>]) -> String {
 const WATCHED: &str = "you:\nHello, you.\n\nagent:\nHello, you.\n\nend_turn\n";
 
 #[test]
-fn what_an_agent_of_the_sdk_says_is_watched() {
+fn the_watch_example_prints_the_answer_of_an_sdk_agent() {
     for version in [1, 2] {
         let mut args = vec!["Hello, you.".to_owned()];
         args.extend(sdk_agent::echo(version));
@@ -39,14 +39,14 @@ fn what_an_agent_of_the_sdk_says_is_watched() {
 }
 
 #[test]
-fn the_client_of_the_guide_prints_what_agents_say() {
+fn the_client_of_the_guide_prints_the_answer() {
     for agent in [sdk_agent::echo(1), sdk_agent::echo(2), vec![example("echo")]] {
         assert_eq!(run("hello", &agent), "Hello!\nended: Some(EndTurn)\n2 entries\n", "{agent:?}");
     }
 }
 
 #[test]
-fn messages_and_tools_are_told_apart() {
+fn messages_and_tool_calls_are_printed_separately() {
     let shown = run("watch", &["Buy milk".to_owned(), example("worker")]);
     let parts: Vec<_> = shown.split("\n\n").collect();
     assert_eq!(
@@ -57,16 +57,16 @@ fn messages_and_tools_are_told_apart() {
     assert_eq!(parts[4..], ["agent:\nThat was note 1.", "end_turn\n"]);
 }
 
-/// The clients that were written with the SDK print the same, so they can be compared.
+/// The clients made with the SDK print the same, so that they can be compared.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_sdk_versions_of_the_client_do_the_same() {
-    let home = TempDir::new().unwrap();
+async fn the_sdk_versions_of_the_client_print_the_same() {
+    let dir = TempDir::new().unwrap();
     for version in [1, 2] {
         for agent in [sdk_agent::echo(version), vec![example("echo")]] {
             let printed = Arc::new(Mutex::new(String::new()));
             let sink = Arc::clone(&printed);
             let print: Print = Box::new(move |text| sink.lock().unwrap().push_str(text));
-            let (wire, _agent) = wire::start(&agent, home.path());
+            let (wire, _agent) = wire::start(&agent, dir.path());
             let text = "Hello, you.".to_owned();
             match version {
                 1 => watch_v1::watch(wire, text, print).await.unwrap(),
@@ -77,7 +77,7 @@ async fn the_sdk_versions_of_the_client_do_the_same() {
     }
 }
 
-/// What `edit` prints with an agent that repeats what it is told.
+/// The output of `edit` with an agent that echoes prompts.
 const EDITED: &str = "as it was:
   User: say My name is Ada.
   Agent: say My name is Ada.
@@ -91,42 +91,43 @@ edited:
 ";
 
 #[test]
-fn a_message_is_edited_with_an_agent_that_can_fork() {
+fn the_edit_example_works_with_an_agent_that_can_fork() {
     assert_eq!(run("edit", &[example("echo")]), EDITED);
 }
 
-/// The SDK's agents cannot fork; parlor does it for them. Their context is given to them with the prompt, which these
-/// agents repeat, so only what was asked is looked at.
+/// The SDK's agents cannot fork; the server does it for them. They get the context with the prompt, which these agents
+/// echo, so only the prompts are compared.
 #[test]
-fn a_message_is_edited_with_any_agent_behind_parlor() {
+fn the_edit_example_works_with_any_agent_behind_parlor() {
     for version in [1, 2] {
         let mut args = [PARLOR, "acp", "--direct", "--"].map(str::to_owned).to_vec();
         args.extend(sdk_agent::echo(version));
         let shown = run("edit", &args);
-        let asked = |text: &str| -> Vec<String> {
+        let requests = |text: &str| -> Vec<String> {
             text.lines().filter(|line| line.contains("User: ")).map(str::to_owned).collect()
         };
-        assert_eq!(asked(&shown), asked(EDITED), "version {version}: {shown}");
+        assert_eq!(requests(&shown), requests(EDITED), "version {version}: {shown}");
         assert!(shown.starts_with(EDITED.split_once("  User: say Five").unwrap().0), "{shown}");
     }
 }
 
 #[test]
-fn a_message_is_edited_at_a_server() {
+fn the_edit_example_works_with_a_server() {
     let server = start_server("echo", &[example("echo")]);
     assert_eq!(run("edit", &["--socket".as_ref(), server.socket().as_os_str()]), EDITED);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_makes_an_agent_of_version_1_one_of_version_2() {
-    let home = TempDir::new().unwrap();
+    let dir = TempDir::new().unwrap();
     let mut agent = vec![example("relay")];
     agent.extend(sdk_agent::echo(1));
-    let visit = Visit { agent: &agent, cwd: home.path(), session: None, prompts: &["One.", "Two."] };
-    let (_, seen) = visit.by(Version::Two).await;
-    assert_eq!(seen.said(), [("user", "One."), ("agent", "One."), ("user", "Two."), ("agent", "Two.")]);
+    let client_run =
+        SdkClientRun { agent: &agent, cwd: dir.path(), session: None, prompts: &["One.", "Two."] };
+    let (_, view) = client_run.by(Version::Two).await;
+    assert_eq!(view.messages(), [("user", "One."), ("agent", "One."), ("user", "Two."), ("agent", "Two.")]);
     let mut ids: Vec<_> =
-        seen.messages.iter().map(|it| it.id.clone().expect("every message has an id")).collect();
+        view.messages.iter().map(|it| it.id.clone().expect("every message has an id")).collect();
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 4);

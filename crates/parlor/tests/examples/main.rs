@@ -1,4 +1,4 @@
-//! The examples of the libraries, each with the protocol's own SDK at the other end, and the documents that show them.
+//! The examples of the libraries, each with the official SDK as the peer, and the documents that contain them.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -6,19 +6,19 @@
 )]
 
 mod agents;
+mod client_view;
 mod clients;
-mod documents;
-mod lines;
+mod docs;
+mod line_counts;
+mod same_transcript;
 mod sdk_agent;
+mod sdk_client;
 mod sdk_versions;
-mod seen;
-mod story;
-mod visitor;
 mod wire;
 
 use parlor_testkit::server::{Server, TestDir};
 
-/// The program that is tested.
+/// The program under test.
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
 /// A server with one agent.

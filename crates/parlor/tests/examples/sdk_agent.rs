@@ -1,14 +1,15 @@
-//! The SDK's agents as programs. The test program runs itself: the test of that name speaks ACP on the standard streams.
+//! Agents made with the SDK, as programs: the test program runs the test with that name, which speaks ACP on the
+//! standard streams.
 
 use std::env;
 
 use crate::sdk_versions::{echo_v1, echo_v2};
 
-/// What tells a test that it is to be an agent, and not run by somebody who wants all tests.
+/// The argument with which a test runs as an agent; without it, as in a run of all tests, it does nothing.
 const MARK: &str = "speak-acp";
 
-/// How this program is started as an echo agent of a version. With more than one thread it does not write the name of the
-/// test before it runs, which would be in the way of the first message.
+/// The command that runs this program as an echo agent of a version. With more than one thread it does not print the name of the
+/// test before it runs, which would precede the first message.
 pub(crate) fn echo(version: u8) -> Vec<String> {
     let me = env::current_exe().unwrap().to_str().unwrap().to_owned();
     let test = format!("sdk_agent::as_echo_v{version}");
@@ -20,7 +21,7 @@ fn run(agent: impl Future<Output = agent_client_protocol::Result<()>>) {
     if env::args().any(|arg| arg == MARK) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(agent).unwrap();
-        // What the test runner would say is no message.
+        // The output of the test runner is not a message.
         std::process::exit(0);
     }
 }

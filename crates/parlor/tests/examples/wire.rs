@@ -1,4 +1,4 @@
-//! A program that the SDK talks to.
+//! A process with which the SDK exchanges lines.
 
 use std::io;
 use std::path::Path;

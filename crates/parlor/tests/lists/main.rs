@@ -1,8 +1,8 @@
-//! Lists of sessions, and the sessions in them that only agents know.
+//! Lists of sessions, including those that only agents have.
 
-mod adopting;
+mod adoption;
 mod pages;
-mod patience;
+mod slow_agents;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +12,7 @@ use parlor_testkit::server::{Server, TestDir};
 use parlor_testkit::wait::wait_until;
 use serde_json::{Value, json};
 
-/// The program that is tested.
+/// The program under test.
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
 /// A server with the test agents and these lines in its configuration.
@@ -20,36 +20,37 @@ fn start_server(config: &str) -> Server {
     TestDir::new(PARLOR).with_test_agents(config).serve()
 }
 
-/// Agents that keep their sessions in files, by what they speak.
-pub(crate) const KEEPERS: [&str; 4] = ["keeps-v1", "keeps-anonymous", "keeps-v2", "keeps-draft"];
+/// Agents that store their sessions in files, one per dialect.
+pub(crate) const STORING_AGENTS: [&str; 4] =
+    ["storing-v1", "storing-anonymous", "storing-v2", "storing-draft"];
 
-/// A server with agents that have sessions of their own, which they had before it started.
+/// A server with agents that already have these sessions.
 pub(crate) fn server_with(sessions: &[(&str, Value)]) -> Server {
     let mut config = String::new();
     for (name, options, rest) in [
-        ("keeps-v1", "\"--version\", \"1\"", ""),
-        ("keeps-anonymous", "\"--version\", \"1\", \"--no-message-ids\"", ""),
-        ("keeps-v2", "\"--version\", \"2\"", ""),
-        ("keeps-draft", "\"--version\", \"2\"", "dialect = \"draft\"\n"),
+        ("storing-v1", "\"--version\", \"1\"", ""),
+        ("storing-anonymous", "\"--version\", \"1\", \"--no-message-ids\"", ""),
+        ("storing-v2", "\"--version\", \"2\"", ""),
+        ("storing-draft", "\"--version\", \"2\"", "dialect = \"draft\"\n"),
         ("cannot-load", "\"--version\", \"1\", \"--offers\", \"list\"", ""),
     ] {
         let command = format!("\"TEST_AGENT\", {options}, \"--state\", \"TEST_DIR/{name}\"");
         let _ = write!(config, "[agents.{name}]\ncommand = [{command}]\n{rest}");
     }
     let server = start_server(&config);
-    sessions.iter().for_each(|(agent, session)| give(&server, agent, session));
+    sessions.iter().for_each(|(agent, session)| add_agent_session(&server, agent, session));
     server
 }
 
-/// Gives an agent a session, as if it had come by it elsewhere.
-pub(crate) fn give(server: &Server, agent: &str, session: &Value) {
+/// Adds a session to an agent, as if it had been created by another client.
+pub(crate) fn add_agent_session(server: &Server, agent: &str, session: &Value) {
     let folder = server.dir().path().join(agent);
     fs::create_dir_all(&folder).unwrap();
     let id = session["sessionId"].as_str().unwrap();
     fs::write(folder.join(format!("{id}.json")), session.to_string()).unwrap();
 }
 
-/// A session as the test agent keeps it.
+/// A session as the test agent stores it.
 pub(crate) fn session(id: &str, title: Option<&str>, updated_at: &str) -> Value {
     let text = |text: &str| json!([{ "type": "text", "text": text }]);
     let mut session = json!({
@@ -66,7 +67,7 @@ pub(crate) fn session(id: &str, title: Option<&str>, updated_at: &str) -> Value 
     session
 }
 
-/// What the tests here ask a server for.
+/// Requests of these tests.
 pub(crate) trait Lists {
     /// All pages of a list.
     fn list(&mut self, params: Value) -> Vec<Value>;
@@ -77,7 +78,7 @@ pub(crate) trait Lists {
         self.list(params).iter().map(one).collect()
     }
 
-    /// Asks for lists until one has this session: agents are asked in the background.
+    /// Requests lists until one has this session: agents are queried in the background.
     fn wait_for_session(&mut self, session: &str) -> Value {
         let mut found = None;
         wait_until(&format!("{session} is listed"), || {
@@ -102,7 +103,7 @@ impl Lists for Client {
     }
 }
 
-/// Runs a command of parlor for the server's data: its standard output.
+/// Runs a command with the server's data directory: its standard output.
 pub(crate) fn run(server: &Server, args: &[&str]) -> String {
     let config = server.dir().config();
     let args = [&args[..1], &["--config", config.to_str().unwrap()], &args[1..]].concat();

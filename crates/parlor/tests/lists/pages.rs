@@ -1,4 +1,4 @@
-//! What lists show, page by page, and what is put away, closed and deleted.
+//! Pages of lists, and archived, closed and deleted sessions.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::error_code;
@@ -11,19 +11,19 @@ use crate::start_server;
 use crate::{run, server_with, session};
 
 #[test]
-fn pages_have_every_session_once_kept_here_or_not() {
+fn pages_have_every_session_once_stored_or_agent_only() {
     let foreign: Vec<_> = (0..130)
         .map(|n| {
             let time = format!("20{:02}-01-01T00:00:00Z", 10 + n % 60);
-            ("keeps-v2", session(&format!("old-{n:03}"), None, &time))
+            ("storing-v2", session(&format!("old-{n:03}"), None, &time))
         })
         .collect();
     let server = server_with(&foreign);
-    let mut client = server.client(TransportKind::Unix, Dialect::V2, "keeps-v2");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "storing-v2");
     let own: Vec<_> = (0..5).map(|_| client.new_session()).collect();
     client.wait_for_session("old-000");
     for dialect in Dialect::ALL {
-        let mut client = server.client(TransportKind::WebSocket, dialect, "keeps-v2");
+        let mut client = server.client(TransportKind::WebSocket, dialect, "storing-v2");
         let first = client.call("session/list", json!({})).unwrap();
         assert_eq!(first["sessions"].as_array().unwrap().len(), 50);
         let all = client.list(json!({}));
@@ -46,7 +46,7 @@ fn pages_have_every_session_once_kept_here_or_not() {
 }
 
 #[test]
-fn a_session_that_is_touched_while_a_list_is_read_is_not_listed_twice() {
+fn a_session_that_changes_while_a_list_is_read_is_not_listed_twice() {
     let server = start_server("");
     let mut client = server.client(TransportKind::Unix, Dialect::V2, "v2");
     let mut sessions: Vec<_> = (0..60).map(|_| client.new_session()).collect();
@@ -55,24 +55,24 @@ fn a_session_that_is_touched_while_a_list_is_read_is_not_listed_twice() {
     let unseen = sessions[2].clone();
     client.turn(&seen, "say Something.");
     client.turn(&unseen, "say Something.");
-    let fresh = client.new_session();
+    let new_session = client.new_session();
     let second = client.call("session/list", json!({ "cursor": first["nextCursor"] })).unwrap();
     let mut ids: Vec<_> = [&first, &second]
         .iter()
         .flat_map(|page| page["sessions"].as_array().unwrap())
         .map(|one| one["sessionId"].as_str().unwrap().to_owned())
         .collect();
-    assert!(!ids.contains(&fresh) && !ids.contains(&unseen), "they are at the front of the next list");
+    assert!(!ids.contains(&new_session) && !ids.contains(&unseen), "they are at the front of the next list");
     ids.push(unseen.clone());
     ids.sort();
     sessions.sort();
     assert_eq!(ids, sessions);
     let again = client.ids(json!({}));
-    assert!(again[..2].contains(&fresh) && again.len() == 61, "{again:?}");
+    assert!(again[..2].contains(&new_session) && again.len() == 61, "{again:?}");
 }
 
 #[test]
-fn lists_are_those_of_a_directory_and_of_an_agent() {
+fn lists_are_filtered_by_directory_and_agent() {
     let server = start_server("");
     for (n, dialect) in Dialect::ALL.into_iter().enumerate() {
         let folder = server.dir().path().join(dialect.name());
@@ -97,7 +97,7 @@ fn lists_are_those_of_a_directory_and_of_an_agent() {
 }
 
 #[test]
-fn what_is_put_away_is_listed_when_it_is_asked_for_and_a_prompt_brings_it_back() {
+fn archived_sessions_are_listed_on_request_and_a_prompt_unarchives_them() {
     let mut server = start_server("");
     for (n, dialect) in Dialect::ALL.into_iter().enumerate() {
         let mut client = server.client(TransportKind::ALL[n], dialect, TEST_AGENTS[n]);
@@ -120,7 +120,7 @@ fn what_is_put_away_is_listed_when_it_is_asked_for_and_a_prompt_brings_it_back()
         }
         client.call("_parlor/archive", archive.clone()).unwrap();
         assert_eq!(client.turn(&session, "say Again."), "end_turn");
-        assert!(client.ids(json!({})).contains(&session), "a prompt takes it out");
+        assert!(client.ids(json!({})).contains(&session), "a prompt unarchives it");
         assert_eq!(error_code(&client.call("session/archive", json!({ "sessionId": "nothing" }))), -32002);
         let vague = client.call("_parlor/archive", json!({ "sessionId": session }));
         assert_eq!(error_code(&vague), -32602);
@@ -140,7 +140,7 @@ fn what_is_put_away_is_listed_when_it_is_asked_for_and_a_prompt_brings_it_back()
 }
 
 #[test]
-fn a_turn_that_runs_is_cancelled_when_its_session_is_put_away() {
+fn archiving_cancels_the_running_turn() {
     let server = start_server("");
     for (agent, dialect) in
         TEST_AGENTS.into_iter().zip([Dialect::V1, Dialect::V2, Dialect::Draft, Dialect::V1])
@@ -157,7 +157,7 @@ fn a_turn_that_runs_is_cancelled_when_its_session_is_put_away() {
 #[test]
 fn closed_sessions_stay_in_lists_and_deleted_ones_do_not() {
     let server = server_with(&[]);
-    for (n, agent) in crate::KEEPERS.into_iter().enumerate() {
+    for (n, agent) in crate::STORING_AGENTS.into_iter().enumerate() {
         let mut client = server.client(TransportKind::ALL[n % 3], Dialect::ALL[n % 3], agent);
         let (closed, deleted) = (client.new_session(), client.new_session());
         client.turn(&closed, "say Hello.");

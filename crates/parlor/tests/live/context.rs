@@ -1,20 +1,20 @@
-//! The conversation that an agent is given which was not there: how it arrives, that it shows nowhere, when it counts.
+//! The context that an agent gets with a prompt: its form, that it is not shown, and when it counts as handed over.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::Client;
 use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::puppet::{PUPPETS, Puppet};
+use crate::scripted_agent::{SCRIPTED_AGENTS, ScriptedAgent};
 use crate::start_server;
 
-const TEST_AGENTS: [&str; 3] = ["puppet-v1", "puppet-v2", "puppet-draft"];
+const TEST_AGENTS: [&str; 3] = ["scripted-v1", "scripted-v2", "scripted-draft"];
 
-/// A fork of a conversation of one turn, whose agent was not there.
-fn fork(client: &mut Client, puppet: &Puppet) -> String {
+/// Creates a fork of a session with one turn, whose agent has no context.
+fn fork(client: &mut Client, scripted: &ScriptedAgent) -> String {
     let session = client.new_session();
     let id = client.prompt(&session, "Fix the login page");
-    puppet.turn(&puppet.prompt(), "u1", "end_turn");
+    scripted.turn(&scripted.prompt(), "u1", "end_turn");
     assert_eq!(client.end_of_turn(&session, id), "end_turn");
     let forked =
         client.call("session/fork", json!({ "sessionId": session, "cwd": "/", "mcpServers": [] })).unwrap();
@@ -22,7 +22,7 @@ fn fork(client: &mut Client, puppet: &Puppet) -> String {
     forked["sessionId"].as_str().unwrap().to_owned()
 }
 
-/// The text that was put in front of a prompt; `None` if there is none.
+/// The context before a prompt, if there is any.
 fn context(prompt: &Value) -> Option<&str> {
     let blocks = prompt["params"]["prompt"].as_array().unwrap();
     let [context, _] = &blocks[..] else {
@@ -34,15 +34,15 @@ fn context(prompt: &Value) -> Option<&str> {
 }
 
 #[test]
-fn it_arrives_as_text_with_the_first_prompt_and_with_no_other() {
+fn the_context_is_sent_with_the_first_prompt_only() {
     for agent in TEST_AGENTS {
-        let server = start_server(PUPPETS);
-        let puppet = Puppet::of(&server, agent);
+        let server = start_server(SCRIPTED_AGENTS);
+        let scripted = ScriptedAgent::of(&server, agent);
         let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
-        let forked = fork(&mut client, &puppet);
+        let forked = fork(&mut client, &scripted);
         for (n, has_context) in [(2, true), (3, false)] {
             let id = client.prompt(&forked, "And the footer?");
-            let prompt = puppet.prompt();
+            let prompt = scripted.prompt();
             let text = context(&prompt);
             assert_eq!(text.is_some(), has_context, "{prompt}");
             if let Some(text) = text {
@@ -50,40 +50,40 @@ fn it_arrives_as_text_with_the_first_prompt_and_with_no_other() {
                 assert!(text.contains("Assistant:\n> word\n"), "{text}");
                 assert!(!text.contains("footer"), "{text}");
             }
-            puppet.turn(&prompt, &format!("u{n}"), "end_turn");
+            scripted.turn(&prompt, &format!("u{n}"), "end_turn");
             assert_eq!(client.end_of_turn(&forked, id), "end_turn");
         }
     }
 }
 
 #[test]
-fn it_shows_nowhere_when_the_agent_repeats_it() {
+fn the_context_is_not_shown_if_the_agent_echoes_it() {
     for agent in TEST_AGENTS {
         for in_chunks in [true, false] {
-            let server = start_server(PUPPETS);
-            let puppet = Puppet::of(&server, agent);
+            let server = start_server(SCRIPTED_AGENTS);
+            let scripted = ScriptedAgent::of(&server, agent);
             let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
-            let forked = fork(&mut client, &puppet);
+            let forked = fork(&mut client, &scripted);
             let mut there: Vec<_> =
                 Dialect::ALL.map(|dialect| server.client(TransportKind::Unix, dialect, agent)).into();
             there.iter_mut().for_each(|client| drop(client.load(&forked)));
             let id = client.prompt(&forked, "And the footer?");
-            let prompt = puppet.prompt();
+            let prompt = scripted.prompt();
             let blocks = &prompt["params"]["prompt"];
-            let is_v1 = agent == "puppet-v1";
+            let is_v1 = agent == "scripted-v1";
             let named = |id| if is_v1 { None } else { Some(id) };
             if in_chunks || is_v1 {
                 for block in blocks.as_array().unwrap() {
-                    puppet.chunk(&prompt, "user", named("u2"), block["text"].as_str().unwrap());
+                    scripted.chunk(&prompt, "user", named("u2"), block["text"].as_str().unwrap());
                 }
             } else {
-                puppet.user_message(&prompt, "u2", blocks);
+                scripted.user_message(&prompt, "u2", blocks);
             }
-            // Some agents do nothing else than that.
+            // Some agents only echo the prompt.
             for block in blocks.as_array().unwrap() {
-                puppet.chunk(&prompt, "agent", named("echo"), block["text"].as_str().unwrap());
+                scripted.chunk(&prompt, "agent", named("echo"), block["text"].as_str().unwrap());
             }
-            puppet.turn(&prompt, "u2", "end_turn");
+            scripted.turn(&prompt, "u2", "end_turn");
             assert_eq!(client.end_of_turn(&forked, id), "end_turn");
             let stored = server.stored_transcript(&forked);
             let texts: Vec<_> = stored.iter().map(|line| line.split_once(": ").unwrap().1).collect();
@@ -96,10 +96,10 @@ fn it_shows_nowhere_when_the_agent_repeats_it() {
             there.iter_mut().for_each(|client| client.wait_for_transcript(&forked, &stored));
             there.push(client);
             for client in &there {
-                let heard = json!(client.received).to_string();
+                let received = json!(client.received).to_string();
                 assert!(
-                    !heard.contains("conversation so far") && !heard.contains("<conversation"),
-                    "{heard}"
+                    !received.contains("conversation so far") && !received.contains("<conversation"),
+                    "{received}"
                 );
             }
         }
@@ -107,29 +107,29 @@ fn it_shows_nowhere_when_the_agent_repeats_it() {
 }
 
 #[test]
-fn a_command_is_sent_as_it_is_and_the_next_prompt_brings_the_context() {
+fn a_slash_command_is_sent_without_context_and_the_next_prompt_has_it() {
     for agent in TEST_AGENTS {
-        let server = start_server(PUPPETS);
-        let puppet = Puppet::of(&server, agent);
+        let server = start_server(SCRIPTED_AGENTS);
+        let scripted = ScriptedAgent::of(&server, agent);
         let mut client = server.client(TransportKind::Unix, Dialect::V1, agent);
-        let forked = fork(&mut client, &puppet);
+        let forked = fork(&mut client, &scripted);
         for (n, text, has_context) in [(2, "/compact", false), (3, "Go on", true), (4, "Go on", false)] {
             let id = client.prompt(&forked, text);
-            let prompt = puppet.prompt();
+            let prompt = scripted.prompt();
             assert_eq!(context(&prompt).is_some(), has_context, "{prompt}");
-            puppet.turn(&prompt, &format!("u{n}"), "end_turn");
+            scripted.turn(&prompt, &format!("u{n}"), "end_turn");
             assert_eq!(client.end_of_turn(&forked, id), "end_turn");
         }
     }
 }
 
 #[test]
-fn it_is_given_again_until_a_turn_with_it_was_completed() {
+fn the_context_is_sent_again_until_a_turn_with_it_completes() {
     for agent in TEST_AGENTS {
-        let server = start_server(PUPPETS);
-        let puppet = Puppet::of(&server, agent);
+        let server = start_server(SCRIPTED_AGENTS);
+        let scripted = ScriptedAgent::of(&server, agent);
         let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
-        let forked = fork(&mut client, &puppet);
+        let forked = fork(&mut client, &scripted);
         let turns = [
             ("cancelled", true),
             ("refusal", true),
@@ -139,18 +139,18 @@ fn it_is_given_again_until_a_turn_with_it_was_completed() {
         ];
         for (n, (reason, has_context)) in turns.into_iter().enumerate() {
             let id = client.prompt(&forked, "Go on");
-            let prompt = puppet.prompt();
+            let prompt = scripted.prompt();
             assert_eq!(context(&prompt).is_some(), has_context, "{agent}, {reason}: {prompt}");
             if reason != "failed" {
-                puppet.turn(&prompt, &format!("u{n}"), reason);
+                scripted.turn(&prompt, &format!("u{n}"), reason);
                 assert_eq!(client.end_of_turn(&forked, id), reason);
                 continue;
             }
             let error = json!({ "code": -32603, "message": "no" });
-            puppet.say(&json!({ "jsonrpc": "2.0", "id": prompt["id"], "error": error }));
+            scripted.send(&json!({ "jsonrpc": "2.0", "id": prompt["id"], "error": error }));
             let mark = client.mark();
             match agent {
-                "puppet-v1" => assert_eq!(client.wait_for_idle(&forked, mark), "error"),
+                "scripted-v1" => assert_eq!(client.wait_for_idle(&forked, mark), "error"),
                 _ => assert_eq!(client.response(id).unwrap_err()["message"], "no"),
             }
         }
@@ -158,30 +158,30 @@ fn it_is_given_again_until_a_turn_with_it_was_completed() {
 }
 
 #[test]
-fn a_title_that_is_made_of_it_does_not_replace_that_of_the_parent() {
+fn a_title_that_the_agent_makes_from_the_context_does_not_replace_the_parents_title() {
     for agent in TEST_AGENTS {
-        let server = start_server(PUPPETS);
-        let puppet = Puppet::of(&server, agent);
+        let server = start_server(SCRIPTED_AGENTS);
+        let scripted = ScriptedAgent::of(&server, agent);
         let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
-        let forked = fork(&mut client, &puppet);
+        let forked = fork(&mut client, &scripted);
         let title = |client: &mut Client| {
             let listed = client.call("session/list", json!({})).unwrap();
             let sessions = listed["sessions"].as_array().unwrap().clone();
             sessions.into_iter().find(|session| session["sessionId"] == *forked).unwrap()["title"].clone()
         };
         assert_eq!(title(&mut client), "Fix the login page");
-        for (n, said, is) in [
+        for (n, text, is) in [
             (2, "This is the conversation so far, from before…", "Fix the login page"),
             (3, "<conversation id", "Fix the login page"),
             (4, "word", "Fix the login page"),
             (5, "The footer", "The footer"),
         ] {
             let id = client.prompt(&forked, "And the footer?");
-            let prompt = puppet.prompt();
+            let prompt = scripted.prompt();
             let update =
-                json!({ "sessionUpdate": "session_info_update", "title": said, "_meta": { "n": n } });
-            puppet.update(&prompt, &update);
-            puppet.turn(&prompt, &format!("u{n}"), "end_turn");
+                json!({ "sessionUpdate": "session_info_update", "title": text, "_meta": { "n": n } });
+            scripted.update(&prompt, &update);
+            scripted.turn(&prompt, &format!("u{n}"), "end_turn");
             assert_eq!(client.end_of_turn(&forked, id), "end_turn");
             assert_eq!(title(&mut client), is, "{agent}");
             assert_eq!(client.view(&forked)["info"]["_meta"]["n"], n);

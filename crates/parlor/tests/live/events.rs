@@ -1,4 +1,4 @@
-//! What stays visible of turns that did not end well, and of what people decided.
+//! Events of failed turns and of decisions.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::{Client, ClientBuilder};
@@ -6,22 +6,14 @@ use parlor_testkit::server::{Server, TEST_AGENTS};
 use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::start_server;
+use crate::{client_per_dialect, session_of, start_server};
 
 const PERMISSION: &str = "session/request_permission";
 
-/// One client of each dialect that wants events, in one session.
-fn three(server: &Server, agent: usize) -> (Vec<Client>, String) {
-    let mut clients: Vec<_> = (0..3)
-        .map(|n| {
-            ClientBuilder::new(TransportKind::ALL[(n + agent) % 3], Dialect::ALL[n], TEST_AGENTS[agent])
-                .with_events()
-                .connect(server)
-        })
-        .collect();
-    let session = clients[0].new_session();
-    clients[1].load(&session);
-    clients[2].load(&session);
+/// One client of each dialect with the capability for events, in one session.
+fn three_clients(server: &Server, agent: usize) -> ([Client; 3], String) {
+    let mut clients = client_per_dialect(server, agent, ClientBuilder::with_events);
+    let session = session_of(&mut clients, 0);
     (clients, session)
 }
 
@@ -31,7 +23,7 @@ fn events(client: &Client, session: &str, mark: usize) -> Vec<Value> {
     updates.cloned().collect()
 }
 
-/// The events that somebody is sent who comes later.
+/// The events that a client gets when it attaches later.
 fn later(server: &Server, session: &str, dialect: Dialect) -> Vec<Value> {
     let mut client = ClientBuilder::new(TransportKind::Unix, dialect, "v2").with_events().connect(server);
     client.load(session);
@@ -43,11 +35,11 @@ fn types(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn failed_refused_and_cancelled_turns_stay_visible_to_those_who_want_events() {
+fn failed_refused_and_cancelled_turns_leave_events_for_clients_with_the_capability() {
     let mut server = start_server("");
     let mut sessions = Vec::new();
     for (agent, name) in TEST_AGENTS.into_iter().enumerate() {
-        let (mut clients, session) = three(&server, agent);
+        let (mut clients, session) = three_clients(&server, agent);
         let mut plain = server.client(TransportKind::Unix, Dialect::ALL[agent % 3], name);
         plain.load(&session);
         clients[1].turn(&session, "refuse");
@@ -63,57 +55,60 @@ fn failed_refused_and_cancelled_turns_stay_visible_to_those_who_want_events() {
         let expected = ["turn_refused", "turn_failed", "turn_cancelled"];
         for client in &mut clients {
             client.wait_for("three events", |client| (events(client, &session, 0).len() == 3).then_some(()));
-            let heard = events(client, &session, 0);
-            assert_eq!(types(&heard), expected);
-            assert_eq!(heard[1]["error"]["code"], -32042, "{heard:?}");
-            assert!(heard[2]["by"]["name"] == "test" && heard[2]["by"]["client"].is_u64(), "{heard:?}");
-            assert!(heard[2].get("agentDidNotAnswer").is_none(), "{heard:?}");
-            for event in &heard {
+            let received = events(client, &session, 0);
+            assert_eq!(types(&received), expected);
+            assert_eq!(received[1]["error"]["code"], -32042, "{received:?}");
+            assert!(
+                received[2]["by"]["name"] == "test" && received[2]["by"]["client"].is_u64(),
+                "{received:?}"
+            );
+            assert!(received[2].get("agentDidNotAnswer").is_none(), "{received:?}");
+            for event in &received {
                 assert!(event["messageId"].is_string() && event["at"].as_str().unwrap().ends_with('Z'));
             }
-            // The event is sent before the turn is over.
-            let place = |wanted: &dyn Fn(&Value) -> bool| client.received.iter().rposition(wanted).unwrap();
-            let event = place(&|line| line["params"]["update"]["sessionUpdate"] == "_parlor_event");
-            let idle = place(&|line| {
+            // The event is sent before the end of the turn.
+            let index = |wanted: &dyn Fn(&Value) -> bool| client.received.iter().rposition(wanted).unwrap();
+            let event = index(&|line| line["params"]["update"]["sessionUpdate"] == "_parlor_event");
+            let idle = index(&|line| {
                 let update = &line["params"]["update"];
                 update["state"] == "idle" || update["_meta"]["parlor/state"] == "idle"
             });
             assert!(event < idle, "{:?}", client.received);
             for dialect in Dialect::ALL {
-                assert_eq!(later(&server, &session, dialect), heard);
+                assert_eq!(later(&server, &session, dialect), received);
             }
         }
-        // Whoever did not ask for them hears nothing of them: each line that it hears is looked at.
+        // Clients without the capability get no events: every received line is checked.
         let stored = server.stored_transcript(&session);
         plain.wait_for_transcript(&session, &stored);
-        let heard = events(&clients[0], &session, 0);
-        sessions.push((session, heard));
+        let received = events(&clients[0], &session, 0);
+        sessions.push((session, received));
     }
     server.restart();
-    for (session, heard) in sessions {
-        assert_eq!(later(&server, &session, Dialect::V2), heard);
+    for (session, received) in sessions {
+        assert_eq!(later(&server, &session, Dialect::V2), received);
     }
 }
 
 #[test]
-fn a_decision_is_on_record_with_what_was_chosen_by_whom_and_when() {
+fn a_decision_leaves_an_event_with_the_option_the_client_and_the_time() {
     let server = start_server("");
     for agent in 0..TEST_AGENTS.len() {
-        let (mut clients, session) = three(&server, agent);
+        let (mut clients, session) = three_clients(&server, agent);
         for winner in 0..3 {
             let prompt = clients[0].prompt(&session, "ask Delete it?");
-            let questions: Vec<_> =
+            let peer_requests: Vec<_> =
                 clients.iter_mut().map(|client| client.peer_request(PERMISSION)).collect();
-            clients[winner].choose(&questions[winner], "reject-once");
+            clients[winner].choose(&peer_requests[winner], "reject-once");
             clients[0].end_of_turn(&session, prompt);
-            let heard: Vec<_> = clients
+            let received: Vec<_> = clients
                 .iter_mut()
                 .map(|client| {
                     client.wait_for("the decision", |client| events(client, &session, 0).get(winner).cloned())
                 })
                 .collect();
-            assert!(heard.iter().all(|event| *event == heard[0]), "{heard:?}");
-            let event = &heard[0];
+            assert!(received.iter().all(|event| *event == received[0]), "{received:?}");
+            let event = &received[0];
             assert_eq!(event["type"], "decision");
             assert_eq!(event["request"], PERMISSION);
             assert_eq!(event["title"], "Delete it?");
@@ -122,7 +117,7 @@ fn a_decision_is_on_record_with_what_was_chosen_by_whom_and_when() {
             assert!(event["option"]["name"].is_string() && event["option"]["kind"].is_string(), "{event}");
             assert_eq!(event["by"]["name"], "test");
             assert!(event["by"]["client"].is_u64() && event["at"].is_string(), "{event}");
-            // It names the tool call as the session does.
+            // It has the tool call id of the session.
             let call = event["toolCallId"].as_str().unwrap();
             assert!(
                 clients[1]
@@ -139,7 +134,7 @@ fn a_decision_is_on_record_with_what_was_chosen_by_whom_and_when() {
 }
 
 #[test]
-fn what_was_written_into_a_form_is_not_on_record() {
+fn the_event_of_a_form_does_not_contain_its_values() {
     let server = start_server("");
     let able = json!({ "elicitation": { "form": {} } });
     for agent in TEST_AGENTS {
@@ -149,18 +144,18 @@ fn what_was_written_into_a_form_is_not_on_record() {
             .connect(&server);
         let session = client.new_session();
         let prompt = client.prompt(&session, "elicit");
-        let question = client.peer_request("elicitation/create");
-        client.respond(&question, &json!({ "action": "accept", "content": { "name": "hunter2" } }));
+        let peer_request = client.peer_request("elicitation/create");
+        client.respond(&peer_request, &json!({ "action": "accept", "content": { "name": "hunter2" } }));
         client.end_of_turn(&session, prompt);
-        let heard = events(&client, &session, 0);
-        assert_eq!(types(&heard), ["decision"]);
-        assert_eq!(heard[0]["outcome"], "accept");
-        assert!(!heard[0].to_string().contains("hunter2"));
+        let received = events(&client, &session, 0);
+        assert_eq!(types(&received), ["decision"]);
+        assert_eq!(received[0]["outcome"], "accept");
+        assert!(!received[0].to_string().contains("hunter2"));
     }
 }
 
 #[test]
-fn a_fork_has_the_events_up_to_its_point() {
+fn a_fork_has_the_events_up_to_its_message() {
     let server = start_server("");
     for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         let mut client = ClientBuilder::new(TransportKind::ALL[n % 3], Dialect::ALL[n % 3], agent)

@@ -1,4 +1,4 @@
-//! Conversations that go on from an earlier point: forked, edited, asked again.
+//! Fork, edit and regenerate.
 
 use std::iter;
 
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::start_server;
 
-/// Agents that can fork by themselves, each as far as it goes.
-const FORKERS: &str = r#"
+/// Agents that can fork, in different ways.
+const FORKING_AGENTS: &str = r#"
 [agents.at-message-v1]
 command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/a", "--offers", "resume,fork-at-message"]
 [agents.at-message-v2]
@@ -50,7 +50,7 @@ fn message(line: &str) -> String {
     serde_json::from_str(rest.split_once(": ").unwrap().0).unwrap()
 }
 
-/// A conversation of two turns, and how everybody must know it.
+/// A session with two turns, and its expected transcript.
 fn conversation(server: &Server, client: &mut Client) -> (String, Vec<String>) {
     let session = client.new_session();
     client.turn(&session, "think Hm.\nsay One.");
@@ -65,14 +65,14 @@ fn sessions(client: &mut Client) -> Vec<Value> {
     listed["sessions"].as_array().unwrap().clone()
 }
 
-/// What the fork's agent says that it was given with a prompt.
+/// What the agent of a fork reports about its session.
 fn whoami(client: &mut Client, session: &str) -> String {
     client.turn(session, "whoami");
     client.transcript(session).last().unwrap().clone()
 }
 
 #[test]
-fn every_session_can_be_forked_at_a_message_and_clients_are_told_so() {
+fn the_server_advertises_that_every_session_can_be_forked_at_a_message() {
     let server = start_server("");
     for dialect in Dialect::ALL {
         let client = server.client(TransportKind::Unix, dialect, "v1");
@@ -93,21 +93,21 @@ fn a_fork_holds_all_messages_up_to_and_including_the_given_one() {
         for dialect in Dialect::ALL {
             let mut client = server.client(TransportKind::ALL[n % 3], dialect, agent);
             let (session, stored) = conversation(&server, &mut client);
-            for (place, line) in stored.iter().enumerate() {
+            for (index, line) in stored.iter().enumerate() {
                 let answer = fork(&mut client, &session, Some(&message(line))).unwrap();
                 let forked = id(&answer);
                 assert_ne!(forked, session);
                 assert_eq!(answer["_meta"]["parlor/fork"], "transcript", "{answer}");
-                assert_eq!(answer["_meta"]["parlor/seq"], place + 1);
+                assert_eq!(answer["_meta"]["parlor/seq"], index + 1);
                 assert_eq!(answer["_meta"]["parlor/state"], "idle");
-                // The ids are kept, and no turn was started.
-                assert_eq!(server.stored_transcript(&forked), stored[..=place]);
-                forks.push((forked, stored[..=place].to_vec()));
+                // The ids are the same, and no turn was started.
+                assert_eq!(server.stored_transcript(&forked), stored[..=index]);
+                forks.push((forked, stored[..=index].to_vec()));
             }
             let all = id(&fork(&mut client, &session, None).unwrap());
             assert_eq!(server.stored_transcript(&all), stored);
             assert_eq!(server.stored_transcript(&session), stored, "the parent stays as it was");
-            // What comes later crosses in neither direction.
+            // Later entries of one session do not appear in the other.
             client.turn(&all, "say Three.");
             client.turn(&session, "say Four.");
             let (in_fork, in_parent) = (server.stored_transcript(&all), server.stored_transcript(&session));
@@ -150,7 +150,7 @@ fn an_id_that_is_not_recognized_is_an_error_and_nothing_is_created() {
 }
 
 #[test]
-fn a_running_turn_is_forked_where_it_is_finished_and_goes_on() {
+fn a_fork_during_a_turn_has_the_completed_entries_and_the_turn_continues() {
     let server = start_server("");
     for (n, agent) in TEST_AGENTS.into_iter().enumerate() {
         for dialect in Dialect::ALL {
@@ -168,7 +168,7 @@ fn a_running_turn_is_forked_where_it_is_finished_and_goes_on() {
             assert_eq!(error["code"], -32602);
             assert_eq!(error["data"], json!({ "messageId": hanging, "reason": "being_written" }));
             assert_eq!(sessions(&mut client).len(), before);
-            // At a thought; at what was asked; and at the last thing that is finished.
+            // At a thought; at the prompt; and at the last completed entry.
             let at_thought = id(&fork(&mut client, &session, Some(&thought)).unwrap());
             assert_eq!(server.stored_transcript(&at_thought), now[..now.len() - 1]);
             let at_end = id(&fork(&mut client, &session, None).unwrap());
@@ -185,8 +185,8 @@ fn a_running_turn_is_forked_where_it_is_finished_and_goes_on() {
 }
 
 #[test]
-fn an_agent_that_can_fork_does_it_itself() {
-    let server = start_server(FORKERS);
+fn an_agent_that_can_fork_forks_its_own_session() {
+    let server = start_server(FORKING_AGENTS);
     for dialect in Dialect::ALL {
         for (agent, at_message) in [
             ("at-message-v1", "native"),
@@ -196,7 +196,7 @@ fn an_agent_that_can_fork_does_it_itself() {
         ] {
             let mut client = server.client(TransportKind::Unix, dialect, agent);
             let (session, stored) = conversation(&server, &mut client);
-            // The agent gives no ids to what it is told in version 1; to what it says itself, in both.
+            // In version 1 the agent assigns no ids to prompts; to its own messages it does in both versions.
             let answer = fork(&mut client, &session, Some(&message(&stored[2]))).unwrap();
             assert_eq!(answer["_meta"]["parlor/fork"], at_message, "{agent}: {answer}");
             let forked = id(&answer);
@@ -217,8 +217,8 @@ fn an_agent_that_can_fork_does_it_itself() {
 }
 
 #[test]
-fn an_agent_that_fails_to_fork_is_given_the_conversation() {
-    let server = start_server(FORKERS);
+fn an_agent_that_fails_to_fork_gets_the_transcript() {
+    let server = start_server(FORKING_AGENTS);
     for dialect in Dialect::ALL {
         let mut client = server.client(TransportKind::Unix, dialect, "no-ids");
         let (session, stored) = conversation(&server, &mut client);
@@ -235,7 +235,7 @@ fn an_agent_that_fails_to_fork_is_given_the_conversation() {
 #[test]
 fn a_fork_needs_neither_its_parent_nor_a_running_agent() {
     for agent in ["brief", "at-message-v1", "at-end-v2"] {
-        let mut server = start_server(FORKERS);
+        let mut server = start_server(FORKING_AGENTS);
         let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
         let (session, stored) = conversation(&server, &mut client);
         server.restart();
@@ -252,10 +252,10 @@ fn a_fork_needs_neither_its_parent_nor_a_running_agent() {
             assert_eq!(info["_meta"]["parlor/parent"], pair[0]);
             assert!(info["_meta"]["parlor/forkedAt"].is_string());
         }
-        // The eldest go first, and in between the server does.
-        for (place, gone) in chain[..4].iter().enumerate() {
-            client.call("session/delete", json!({ "sessionId": gone })).unwrap();
-            if place == 1 {
+        // The oldest are deleted first, and the server is restarted in between.
+        for (index, deleted) in chain[..4].iter().enumerate() {
+            client.call("session/delete", json!({ "sessionId": deleted })).unwrap();
+            if index == 1 {
                 server.restart();
                 client = server.client(TransportKind::Unix, Dialect::V2, agent);
             }
@@ -267,7 +267,7 @@ fn a_fork_needs_neither_its_parent_nor_a_running_agent() {
 }
 
 #[test]
-fn what_was_redacted_stays_so() {
+fn redacted_text_stays_redacted_in_a_fork() {
     let server = start_server("");
     for dialect in Dialect::ALL {
         let mut client = server.client(TransportKind::Unix, dialect, "v2");
@@ -278,15 +278,15 @@ fn what_was_redacted_stays_so() {
         assert!(stored[1].ends_with("[redacted]."), "{stored:#?}");
         let forked = id(&fork(&mut client, &session, Some(&message(&stored[1]))).unwrap());
         assert_eq!(server.stored_transcript(&forked), stored[..2]);
-        // The context that the agent is given does not have it either.
-        let (place, _) = (client.mark(), client.turn(&forked, "whoami"));
-        let told: Vec<_> = client.received[place..].iter().map(Value::to_string).collect();
-        assert!(!told.join("\n").contains("swordfish"), "{told:?}");
+        // The context for the agent does not have it either.
+        let (index, _) = (client.mark(), client.turn(&forked, "whoami"));
+        let received: Vec<_> = client.received[index..].iter().map(Value::to_string).collect();
+        assert!(!received.join("\n").contains("swordfish"), "{received:?}");
     }
 }
 
 #[test]
-fn a_message_may_be_named_by_the_alias_that_it_was_told_under() {
+fn a_message_can_be_selected_by_an_alias_of_its_id() {
     let mut server = start_server("");
     let mut client = server.client(TransportKind::Unix, Dialect::V1, "v2");
     let session = client.new_session();
@@ -294,7 +294,7 @@ fn a_message_may_be_named_by_the_alias_that_it_was_told_under() {
     client.turn(&session, "say Later.");
     let stored = server.stored_transcript(&session);
     let replaced = message(&stored[1]);
-    let restated = client.wait_for_update(&session, 0, "it is said again", |update| {
+    let restated = client.wait_for_update(&session, 0, "the message is resent", |update| {
         update["_meta"]["parlor/replaces"] == replaced
     });
     let alias = restated["messageId"].as_str().unwrap();
@@ -308,8 +308,8 @@ fn a_message_may_be_named_by_the_alias_that_it_was_told_under() {
 }
 
 #[test]
-fn titles_metadata_and_what_was_chosen_go_along() {
-    let server = start_server(FORKERS);
+fn a_fork_has_the_title_metadata_and_options_of_its_parent() {
+    let server = start_server(FORKING_AGENTS);
     for (agent, dialect) in [("v2", Dialect::V2), ("brief", Dialect::V1), ("at-message-v2", Dialect::V2)] {
         let mut client = server.client(TransportKind::Unix, dialect, agent);
         let session = client.new_session();
@@ -323,8 +323,8 @@ fn titles_metadata_and_what_was_chosen_go_along() {
         let stored = server.stored_transcript(&session);
         let answer = fork(&mut client, &session, Some(&message(&stored[0]))).unwrap();
         let forked = id(&answer);
-        let model = |said: &Value| {
-            let options = said["configOptions"].as_array().unwrap_or_else(|| panic!("{said}"));
+        let model = |text: &Value| {
+            let options = text["configOptions"].as_array().unwrap_or_else(|| panic!("{text}"));
             let named = |option: &&Value| option["configId"] == "model" || option["id"] == "model";
             options.iter().find(named).unwrap()["currentValue"].clone()
         };
@@ -344,22 +344,22 @@ fn titles_metadata_and_what_was_chosen_go_along() {
 }
 
 #[test]
-fn forking_triggers_no_response() {
-    let server = start_server(FORKERS);
+fn a_fork_starts_no_turn() {
+    let server = start_server(FORKING_AGENTS);
     for agent in TEST_AGENTS.into_iter().chain(["at-message-v1", "at-message-v2", "at-end-v1", "at-end-v2"]) {
         for dialect in Dialect::ALL {
             let mut client = server.client(TransportKind::Unix, dialect, agent);
             let (session, stored) = conversation(&server, &mut client);
-            // At what a person said, which is what an agent would answer if it could not help it.
+            // At a prompt, which an agent might answer.
             let mark = client.mark();
             let forked = id(&fork(&mut client, &session, Some(&message(&stored[3]))).unwrap());
-            // By now the agent has had time for a whole turn elsewhere.
+            // By now the agent has completed a turn of another session.
             client.turn(&session, "say Three.");
-            let said = client.updates(&forked, mark).filter(|update| {
+            let text = client.updates(&forked, mark).filter(|update| {
                 let kind = update["sessionUpdate"].as_str().unwrap();
                 kind.contains("message") || kind.starts_with("state") || kind == "tool_call"
             });
-            assert_eq!(said.count(), 0, "{agent} {dialect:?}");
+            assert_eq!(text.count(), 0, "{agent} {dialect:?}");
             assert_eq!(client.load(&forked)["_meta"]["parlor/state"], "idle");
             assert_eq!(client.transcript(&forked), stored[..4]);
         }
@@ -383,8 +383,8 @@ fn a_prompt_is_edited_by_forking_at_the_answer_before_it() {
 }
 
 #[test]
-fn who_forked_takes_part_without_a_word() {
-    let server = start_server(FORKERS);
+fn the_client_that_forked_is_attached_to_the_fork() {
+    let server = start_server(FORKING_AGENTS);
     for agent in ["v1", "v2", "at-end-v2"] {
         for dialect in Dialect::ALL {
             let mut client = server.client(TransportKind::Unix, dialect, agent);
@@ -400,14 +400,14 @@ fn who_forked_takes_part_without_a_word() {
 }
 
 #[test]
-fn an_agent_that_is_brought_back_before_it_knew_the_conversation_is_given_it() {
-    let mut server = start_server(FORKERS);
+fn an_agent_that_restarts_before_the_first_prompt_of_a_fork_gets_the_transcript() {
+    let mut server = start_server(FORKING_AGENTS);
     let mut client = server.client(TransportKind::Unix, Dialect::V1, "resumes");
     let (session, stored) = conversation(&server, &mut client);
     let answer = fork(&mut client, &session, Some(&message(&stored[2]))).unwrap();
     assert_eq!(answer["_meta"]["parlor/fork"], "transcript");
     let forked = id(&answer);
-    // Choosing a model starts the agent, which knows nothing yet.
+    // Setting a model starts the agent, which has no context yet.
     let option = json!({ "sessionId": forked, "configId": "model", "value": "large" });
     while client.call("session/set_config_option", option.clone()).is_err() {}
     server.restart();
@@ -415,13 +415,13 @@ fn an_agent_that_is_brought_back_before_it_knew_the_conversation_is_given_it() {
     client.load(&forked);
     let knows = whoami(&mut client, &forked);
     assert!(knows.contains("conversation") && knows.contains("model large"), "{knows}");
-    // Once is enough.
+    // The context is sent once.
     assert!(!whoami(&mut client, &forked).contains("conversation"));
 }
 
 #[test]
-fn a_prompt_that_was_refused_did_not_give_the_agent_the_conversation() {
-    let server = start_server(FORKERS);
+fn a_rejected_prompt_does_not_count_as_handed_over_context() {
+    let server = start_server(FORKING_AGENTS);
     let mut client = server.client(TransportKind::Unix, Dialect::V1, "brief");
     let (session, stored) = conversation(&server, &mut client);
     let forked = id(&fork(&mut client, &session, Some(&message(&stored[2]))).unwrap());
@@ -431,14 +431,14 @@ fn a_prompt_that_was_refused_did_not_give_the_agent_the_conversation() {
 }
 
 #[test]
-fn what_is_forked_in_the_last_moment_outlives_the_session() {
-    let mut server = start_server(FORKERS);
+fn a_fork_that_is_created_just_before_its_parent_is_deleted_is_complete() {
+    let mut server = start_server(FORKING_AGENTS);
     for agent in ["v1", "at-end-v2"] {
         for is_running in [true, false] {
             let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
             let (session, stored) = conversation(&server, &mut client);
             if !is_running {
-                // The fork waits for the agent while its parent goes.
+                // The fork waits for the agent while its parent is deleted.
                 server.restart();
                 client = server.client(TransportKind::Unix, Dialect::V2, agent);
             }
@@ -455,7 +455,7 @@ fn what_is_forked_in_the_last_moment_outlives_the_session() {
     }
 }
 
-/// An agent that answers everything but forks.
+/// An agent that answers every request except forks.
 const STUCK: &str = r#"
 while read -r line; do
     id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
@@ -470,8 +470,8 @@ done
 "#;
 
 #[test]
-fn an_agent_that_never_comes_to_an_end_with_forking_is_not_waited_for() {
-    let server = start_server(FORKERS);
+fn an_agent_that_does_not_answer_a_fork_request_gets_the_transcript() {
+    let server = start_server(FORKING_AGENTS);
     std::fs::write(server.dir().path().join("stuck.sh"), STUCK).unwrap();
     let mut client = server.client(TransportKind::Unix, Dialect::V2, "stuck");
     let session = client.new_session();
@@ -497,27 +497,27 @@ fn regenerate(client: &mut Client, session: &str, message: &str) -> Result<Value
 }
 
 #[test]
-fn a_prompt_is_edited_and_everything_before_it_kept() {
-    let server = start_server(FORKERS);
+fn editing_a_prompt_keeps_everything_before_it() {
+    let server = start_server(FORKING_AGENTS);
     for agent in TEST_AGENTS.into_iter().chain(["at-message-v1", "at-message-v2"]) {
         for dialect in Dialect::ALL {
             let mut client = server.client(TransportKind::Unix, dialect, agent);
             let (session, stored) = conversation(&server, &mut client);
-            for (place, how) in [(3, None), (0, Some("empty"))] {
+            for (index, how) in [(3, None), (0, Some("empty"))] {
                 let mark = client.mark();
-                let answer = edit(&mut client, &session, &message(&stored[place]), "say Instead.").unwrap();
+                let answer = edit(&mut client, &session, &message(&stored[index]), "say Instead.").unwrap();
                 if let Some(how) = how {
                     assert_eq!(answer["_meta"]["parlor/fork"], how);
                 }
                 let forked = id(&answer);
                 client.wait_for_idle(&forked, mark);
                 let after = server.stored_transcript(&forked);
-                assert_eq!(after[..place], stored[..place]);
-                let [prompt, said] = &after[place..] else { panic!("{after:#?}") };
+                assert_eq!(after[..index], stored[..index]);
+                let [prompt, text] = &after[index..] else { panic!("{after:#?}") };
                 assert!(prompt.starts_with("user_message") && prompt.ends_with("say Instead."), "{after:#?}");
-                assert!(said.starts_with("agent_message") && said.ends_with("Instead."), "{after:#?}");
-                // Who edited takes part and was told all of it, and of nothing before.
-                client.wait_for_transcript(&forked, &after[place..]);
+                assert!(text.starts_with("agent_message") && text.ends_with("Instead."), "{after:#?}");
+                // The client that edited is attached, and received only the new entries.
+                client.wait_for_transcript(&forked, &after[index..]);
             }
             assert_eq!(server.stored_transcript(&session), stored);
         }
@@ -525,13 +525,13 @@ fn a_prompt_is_edited_and_everything_before_it_kept() {
 }
 
 #[test]
-fn an_answer_is_asked_for_again() {
+fn regenerating_sends_the_prompt_again() {
     let server = start_server("");
     for agent in TEST_AGENTS {
         for dialect in Dialect::ALL {
             let mut client = server.client(TransportKind::Unix, dialect, agent);
             let (session, stored) = conversation(&server, &mut client);
-            // By the answer, by what was thought before it, by the question.
+            // By the answer, by the thought before it, by the prompt.
             for (named, prompt) in [(4, 3), (3, 3), (2, 0), (1, 0), (0, 0)] {
                 let mark = client.mark();
                 let answer = regenerate(&mut client, &session, &message(&stored[named])).unwrap();
@@ -544,7 +544,7 @@ fn an_answer_is_asked_for_again() {
                 };
                 let end = if prompt == 0 { 3 } else { 5 };
                 assert_eq!(texts(&after[prompt..]), texts(&stored[prompt..end]));
-                // What is asked again is a message of its own.
+                // The repeated prompt is a new message.
                 let ids: Vec<_> = after[prompt..].iter().map(|line| message(line)).collect();
                 assert!(
                     iter::zip(&ids, &stored[prompt..]).all(|(id, line)| *id != message(line))
@@ -557,7 +557,7 @@ fn an_answer_is_asked_for_again() {
 }
 
 #[test]
-fn what_cannot_be_edited_or_asked_again_is_an_error() {
+fn editing_or_regenerating_an_unsuitable_entry_is_an_error() {
     let server = start_server("");
     for agent in TEST_AGENTS {
         let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
@@ -580,18 +580,18 @@ fn what_cannot_be_edited_or_asked_again_is_an_error() {
 }
 
 #[test]
-fn who_only_watches_does_not_fork() {
+fn observers_cannot_fork() {
     let server = start_server("");
     let mut client = server.client(TransportKind::Unix, Dialect::V2, "v1");
     let (session, stored) = conversation(&server, &mut client);
     for dialect in Dialect::ALL {
-        let mut watcher =
+        let mut observer =
             ClientBuilder::new(TransportKind::WebSocket, dialect, "v1").observer().connect(&server);
         let first = message(&stored[0]);
         for error in [
-            fork(&mut watcher, &session, None).unwrap_err(),
-            edit(&mut watcher, &session, &first, "no").unwrap_err(),
-            regenerate(&mut watcher, &session, &first).unwrap_err(),
+            fork(&mut observer, &session, None).unwrap_err(),
+            edit(&mut observer, &session, &first, "no").unwrap_err(),
+            regenerate(&mut observer, &session, &first).unwrap_err(),
         ] {
             assert_eq!(
                 (error["code"].clone(), error["data"]["reason"].clone()),

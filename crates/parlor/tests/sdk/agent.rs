@@ -1,6 +1,6 @@
-//! Agents that were made with the SDK. They understand a few commands of the test agent.
+//! Agents made with the SDK. They support a few commands of the test agent.
 //!
-//! The test program runs itself as the agent: the test of that name speaks ACP on the standard streams.
+//! The test program runs itself as the agent: the test with that name speaks ACP on the standard streams.
 
 mod v1;
 mod v2;
@@ -12,11 +12,11 @@ use std::path::Path;
 pub(crate) const V1: &str = "as_agent_v1";
 pub(crate) const V2: &str = "as_agent_v2";
 
-/// What tells a test that it is to be an agent, and not run by somebody who wants all tests.
+/// The argument with which a test runs as an agent; without it, as in a run of all tests, it does nothing.
 const MARK: &str = "speak-acp";
 
-/// How this program is started as an agent. With more than one thread it does not write the name of the test before it
-/// runs, which would be in the way of the first message.
+/// The command that runs this program as an agent. With more than one thread it does not print the name of the test before it
+/// runs, which would precede the first message.
 pub(crate) fn command(me: &Path, name: &str) -> String {
     let options = "--ignored --nocapture --test-threads 2";
     format!("{} --exact agent::{name} {MARK} {options}", me.display())
@@ -26,7 +26,7 @@ fn run(agent: impl Future<Output = agent_client_protocol::Result<()>>) {
     if env::args().any(|arg| arg == MARK) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(agent).unwrap();
-        // What the test runner would say is no message.
+        // The output of the test runner is not a message.
         std::process::exit(0);
     }
 }
@@ -43,13 +43,13 @@ fn as_agent_v2() {
     run(v2::serve());
 }
 
-/// What a prompt wants.
+/// The action of a prompt.
 enum Wish {
-    /// These pieces, one after the other.
+    /// Sends these chunks.
     Say(Vec<String>),
-    /// A question, and then what was chosen.
-    Ask(String),
-    /// A word, and nothing more until the turn is cancelled.
+    /// Sends a permission request, and then the selected option.
+    ClientCommand(String),
+    /// Sends a word, and nothing more until the turn is cancelled.
     Wait,
 }
 
@@ -61,7 +61,7 @@ impl Wish {
                 let (count, size): (usize, usize) = (count.parse().unwrap(), size.parse().unwrap());
                 Self::Say((0..count).map(|number| format!("{:.<size$}", format!("{number:08} "))).collect())
             }
-            ["ask", ..] => Self::Ask(prompt["ask".len()..].trim().to_owned()),
+            ["ask", ..] => Self::ClientCommand(prompt["ask".len()..].trim().to_owned()),
             ["say", "Waiting.", "sleep", _] => Self::Wait,
             ["say", ..] => Self::Say(vec![prompt["say".len()..].trim().to_owned()]),
             _ => Self::Say(vec![format!("I do not know what {prompt:?} means")]),

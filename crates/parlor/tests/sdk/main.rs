@@ -1,6 +1,6 @@
-//! The protocol's own SDK as the peer: its clients and its agents with parlor between them.
+//! The official SDK as the peer: its clients and its agents, with the server between them.
 //!
-//! Nobody here wrote it, so it reads what parlor says as others do.
+//! It is an independent implementation of the protocol.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -8,16 +8,16 @@
 )]
 
 mod agent;
-mod person;
-mod seen;
+mod client_view;
+mod sdk_client;
 
 use parlor_testkit::programs;
 use parlor_testkit::server::{Server, TestDir};
 
 use agent::{V1, V2};
-use person::{Person, Transport, Version};
+use sdk_client::{SdkClient, Transport, Version};
 
-/// The program that is tested.
+/// The program under test.
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
 /// A server with the test agent and the SDK's agents, in both versions.
@@ -34,14 +34,14 @@ fn start_server() -> Server {
     dir.serve()
 }
 
-/// The agents that each client talks to.
+/// The agents that each client uses.
 const AGENTS: [&str; 4] = ["test-v1", "test-v2", V1, V2];
 
 /// A prompt whose turn ends only when it is cancelled.
 const WAIT: &str = "say Waiting.\nsleep 600000";
 
-/// What an SDK client of one version does with every agent, by one transport; a client of the other version, by the other
-/// transport, looks on.
+/// Runs an SDK client of one version with every agent, on one transport; a client of the other version, on the other
+/// transport, follows the session.
 async fn story(version: Version, transport: Transport) {
     let server = start_server();
     for agent in AGENTS {
@@ -50,55 +50,55 @@ async fn story(version: Version, transport: Transport) {
 }
 
 async fn one_story(server: &Server, agent: &str, version: Version, transport: Transport) {
-    let mut alice = Person::connect(server, agent, version, transport).await;
+    let mut alice = SdkClient::connect(server, agent, version, transport).await;
     let session = alice.new_session().await;
 
     assert_eq!(alice.turn(&session, "stream 20 12").await, "end_turn", "{agent}");
-    let said = alice.seen().said();
+    let text = alice.view().text();
     let numbers: Vec<_> =
-        said.split_inclusive(' ').map(|piece| &piece[piece.len().saturating_sub(9)..]).collect();
+        text.split_inclusive(' ').map(|piece| &piece[piece.len().saturating_sub(9)..]).collect();
     let wanted: Vec<_> = (0..20).map(|number| format!("{number:08} ")).collect();
-    assert_eq!(numbers[..20], wanted, "{agent}: {said}");
-    assert_eq!(said.len(), 20 * 12, "{agent}: {said}");
+    assert_eq!(numbers[..20], wanted, "{agent}: {text}");
+    assert_eq!(text.len(), 20 * 12, "{agent}: {text}");
 
     assert_eq!(alice.turn(&session, "ask Delete it").await, "end_turn", "{agent}");
-    assert!(alice.seen().said().ends_with("You chose allow-once."), "{agent}: {}", alice.seen().said());
-    assert_eq!(alice.seen().asked, 1, "{agent}");
+    assert!(alice.view().text().ends_with("You chose allow-once."), "{agent}: {}", alice.view().text());
+    assert_eq!(alice.view().requests, 1, "{agent}");
 
     let turn = alice.begin_turn(&session, WAIT).await;
-    alice.until(|seen| seen.said().ends_with("Waiting.")).await;
+    alice.until(|view| view.text().ends_with("Waiting.")).await;
     alice.cancel(&session).await;
     assert_eq!(alice.end_turn(turn).await, "cancelled", "{agent}");
 
     assert!(alice.list().await.contains(&session), "{agent}");
 
-    // Another client is told all that was, in the same words, and then hears what comes.
-    let mut bob = Person::connect(server, agent, version.other(), transport.other()).await;
+    // Another client gets the same text as a replay, and then live updates.
+    let mut bob = SdkClient::connect(server, agent, version.other(), transport.other()).await;
     bob.join(&session).await;
-    bob.until(|seen| seen.said() == alice.seen().said()).await;
+    bob.until(|view| view.text() == alice.view().text()).await;
     let prompts = ["stream 20 12", "ask Delete it", WAIT];
-    assert_eq!(bob.seen().texts("user"), prompts, "{agent}");
+    assert_eq!(bob.view().texts("user"), prompts, "{agent}");
     assert_eq!(alice.turn(&session, "say hello both").await, "end_turn", "{agent}");
-    bob.until(|seen| seen.said().ends_with("hello both")).await;
-    assert_eq!(bob.seen().texts("user").last().map(String::as_str), Some("say hello both"), "{agent}");
+    bob.until(|view| view.text().ends_with("hello both")).await;
+    assert_eq!(bob.view().texts("user").last().map(String::as_str), Some("say hello both"), "{agent}");
     assert_eq!(bob.turn(&session, "say hello from bob").await, "end_turn", "{agent}");
-    alice.until(|seen| seen.said().ends_with("hello from bob")).await;
-    assert_eq!(alice.seen().texts("user").last().map(String::as_str), Some("say hello from bob"), "{agent}");
-    assert_eq!(alice.seen().texts("agent"), bob.seen().texts("agent"), "{agent}");
+    alice.until(|view| view.text().ends_with("hello from bob")).await;
+    assert_eq!(alice.view().texts("user").last().map(String::as_str), Some("say hello from bob"), "{agent}");
+    assert_eq!(alice.view().texts("agent"), bob.view().texts("agent"), "{agent}");
 
-    // Both come back and are told the same. (A v1 client is not told its own prompts while it is there.)
-    let answers = bob.seen().texts("agent");
+    // Both attach again and get the same. (A v1 client does not get its own prompts while it is attached.)
+    let answers = bob.view().texts("agent");
     alice.leave().await;
     bob.leave().await;
-    let mut alice = Person::connect(server, agent, version, transport).await;
-    let mut bob = Person::connect(server, agent, version.other(), transport.other()).await;
-    for person in [&mut alice, &mut bob] {
-        person.join(&session).await;
-        person.until(|seen| seen.texts("agent") == answers).await;
+    let mut alice = SdkClient::connect(server, agent, version, transport).await;
+    let mut bob = SdkClient::connect(server, agent, version.other(), transport.other()).await;
+    for client in [&mut alice, &mut bob] {
+        client.join(&session).await;
+        client.until(|view| view.texts("agent") == answers).await;
         let prompts = ["stream 20 12", "ask Delete it", WAIT, "say hello both", "say hello from bob"];
-        assert_eq!(person.seen().texts("user"), prompts, "{agent}");
+        assert_eq!(client.view().texts("user"), prompts, "{agent}");
     }
-    assert_eq!(alice.seen().ids(), bob.seen().ids(), "{agent}: messages have the same ids for all");
+    assert_eq!(alice.view().ids(), bob.view().ids(), "{agent}: messages have the same ids for all");
     alice.leave().await;
     bob.leave().await;
 }

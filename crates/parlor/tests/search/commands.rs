@@ -6,11 +6,11 @@ use serde_json::json;
 use crate::PARLOR;
 
 #[test]
-fn the_command_finds_with_and_without_a_server() {
+fn the_command_searches_with_and_without_a_server() {
     let mut scenario = Scenario::new(PARLOR);
-    let nothing = "Nothing was found.\n'any* thing*' finds words that begin so.\n";
+    let nothing = "No entries match.\n'any* thing*' matches words with these prefixes.\n";
     assert_eq!(scenario.run(&["search", "any", "thing"]).success().plain().stdout, nothing);
-    assert_eq!(scenario.run(&["search", "any*"]).success().plain().stdout, "Nothing was found.\n");
+    assert_eq!(scenario.run(&["search", "any*"]).success().plain().stdout, "No entries match.\n");
     assert_eq!(scenario.run(&["search", "--json", "anything"]).success().json(), json!([]));
     assert!(!scenario.data().exists(), "looking makes nothing");
 
@@ -18,7 +18,7 @@ fn the_command_finds_with_and_without_a_server() {
     let other = scenario.new_session("say Another cafe, elsewhere");
     let mut answers = Vec::new();
     for _ in 0..2 {
-        let said = scenario.run(&["search", "cafe", "open"]).success().plain();
+        let output = scenario.run(&["search", "cafe", "open"]).success().plain();
         for part in [
             "A \u{fffd}31mtitle",
             &id,
@@ -26,9 +26,9 @@ fn the_command_finds_with_and_without_a_server() {
             "  tool · ",
             "just now\n  The CAFÉ is open, \u{fffd}friends.",
         ] {
-            assert!(said.stdout.contains(part), "{part}: {said:#?}");
+            assert!(output.stdout.contains(part), "{part}: {output:#?}");
         }
-        assert!(said.stderr.is_empty() && !said.stdout.contains(&other), "{said:#?}");
+        assert!(output.stderr.is_empty() && !output.stdout.contains(&other), "{output:#?}");
         let found = |args: &[&str]| -> Vec<String> {
             let args = [&["search", "--json"], args].concat();
             let hits = scenario.run(&args).success().json();
@@ -49,16 +49,25 @@ fn the_command_finds_with_and_without_a_server() {
         assert_eq!(found(&["cafe", "--agent", "demo", "--since", "1h", "--limit", "3"]).len(), 3);
         assert_eq!(found(&["cafe", "--agent", "other"]).len(), 0);
         assert_eq!(found(&["cafe", "--since", "2999-01-01"]).len(), 0);
-        assert!(scenario.run(&["search", "cafe", "--limit", "1"]).success().stdout.contains("There is more"));
+        assert!(
+            scenario
+                .run(&["search", "cafe", "--limit", "1"])
+                .success()
+                .stdout
+                .contains("There are more matches")
+        );
         answers.push(scenario.run(&["search", "--json", "cafe"]).success().stdout);
 
         for args in [&["cafe", "--since", "yesterday"][..], &["colour:blue"], &["role:nobody", "x"]] {
-            let said = scenario.run(&[&["search"], args].concat()).exit_code(2);
-            assert!(said.stderr.contains("hint:"), "{said:#?}");
+            let output = scenario.run(&[&["search"], args].concat()).exit_code(2);
+            assert!(output.stderr.contains("hint:"), "{output:#?}");
         }
         let many: String = (0..100).map(|n| format!("w{n} ")).collect();
-        let said = scenario.run(&["search", &many]).success();
-        assert!(said.stderr.contains("36 words") && said.stdout.contains("Nothing"), "{said:#?}");
+        let output = scenario.run(&["search", &many]).success();
+        assert!(
+            output.stderr.contains("36 words") && output.stdout.contains("No entries match"),
+            "{output:#?}"
+        );
         scenario.stop();
     }
     assert_eq!(answers[0], answers[1], "the server and the store say the same");
@@ -66,7 +75,7 @@ fn the_command_finds_with_and_without_a_server() {
 }
 
 #[test]
-fn matches_stand_out_on_a_terminal() {
+fn matches_are_highlighted_on_a_terminal() {
     let scenario = Scenario::new(PARLOR);
     scenario.new_session("say A needle here.");
     let out =
@@ -76,7 +85,7 @@ fn matches_stand_out_on_a_terminal() {
 }
 
 #[test]
-fn a_session_is_exported_as_a_page() {
+fn a_session_is_exported_as_html() {
     let scenario = Scenario::new(PARLOR);
     let id = scenario.new_session(
         "say # Heading\\n<script>alert(1)</script>\ntool Edit the notes\nplan One;Two\nthink Well",

@@ -1,4 +1,4 @@
-//! Queries that nobody would ask, and texts that nobody would write.
+//! Unusual queries and texts.
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::Client;
@@ -10,7 +10,7 @@ use crate::matches;
 use crate::start_server;
 
 #[test]
-fn any_query_is_answered() {
+fn every_query_gets_a_result() {
     let server = start_server("");
     for (dialect, transport) in Dialect::ALL.into_iter().zip(TransportKind::ALL) {
         let mut client = server.client(transport, dialect, "v2");
@@ -40,7 +40,7 @@ fn any_query_is_answered() {
         }
         let answer = client.call("_parlor/search", json!({ "query": many })).unwrap();
         assert_eq!(answer["ignoredWords"], 10_000 - 64);
-        // Half surrogate pairs and what else only JSON can write.
+        // Lone surrogates and other characters that only JSON can express.
         for query in [r"\ud83d", r"\ude00\ud83d needle \u0000"] {
             let id = client.send_raw("_parlor/search", &format!(r#"{{"query":"{query}"}}"#));
             client.response(id).unwrap();
@@ -49,15 +49,15 @@ fn any_query_is_answered() {
 }
 
 #[test]
-fn broken_text_is_found_and_shown() {
+fn text_with_lone_surrogates_is_found_and_printed() {
     let server = start_server("");
     let mut client = server.client(TransportKind::Unix, Dialect::V1, "v2");
     let session = client.new_session();
     let prompt = r#"say a \ud83d needle\u0000 in \ude00 東京タワー and \ud83d\ude00"#;
     let content = format!(r#"[{{"type":"text","text":"{prompt}"}}]"#);
     let params = format!(r#"{{"sessionId":"{session}","prompt":{content}}}"#);
-    let asked = client.send_raw("session/prompt", &params);
-    client.response(asked).unwrap();
+    let prompt_id = client.send_raw("session/prompt", &params);
+    client.response(prompt_id).unwrap();
     let found = |client: &mut Client, query: &str| -> Vec<String> {
         client.hits_with(json!({ "query": query, "role": "user" })).iter().flat_map(matches).collect()
     };
@@ -68,7 +68,7 @@ fn broken_text_is_found_and_shown() {
 }
 
 #[test]
-fn a_long_message_is_shown_around_the_match() {
+fn the_snippet_of_a_long_message_is_around_the_match() {
     let server = start_server("");
     let mut client = server.client(TransportKind::Unix, Dialect::V2, "v2");
     let session = client.new_session();

@@ -1,15 +1,15 @@
-//! Searching what was said: by clients of all dialects, and by the command.
+//! Full-text search by clients of all dialects, and by the command.
 
 mod commands;
-mod finding;
-mod lasting;
+mod index;
 mod limits;
+mod queries;
 
 use parlor_testkit::client::Client;
 use parlor_testkit::server::{Server, TestDir};
 use serde_json::{Value, json};
 
-/// The program that is tested.
+/// The program under test.
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
 /// A server with the test agents and these lines in its configuration.
@@ -17,23 +17,23 @@ fn start_server(config: &str) -> Server {
     TestDir::new(PARLOR).with_test_agents(config).serve()
 }
 
-/// What the tests here ask a server for.
+/// Requests of these tests.
 trait Search {
-    /// What a query with these params finds.
+    /// The hits of a query with these params.
     fn hits_with(&mut self, params: Value) -> Vec<Value>;
 
-    /// What a query finds.
+    /// The hits of a query.
     fn hits(&mut self, query: &str) -> Vec<Value> {
         self.hits_with(json!({ "query": query }))
     }
 
-    /// Where a query finds something: sessions and roles, in their order.
-    fn places(&mut self, query: &str) -> Vec<(String, String)> {
+    /// The sessions and roles of the hits, sorted.
+    fn roles_of_hits(&mut self, query: &str) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let mut places: Vec<_> =
+        let mut roles_of_hits: Vec<_> =
             self.hits(query).iter().map(|hit| (text(&hit["sessionId"]), text(&hit["role"]))).collect();
-        places.sort_unstable();
-        places
+        roles_of_hits.sort_unstable();
+        roles_of_hits
     }
 }
 
@@ -44,12 +44,12 @@ impl Search for Client {
     }
 }
 
-/// The parts of a snippet that were looked for.
+/// The matched parts of a snippet.
 fn matches(hit: &Value) -> Vec<String> {
     let snippet: Vec<char> = hit["snippet"].as_str().unwrap().chars().collect();
-    let place = |place: &Value| {
-        let at = |n: usize| usize::try_from(place[n].as_u64().unwrap()).unwrap();
+    let range = |range: &Value| {
+        let at = |n: usize| usize::try_from(range[n].as_u64().unwrap()).unwrap();
         snippet[at(0)..at(1)].iter().collect()
     };
-    hit["matches"].as_array().unwrap().iter().map(place).collect()
+    hit["matches"].as_array().unwrap().iter().map(range).collect()
 }

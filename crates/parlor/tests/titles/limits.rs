@@ -1,4 +1,4 @@
-//! Agents that say too much about a session, or too fast.
+//! Agents that send too much metadata, or too fast.
 
 use parlor_dialect::Dialect;
 use serde_json::{Value, json};
@@ -8,9 +8,9 @@ use crate::start_server;
 use crate::{each, joiner, three};
 
 #[test]
-fn metadata_that_is_too_large_is_refused_as_a_whole_and_the_rest_goes_on() {
+fn metadata_that_is_too_large_is_rejected_as_a_whole_and_other_updates_are_applied() {
     let server = start_server("");
-    // Agents that hold prompts themselves have them repeated in notes, which would be as large.
+    // Agents with their own prompt queue repeat prompts in notes, which would be as large.
     for agent in ["v1", "anonymous"] {
         let (mut clients, session) = three(&server, agent);
         let big = format!("meta {{\"kept\":2,\"big\":\"{}\"}}", "x".repeat(65 << 10));
@@ -26,20 +26,20 @@ fn metadata_that_is_too_large_is_refused_as_a_whole_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_burst_is_told_as_few_updates_and_its_end_comes_before_the_end_of_the_turn() {
+fn a_burst_is_coalesced_and_its_last_update_precedes_the_end_of_the_turn() {
     each(|_, agent, clients, session| {
         let script: Vec<_> = (0..400).map(|n| format!("meta {{\"n\":{n}}}")).collect();
         let marks = [0, 1, 2].map(|n| clients[n].mark());
-        let begun = std::time::Instant::now();
+        let started = std::time::Instant::now();
         clients[0].turn(session, &script.join("\n"));
         for (client, mark) in clients.iter_mut().zip(marks) {
             client.wait_for_idle(session, mark);
             let updates: Vec<_> = client.updates(session, mark).cloned().collect();
-            let told: Vec<_> = updates.iter().filter_map(|update| update["_meta"]["n"].as_i64()).collect();
-            // 20 at once and 20 a second; the last ones before the turn ends.
-            let most = 22 + begun.elapsed().as_millis() / 50;
-            assert!((told.len() as u128) <= most, "{agent}: {} updates were told", told.len());
-            let last = updates.iter().position(|update| update["_meta"]["n"] == 399).expect("it is told");
+            let sent: Vec<_> = updates.iter().filter_map(|update| update["_meta"]["n"].as_i64()).collect();
+            // 20 at once, then 20 per second; the last ones before the turn ends.
+            let most = 22 + started.elapsed().as_millis() / 50;
+            assert!((sent.len() as u128) <= most, "{agent}: {} updates were sent", sent.len());
+            let last = updates.iter().position(|update| update["_meta"]["n"] == 399).expect("it is sent");
             let idle = updates
                 .iter()
                 .rposition(|update| update["state"] == "idle" || update["_meta"]["parlor/state"] == "idle");
@@ -49,7 +49,7 @@ fn a_burst_is_told_as_few_updates_and_its_end_comes_before_the_end_of_the_turn()
 }
 
 #[test]
-fn a_burst_that_stops_in_the_middle_of_a_turn_is_told_to_its_end() {
+fn the_last_update_of_a_burst_during_a_turn_is_sent() {
     each(|_, agent, clients, session| {
         let script: Vec<_> = (0..100).map(|n| format!("meta {{\"n\":{n}}}")).collect();
         let prompt = clients[0].prompt(session, &format!("{}\nsleep 30000", script.join("\n")));

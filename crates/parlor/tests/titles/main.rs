@@ -1,9 +1,8 @@
-//! Titles and metadata of sessions, as agents and people give them and as everybody hears of them.
+//! Titles and metadata of sessions, set by agents and users, for clients of all dialects.
 
-mod documents;
-mod help;
+mod agent_titles;
 mod limits;
-mod people;
+mod user_titles;
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::Client;
@@ -11,7 +10,7 @@ use parlor_testkit::server::{Server, TEST_AGENTS, TestDir};
 use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-/// The program that is tested.
+/// The program under test.
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
 /// A server with the test agents and these lines in its configuration.
@@ -19,7 +18,7 @@ fn start_server(config: &str) -> Server {
     TestDir::new(PARLOR).with_test_agents(config).serve()
 }
 
-/// One client of each dialect in one session, which the first of them began.
+/// One client of each dialect in one session, which the first client created.
 fn three(server: &Server, agent: &str) -> ([Client; 3], String) {
     let mut clients = [0, 1, 2].map(|n| server.client(TransportKind::ALL[n], Dialect::ALL[n], agent));
     let session = clients[0].new_session();
@@ -28,7 +27,7 @@ fn three(server: &Server, agent: &str) -> ([Client; 3], String) {
     (clients, session)
 }
 
-/// Lets look at a session with each agent.
+/// Runs a check on a session with each agent.
 fn each(mut look: impl FnMut(&Server, &str, &mut [Client; 3], &str)) {
     let server = start_server("");
     for agent in TEST_AGENTS {
@@ -37,15 +36,15 @@ fn each(mut look: impl FnMut(&Server, &str, &mut [Client; 3], &str)) {
     }
 }
 
-/// What the tests here look at.
+/// What these tests check.
 trait Titles {
     /// The title and metadata of a session as the client has them.
     fn info(&self, session: &str) -> Value;
 
-    /// Waits until the session has a title, and this mark of whose it is.
+    /// Waits until the session has this title and this source of it.
     fn wait_for_title(&mut self, session: &str, title: &str, mark: &Value);
 
-    /// The session as lists show it.
+    /// The session in a list.
     fn listed(&mut self, session: &str) -> Value;
 }
 
@@ -68,7 +67,7 @@ impl Titles for Client {
     }
 }
 
-/// What somebody hears who comes now.
+/// What a client gets that attaches now.
 fn joiner(server: &Server, dialect: Dialect, agent: &str, session: &str) -> Value {
     let mut late = server.client(TransportKind::Unix, dialect, agent);
     late.load(session);

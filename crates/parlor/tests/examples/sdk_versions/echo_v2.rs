@@ -39,20 +39,20 @@ pub(crate) async fn serve() -> Result<()> {
                         responder: Responder<PromptResponse>,
                         connection: ConnectionTo<Client>| {
                 messages += 1;
-                let asked = MessageId::new(format!("user-{messages}"));
-                let said = MessageId::new(format!("agent-{messages}"));
-                responder.respond(PromptResponse::new(asked.clone()))?;
-                let tell = |update| {
+                let user = MessageId::new(format!("user-{messages}"));
+                let agent = MessageId::new(format!("agent-{messages}"));
+                responder.respond(PromptResponse::new(user.clone()))?;
+                let send = |update| {
                     let session = request.session_id.clone();
                     connection.send_notification(UpdateSessionNotification::new(session, update))
                 };
-                tell(SessionUpdate::UserMessage(UserMessage::new(asked).content(request.prompt.clone())))?;
-                tell(SessionUpdate::StateUpdate(StateUpdate::Running(RunningStateUpdate::new())))?;
+                send(SessionUpdate::UserMessage(UserMessage::new(user).content(request.prompt.clone())))?;
+                send(SessionUpdate::StateUpdate(StateUpdate::Running(RunningStateUpdate::new())))?;
                 for block in request.prompt.clone() {
-                    tell(SessionUpdate::AgentMessageChunk(ContentChunk::new(block, said.clone())))?;
+                    send(SessionUpdate::AgentMessageChunk(ContentChunk::new(block, agent.clone())))?;
                 }
                 let idle = IdleStateUpdate::new().stop_reason(StopReason::EndTurn);
-                tell(SessionUpdate::StateUpdate(StateUpdate::Idle(idle)))
+                send(SessionUpdate::StateUpdate(StateUpdate::Idle(idle)))
             },
             agent_client_protocol::on_receive_request!(),
         )

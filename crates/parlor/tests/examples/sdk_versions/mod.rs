@@ -1,4 +1,4 @@
-//! What some of the examples do, written with the official SDK: peers for the examples, and something to compare them
+//! Some of the examples, written with the official SDK: peers for the examples, and implementations to compare them
 //! with.
 
 pub(crate) mod echo_v1;
@@ -6,10 +6,10 @@ pub(crate) mod echo_v2;
 pub(crate) mod watch_v1;
 pub(crate) mod watch_v2;
 
-/// Where a client prints to.
+/// The output of a client.
 pub(crate) type Print = Box<dyn FnMut(&str) + Send>;
 
-/// The name that JSON has for a value.
+/// The JSON name of a value.
 fn name(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).unwrap().as_str().unwrap_or_default().to_owned()
 }

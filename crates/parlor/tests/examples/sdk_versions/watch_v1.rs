@@ -1,4 +1,4 @@
-//! What the example `watch` does, with the official SDK, version 1 of the protocol.
+//! The example `watch` with the official SDK, version 1 of the protocol.
 
 use std::env;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use agent_client_protocol::{Agent, Client, ConnectTo, Result};
 
 use super::Print;
 
-/// What was printed last: who said it, and in which message, if that has an id.
+/// The role of the message that was printed last, and its id, if it has one.
 struct Screen {
     open: Option<(&'static str, String)>,
     print: Print,
@@ -23,9 +23,9 @@ struct Screen {
 impl Screen {
     fn show(&mut self, update: SessionUpdate) {
         match update {
-            SessionUpdate::UserMessageChunk(chunk) => self.words("you", chunk),
-            SessionUpdate::AgentMessageChunk(chunk) => self.words("agent", chunk),
-            SessionUpdate::AgentThoughtChunk(chunk) => self.words("thought", chunk),
+            SessionUpdate::UserMessageChunk(chunk) => self.chunk("you", chunk),
+            SessionUpdate::AgentMessageChunk(chunk) => self.chunk("agent", chunk),
+            SessionUpdate::AgentThoughtChunk(chunk) => self.chunk("thought", chunk),
             SessionUpdate::ToolCall(call) => {
                 self.begin(Some(("tool", call.tool_call_id.to_string())));
                 (self.print)(&format!("{} {} ", call.title, super::name(&call.status)));
@@ -43,8 +43,8 @@ impl Screen {
         }
     }
 
-    fn words(&mut self, name: &'static str, chunk: ContentChunk) {
-        // Without ids a message goes on as long as nobody else says anything.
+    fn chunk(&mut self, name: &'static str, chunk: ContentChunk) {
+        // Without ids a chunk continues the last message with the same role.
         let id = chunk.message_id.map(|id| id.to_string()).unwrap_or_default();
         self.begin(Some((name, id)));
         if let ContentBlock::Text(text) = chunk.content {
@@ -95,7 +95,7 @@ pub(crate) async fn watch(agent: impl ConnectTo<Client> + 'static, text: String,
             connection.send_request(InitializeRequest::new(ProtocolVersion::V1)).block_task().await?;
             let cwd = env::current_dir().map_err(agent_client_protocol::Error::into_internal_error)?;
             let new = connection.send_request(NewSessionRequest::new(cwd)).block_task().await?;
-            // An agent of version 1 does not say what it was asked.
+            // An agent of version 1 does not echo the prompt.
             let prompt = ContentBlock::Text(TextContent::new(text));
             show(SessionUpdate::UserMessageChunk(ContentChunk::new(prompt.clone())));
             let prompt = PromptRequest::new(new.session_id, vec![prompt]);

@@ -1,4 +1,4 @@
-//! What the example `watch` does, with the official SDK, version 2 of the protocol.
+//! The example `watch` with the official SDK, version 2 of the protocol.
 
 use agent_client_protocol::schema::{MaybeUndefined, ProtocolVersion};
 use agent_client_protocol::v2::schema::{
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::Print;
 
-/// What was printed last: who said it, and in which message.
+/// The role and the id of the message that was printed last.
 struct Screen {
     open: Option<(&'static str, String)>,
     print: Print,
@@ -47,7 +47,7 @@ impl Screen {
         }
     }
 
-    /// All of a message, which may have been said already.
+    /// Prints a whole message, unless its chunks were printed.
     fn whole(&mut self, name: &'static str, id: &MessageId, content: MaybeUndefined<Vec<ContentBlock>>) {
         let blocks = match content {
             MaybeUndefined::Undefined => return,
@@ -75,7 +75,7 @@ impl Screen {
 
 pub(crate) async fn watch(agent: impl ConnectTo<Client> + 'static, text: String, print: Print) -> Result<()> {
     #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of events")]
-    let (updates, mut heard) = mpsc::unbounded_channel();
+    let (updates, mut received) = mpsc::unbounded_channel();
     Client
         .v2()
         .on_receive_notification(
@@ -103,10 +103,10 @@ pub(crate) async fn watch(agent: impl ConnectTo<Client> + 'static, text: String,
             connection.send_request(hello).block_task().await?;
             let opened = connection.build_session_cwd()?.start_session().block_task().await?;
             opened.session.send_prompt(&text).block_task().await?;
-            // That the prompt was accepted is not the end of it; and a session may be idle before it begins to work.
+            // The response says only that the prompt was accepted; and a session may report idle before the turn starts.
             let mut screen = Screen { open: None, print };
             let mut worked = false;
-            while let Some(update) = heard.recv().await {
+            while let Some(update) = received.recv().await {
                 match update {
                     SessionUpdate::StateUpdate(StateUpdate::Idle(idle)) if worked => {
                         screen.begin(None);

@@ -1,4 +1,4 @@
-//! An agent of version 1. It gives its messages no ids, like many.
+//! An agent of version 1. It assigns no message ids, like many agents.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::Wish;
 
-/// The sessions: what was said, and how often a turn was cancelled.
+/// The sessions: their messages, and how often a turn was cancelled.
 #[derive(Clone, Default)]
 struct Sessions(Arc<Mutex<HashMap<SessionId, Session>>>);
 
@@ -43,7 +43,7 @@ fn chunk(text: &str) -> ContentChunk {
     ContentChunk::new(ContentBlock::Text(TextContent::new(text)))
 }
 
-/// Everything that happens in one turn.
+/// Runs one turn.
 async fn turn(
     sessions: Sessions,
     connection: ConnectionTo<Client>,
@@ -64,7 +64,7 @@ async fn turn(
     sessions.with(id, |session| session.history.push(SessionUpdate::UserMessageChunk(chunk(&prompt))));
     match Wish::of(&prompt) {
         Wish::Say(pieces) => pieces.iter().try_for_each(|piece| say(piece))?,
-        Wish::Ask(title) => {
+        Wish::ClientCommand(title) => {
             let call = ToolCallUpdate::new("call", ToolCallUpdateFields::new().title(title));
             let options = [
                 ("allow-once", PermissionOptionKind::AllowOnce),

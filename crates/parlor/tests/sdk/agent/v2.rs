@@ -1,4 +1,4 @@
-//! An agent of version 2. It names its messages, and says each of them again as a whole when it is complete.
+//! An agent of version 2. It assigns message ids, and sends each message again as a whole when it is complete.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use super::Wish;
 
-/// The sessions: what was said, and how often a turn was cancelled.
+/// The sessions: their messages, and how often a turn was cancelled.
 #[derive(Clone, Default)]
 struct Sessions(Arc<Mutex<HashMap<SessionId, Session>>>);
 
@@ -48,11 +48,11 @@ impl Sessions {
     }
 }
 
-fn tell(connection: &ConnectionTo<Client>, id: &SessionId, update: SessionUpdate) -> Result<()> {
+fn send_update(connection: &ConnectionTo<Client>, id: &SessionId, update: SessionUpdate) -> Result<()> {
     connection.send_notification(UpdateSessionNotification::new(id.clone(), update))
 }
 
-/// What the agent says in one turn. Its last message is said again as a whole.
+/// Runs one turn. The last message is sent again as a whole.
 async fn output(
     sessions: &Sessions,
     connection: &ConnectionTo<Client>,
@@ -61,16 +61,16 @@ async fn output(
     mut cancelled: watch::Receiver<u64>,
 ) -> Result<StopReason> {
     let message = sessions.message(id);
-    let mut said = String::new();
+    let mut message_text = String::new();
     let mut say = |text: &str| {
-        said.push_str(text);
+        message_text.push_str(text);
         let chunk = ContentChunk::new(text.into(), message.clone());
-        tell(connection, id, SessionUpdate::AgentMessageChunk(chunk))
+        send_update(connection, id, SessionUpdate::AgentMessageChunk(chunk))
     };
     let mut stop = StopReason::EndTurn;
     match Wish::of(prompt) {
         Wish::Say(pieces) => pieces.iter().try_for_each(|piece| say(piece))?,
-        Wish::Ask(title) => {
+        Wish::ClientCommand(title) => {
             let options = [
                 ("allow-once", PermissionOptionKind::AllowOnce),
                 ("reject-once", PermissionOptionKind::RejectOnce),
@@ -91,10 +91,10 @@ async fn output(
             stop = StopReason::Cancelled;
         }
     }
-    let whole = AgentMessage::new(message.clone()).content(vec![ContentBlock::from(said.as_str())]);
+    let whole = AgentMessage::new(message.clone()).content(vec![ContentBlock::from(message_text.as_str())]);
     let whole = SessionUpdate::AgentMessage(whole);
     sessions.with(id, |session| session.history.push(whole.clone()));
-    tell(connection, id, whole)?;
+    send_update(connection, id, whole)?;
     Ok(stop)
 }
 
@@ -111,8 +111,12 @@ async fn turn(
         SessionUpdate::UserMessage(UserMessage::new(message.clone()).content(request.prompt.clone()));
     sessions.with(id, |session| session.history.push(inserted.clone()));
     responder.respond(PromptResponse::new(message))?;
-    tell(&connection, id, inserted)?;
-    tell(&connection, id, SessionUpdate::StateUpdate(StateUpdate::Running(RunningStateUpdate::new())))?;
+    send_update(&connection, id, inserted)?;
+    send_update(
+        &connection,
+        id,
+        SessionUpdate::StateUpdate(StateUpdate::Running(RunningStateUpdate::new())),
+    )?;
     let texts = request.prompt.iter().filter_map(|block| match block {
         ContentBlock::Text(text) => Some(text.text.as_str()),
         _ => None,
@@ -120,7 +124,7 @@ async fn turn(
     let prompt: String = texts.collect();
     let stop = output(&sessions, &connection, id, &prompt, cancelled).await?;
     let idle = IdleStateUpdate::new().stop_reason(stop);
-    tell(&connection, id, SessionUpdate::StateUpdate(StateUpdate::Idle(idle)))
+    send_update(&connection, id, SessionUpdate::StateUpdate(StateUpdate::Idle(idle)))
 }
 
 pub(super) async fn serve() -> Result<()> {
@@ -156,7 +160,7 @@ pub(super) async fn serve() -> Result<()> {
                     let history = resume.with(&request.session_id, |session| session.history.clone());
                     history
                         .into_iter()
-                        .try_for_each(|update| tell(&connection, &request.session_id, update))?;
+                        .try_for_each(|update| send_update(&connection, &request.session_id, update))?;
                 }
                 responder.respond(ResumeSessionResponse::new())
             },

@@ -1,0 +1,159 @@
+//! Servers that commands start in the background.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{ChildStderr, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use parlor_server::data_dir::DataDir;
+use serde::{Deserialize, Serialize};
+
+use crate::command_error::CommandError;
+use crate::path_options::PathOptions;
+use crate::server;
+
+/// How much is read of the standard error of a server that does not start.
+const MAX_STDERR: u64 = 64 << 10;
+
+/// How long the data directory may be locked while no server accepts connections.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long a server may take to start before a notice is printed. Migrating a large database takes longer.
+const NOTICE_DELAY: Duration = Duration::from_secs(2);
+
+/// How often the socket of a starting server is tried.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The pauses between attempts to start a server while another one has the lock.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Why a background server did not start, as it reports it on standard error.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StartupError {
+    /// Whether another server has locked the data directory.
+    is_locked: bool,
+    message: String,
+    hint: Option<String>,
+}
+
+impl StartupError {
+    pub(crate) fn new(error: &CommandError) -> Self {
+        let hint = error.hint_text().map(str::to_owned);
+        Self { is_locked: error.is_locked(), message: error.to_string(), hint }
+    }
+
+    /// Parses the report on the last line; other output, such as that of a panic, becomes the message.
+    fn parse(stderr: &str) -> Self {
+        let report = stderr.lines().next_back().and_then(|line| serde_json::from_str(line).ok());
+        report.unwrap_or_else(|| {
+            let output = stderr.lines().collect::<Vec<_>>().join("; ");
+            let message = if output.is_empty() { "it exited without a message".to_owned() } else { output };
+            Self { is_locked: false, message, hint: None }
+        })
+    }
+}
+
+/// Returns the data directory once a server accepts connections there, and starts one if none is running.
+///
+/// If several commands start servers at the same time, one server gets the lock and all commands use it. If the lock belongs
+/// to a server that is stopping, the start is repeated. A server that is starting is waited for as long as it runs.
+pub(crate) fn ensure_running(paths: &PathOptions) -> Result<DataDir, CommandError> {
+    let data = paths.open_data_dir()?;
+    let started_at = Instant::now();
+    let mut starting: Option<Receiver<StartupError>> = None;
+    let mut locked_since: Option<Instant> = None;
+    let mut is_notice_printed = false;
+    let mut pause = RETRY_PAUSE;
+    let error = loop {
+        if server::is_running(&data.socket()) {
+            if starting.is_none() {
+                check_config(&data, paths)?;
+            }
+            return Ok(data);
+        }
+        if !is_notice_printed && started_at.elapsed() > NOTICE_DELAY {
+            is_notice_printed = true;
+            let _ = writeln!(anstream::stderr(), "waiting for the server to start ...");
+        }
+        let exited = match &starting {
+            Some(exited) => exited,
+            None => starting.insert(start(&data, paths)?),
+        };
+        if let Ok(error) = exited.try_recv() {
+            let locked_since = locked_since.get_or_insert_with(Instant::now);
+            if !error.is_locked || locked_since.elapsed() > LOCK_TIMEOUT {
+                break error;
+            }
+            starting = None;
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_RETRY_PAUSE);
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    };
+    let log = data.path().join("log");
+    let hint = error.hint.unwrap_or_else(|| format!("the log is in {}", log.display()));
+    Err(CommandError::failed(format_args!("cannot start the server: {}", error.message)).hint(hint))
+}
+
+/// Rejects `--config` if the running server uses another configuration.
+fn check_config(data: &DataDir, paths: &PathOptions) -> Result<(), CommandError> {
+    let Some(config) = paths.config.as_ref().filter(|config| !data.uses_config(config)) else {
+        return Ok(());
+    };
+    let message =
+        format!("--config {} has no effect: the running server uses another configuration", config.display());
+    Err(CommandError::bad_input(message)
+        .hint("stop the server first, or use another data directory (--data)"))
+}
+
+/// Starts a server that is independent of this process. If it exits, the channel gets its error.
+fn start(data: &DataDir, paths: &PathOptions) -> Result<Receiver<StartupError>, CommandError> {
+    let exe = std::env::current_exe().map_err(CommandError::failed)?;
+    let mut command = Command::new(exe);
+    command.args(["detach", "--", "serve", "--socket-only", "--json-errors", "--data"]).arg(data.path());
+    // The server runs in another directory, so the path has to be absolute.
+    let from_env = std::env::var_os("PARLOR_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(config) = paths.config.clone().or(from_env) {
+        command.arg("--config").arg(std::path::absolute(config).map_err(CommandError::bad_input)?);
+    }
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let failed = |error| CommandError::failed(format_args!("cannot start the server: {error}"));
+    let mut detach = command.spawn().map_err(failed)?;
+    let stderr = detach.stderr.take();
+    // `detach` exits as soon as it has started the server, which inherits its standard error: end of file means that the
+    // server has exited.
+    detach.wait().map_err(failed)?;
+    let (sender, exited) = mpsc::sync_channel(1);
+    std::thread::spawn(move || {
+        let stderr = stderr.map(read_to_end).unwrap_or_default();
+        sender.send(StartupError::parse(&stderr))
+    });
+    Ok(exited)
+}
+
+/// Reads until end of file and returns the first `MAX_STDERR` bytes.
+fn read_to_end(mut stderr: ChildStderr) -> String {
+    let mut bytes = Vec::new();
+    let _ = (&mut stderr).take(MAX_STDERR).read_to_end(&mut bytes);
+    let _ = std::io::copy(&mut stderr, &mut std::io::sink());
+    String::from_utf8_lossy(&bytes).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_of_a_server_is_parsed_and_other_output_becomes_the_message() {
+        let error = CommandError::failed("the disk is full").hint("free some space");
+        let report = serde_json::to_string(&StartupError::new(&error)).unwrap();
+        let parsed = StartupError::parse(&format!("a warning\n{report}"));
+        assert_eq!((parsed.is_locked, &*parsed.message), (false, "the disk is full"));
+        assert_eq!(parsed.hint.as_deref(), Some("free some space"));
+        let parsed = StartupError::parse("thread 'main' panicked\nat main.rs");
+        assert_eq!((parsed.is_locked, &*parsed.message), (false, "thread 'main' panicked; at main.rs"));
+    }
+}

@@ -1,0 +1,136 @@
+//! Errors of commands: what is printed, and the exit code.
+
+use std::fmt::Display;
+use std::io;
+use std::process::ExitCode;
+
+use parlor_client::Error;
+use parlor_json::Members;
+use parlor_server::data_dir::DataDirError;
+use parlor_wire::code;
+
+use crate::render::safe;
+
+/// The error with which a command ends.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct CommandError {
+    class: ErrorClass,
+    message: String,
+    /// The last lines of the agent's standard error.
+    stderr: Vec<String>,
+    hint: Option<String>,
+}
+
+/// How many lines of an agent's standard error are printed, and how many characters of each.
+const STDERR_LINES: usize = 8;
+const STDERR_CHARS: usize = 400;
+
+/// The class of an error; it determines the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ErrorClass {
+    /// The command could not be carried out.
+    Failed,
+    /// Another server has locked the data directory.
+    Locked,
+    /// The arguments or the input are invalid.
+    BadInput,
+    /// The reader of standard output has closed it, which is not an error.
+    OutputClosed,
+}
+
+impl CommandError {
+    fn new(class: ErrorClass, message: impl Display) -> Self {
+        Self { class, message: message.to_string(), stderr: Vec::new(), hint: None }
+    }
+
+    pub(crate) fn failed(message: impl Display) -> Self {
+        Self::new(ErrorClass::Failed, message)
+    }
+
+    pub(crate) fn bad_input(message: impl Display) -> Self {
+        Self::new(ErrorClass::BadInput, message)
+    }
+
+    /// The data directory could not be locked.
+    pub(crate) fn lock(error: &DataDirError) -> Self {
+        let is_locked = matches!(error, DataDirError::Locked { .. });
+        Self::new(if is_locked { ErrorClass::Locked } else { ErrorClass::Failed }, error)
+    }
+
+    /// Standard output could not be written.
+    pub(crate) fn write(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::new(ErrorClass::OutputClosed, "");
+        }
+        Self::failed(format_args!("cannot write the output: {error}"))
+    }
+
+    /// A request to the server failed.
+    pub(crate) fn client(error: &Error) -> Self {
+        let failure = match error {
+            Error::Connect(error) => Self::failed(format_args!("cannot connect to the server: {error}")),
+            Error::Disconnected => Self::failed("the server closed the connection"),
+            Error::Refused(_) | Error::Rpc(_) | Error::Protocol(_) | Error::Busy | _ => Self::failed(error),
+        };
+        let Error::Rpc(rpc) = error else { return failure };
+        let data = rpc.data().and_then(|data| Members::of(data.raw()).ok()).unwrap_or_default();
+        let failure = match data.get_str("stderr") {
+            Some(stderr) => Self { stderr: last_lines(&stderr), ..failure },
+            None => failure,
+        };
+        match data.get_str("hint") {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+
+    /// A query of the user failed: invalid params are invalid input.
+    pub(crate) fn query(error: &Error) -> Self {
+        let failure = Self::client(error);
+        if let Error::Rpc(rpc) = error
+            && rpc.code() == code::INVALID_PARAMS
+        {
+            return Self { class: ErrorClass::BadInput, message: rpc.message().to_owned(), ..failure };
+        }
+        failure
+    }
+
+    pub(crate) fn hint(self, hint: impl Display) -> Self {
+        Self { hint: Some(hint.to_string()), ..self }
+    }
+
+    pub(crate) fn is_locked(&self) -> bool {
+        self.class == ErrorClass::Locked
+    }
+
+    pub(crate) fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// Prints the error to standard error and returns the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        let code = match self.class {
+            ErrorClass::Failed | ErrorClass::Locked => 1,
+            ErrorClass::BadInput => 2,
+            ErrorClass::OutputClosed => return ExitCode::SUCCESS,
+        };
+        print_stderr!("parlor: {}", safe(&self.message));
+        // The message contains a single line.
+        if self.stderr.len() > 1 {
+            print_stderr!("  the agent's last lines on standard error:");
+            self.stderr.iter().for_each(|line| print_stderr!("    {}", safe(line)));
+        }
+        if let Some(hint) = &self.hint {
+            print_stderr!("  hint: {}", safe(hint));
+        }
+        ExitCode::from(code)
+    }
+}
+
+/// The last lines of a text that are not blank.
+fn last_lines(text: &str) -> Vec<String> {
+    let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    let lines: Vec<_> = lines.map(|line| line.chars().take(STDERR_CHARS).collect()).collect();
+    lines[lines.len().saturating_sub(STDERR_LINES)..].to_vec()
+}

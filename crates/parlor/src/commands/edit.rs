@@ -1,0 +1,45 @@
+use std::process::ExitCode;
+
+use clap::Args;
+use parlor_client::Prompt;
+use parlor_json::Object;
+use parlor_session::Role;
+
+use super::fork::{message, open};
+use super::{prompt, regenerate};
+use crate::command_error::CommandError;
+use crate::path_options::PathOptions;
+use crate::turn::TurnOptions;
+
+/// Replace an earlier prompt, in a fork of the session
+///
+/// The new session has all entries before the prompt, and gets the new text as a prompt. The original session is unchanged. The
+/// answer is printed as by `parlor prompt`.
+#[derive(Args)]
+#[command(after_help = "Example:\n  parlor edit latest latest 'What is in the other directory?'")]
+pub(crate) struct Edit {
+    #[command(flatten)]
+    paths: PathOptions,
+    /// Select the session: its id, a unique prefix of its id, or `latest`
+    #[arg(value_name = "SESSION")]
+    session: String,
+    /// Select the prompt: the id of its message, a unique prefix of the id, or `latest`
+    #[arg(value_name = "MESSAGE")]
+    message: String,
+    /// Send this text instead; `-` reads it from standard input
+    #[arg(value_name = "TEXT")]
+    text: String,
+    #[command(flatten)]
+    turn_options: TurnOptions,
+}
+
+impl Edit {
+    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        let (session, opened) = open(&self.paths, &self.session)?;
+        let mut params = Object::default();
+        params.set("sessionId", session.as_json());
+        params.set("messageId", &message(&opened.transcript, &self.message, |role| role == Role::User)?);
+        params.set("prompt", Prompt::from(prompt::read_text(&self.text)?).content().clone());
+        regenerate::prompt_in_fork(&self.paths, "_parlor/edit", &params, &self.turn_options, &opened.row.cwd)
+    }
+}

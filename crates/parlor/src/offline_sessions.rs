@@ -1,0 +1,300 @@
+//! Stored sessions, read without a server.
+
+use std::path::Path;
+use std::time::Duration;
+
+use parlor_dialect::live::{self, EncodeContext, UpdateEncoder};
+use parlor_dialect::{Dialect, Fold, Losses};
+use parlor_json::{JsonStr, Object};
+use parlor_server::agent_sessions;
+use parlor_server::search;
+use parlor_server::stored::{self, StoredSession};
+use parlor_session::{EntryId, ReplayCursor, Role, SessionId, Transcript, text_of};
+use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, SqliteStore, Store, StoreError};
+
+use crate::command_error::CommandError;
+use crate::output;
+use crate::path_options::PathOptions;
+
+/// The sessions of a data directory.
+pub(crate) struct OfflineSessions {
+    /// `None` if there is no database yet.
+    store: Option<SqliteStore>,
+}
+
+/// How many sessions are read in one query.
+const PAGE: usize = 1000;
+
+/// The minimum length of a printed id.
+const MIN_ID_LENGTH: usize = 8;
+
+/// How many entries are searched for the first prompt.
+const FIRST_ENTRIES: usize = 16;
+
+/// The maximum size of one exported update, unless a single content block is longer.
+const UPDATE_SIZE: usize = 1 << 20;
+
+const DOCTOR_HINT: &str = "`parlor doctor` checks the database";
+
+impl OfflineSessions {
+    pub(crate) fn open(paths: &PathOptions) -> Result<Self, CommandError> {
+        let Some(data) = paths.existing_data_dir()? else { return Ok(Self { store: None }) };
+        let database = data.database();
+        // If this cannot be determined, opening the database reports why.
+        if let Ok(false) = database.try_exists() {
+            return Ok(Self { store: None });
+        }
+        let store = read_only(&database).map_err(|error| {
+            let hint = if error.kind == ErrorKind::Outdated {
+                "`parlor serve` migrates it, and so does every command that starts a server"
+            } else {
+                DOCTOR_HINT
+            };
+            CommandError::failed(format_args!("cannot read {}: {error}", database.display())).hint(hint)
+        })?;
+        Ok(Self { store: Some(store) })
+    }
+
+    pub(crate) fn store(&self) -> Option<&dyn Store> {
+        self.store.as_ref().map(|store| store as &dyn Store)
+    }
+
+    /// Lists sessions, the latest first.
+    pub(crate) fn sessions(&self, filter: &Filter, limit: usize) -> Result<Vec<SessionRow>, CommandError> {
+        let Some(store) = &self.store else { return Ok(Vec::new()) };
+        read_pages(limit, |after, wanted| store.sessions(filter, after, wanted))
+            .map_err(|error| read_error(&error))
+    }
+
+    /// Lists sessions, including those that only agents have, the latest first.
+    pub(crate) fn list(&self, filter: &Filter, limit: usize) -> Result<Vec<SessionRow>, CommandError> {
+        let Some(store) = self.store() else { return Ok(Vec::new()) };
+        let mut agent_only = agent_sessions::of_all(store).map_err(|error| read_error(&error))?;
+        agent_only.retain(|row| filter.agent.as_ref().is_none_or(|agent| *agent == row.agent));
+        read_pages(limit, |after, wanted| agent_sessions::page(store, &agent_only, filter, after, wanted))
+            .map_err(|error| read_error(&error))
+    }
+
+    /// Finds a session by name, including those that only agents have.
+    pub(crate) fn find_any(&self, name: &str) -> Result<SessionRow, CommandError> {
+        match self.find_agent_only(name)? {
+            Some(row) => Ok(row),
+            None => self.find(name),
+        }
+    }
+
+    /// Finds a session that only its agent has, by its id or a unique prefix of it.
+    fn find_agent_only(&self, name: &str) -> Result<Option<SessionRow>, CommandError> {
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let mut found = self.list(&Filter::default(), usize::MAX)?;
+        found.retain(|row| session_id(row).starts_with(name));
+        let exact = found.iter().position(|row| session_id(row) == name);
+        let one = match (exact, found.len()) {
+            (Some(index), _) => Some(found.swap_remove(index)),
+            (None, 1) => found.pop(),
+            (None, _) => None,
+        };
+        Ok(one.filter(agent_sessions::is_agent_only))
+    }
+
+    /// Finds a session by name, where `latest` is the latest archived session.
+    pub(crate) fn find_archived(&self, name: &str) -> Result<SessionRow, CommandError> {
+        if name != "latest" {
+            return self.find(name);
+        }
+        let filter = Filter { archived: Some(true), ..Filter::default() };
+        self.sessions(&filter, 1)?
+            .pop()
+            .ok_or_else(|| CommandError::bad_input("there are no archived sessions"))
+    }
+
+    /// Finds a session by its id, a unique prefix of its id, or `latest`.
+    pub(crate) fn find(&self, name: &str) -> Result<SessionRow, CommandError> {
+        if name == "latest" {
+            let filter = Filter { archived: Some(false), ..Filter::default() };
+            let latest = self.sessions(&filter, 1)?.pop();
+            return latest.ok_or_else(|| {
+                CommandError::bad_input("there are no sessions yet")
+                    .hint("`parlor prompt --new TEXT` starts one")
+            });
+        }
+        let exact = self.store().map(|store| store.session(JsonStr::new(name).as_literal()));
+        if let Some(row) = exact.transpose().map_err(|error| read_error(&error))?.flatten() {
+            return Ok(row);
+        }
+        let mut found = self.sessions(&Filter::default(), usize::MAX)?;
+        found.retain(|row| !name.is_empty() && session_id(row).starts_with(name));
+        match found.len() {
+            1 => Ok(found.remove(0)),
+            0 if self.find_agent_only(name)?.is_some() => Err(CommandError::bad_input(format_args!(
+                "session '{name}' is not stored: only its agent has it"
+            ))
+            .hint("`parlor prompt` adopts it, and so does an editor that opens it")),
+            0 => Err(CommandError::bad_input(format_args!("no session has an id that starts with '{name}'"))
+                .hint("`parlor ls` lists the sessions; `latest` is the latest one")),
+            many => {
+                let mut ids: Vec<String> = found.iter().take(3).map(session_id).collect();
+                if many > ids.len() {
+                    ids.push("…".to_owned());
+                }
+                Err(CommandError::bad_input(format_args!("'{name}' matches {many} sessions"))
+                    .hint(format_args!("use a longer prefix: {}", ids.join(", "))))
+            }
+        }
+    }
+
+    /// Reads a session with its transcript.
+    pub(crate) fn read(&self, row: &SessionRow) -> Result<StoredSession, CommandError> {
+        let opened = self.store().map(|store| stored::open(store, &row.id));
+        opened
+            .transpose()
+            .map_err(|error| read_error(&error))?
+            .flatten()
+            .ok_or_else(|| CommandError::failed("the session was deleted"))
+    }
+
+    /// Returns the result that a server would return for `_parlor/search`.
+    pub(crate) fn search(&self, params: &Object) -> Result<Object, CommandError> {
+        let Some(store) = &self.store else { return Ok(Object::default()) };
+        search::answer(store, params, output::now(), str::to_owned)
+            .map_err(|error| CommandError::query(&parlor_client::Error::Rpc(error)))
+    }
+
+    /// The length of the shortest prefix that is unique for every id.
+    pub(crate) fn id_length(&self) -> Result<usize, CommandError> {
+        let mut rows = self.sessions(&Filter::default(), usize::MAX)?;
+        if let Some(store) = self.store() {
+            rows.extend(agent_sessions::of_all(store).map_err(|error| read_error(&error))?);
+        }
+        let mut ids: Vec<String> = rows.iter().map(session_id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let unique_length = |pair: &[String]| {
+            let shared = pair[0].chars().zip(pair[1].chars()).take_while(|(a, b)| a == b).count();
+            shared + 1
+        };
+        Ok(ids.windows(2).map(unique_length).max().unwrap_or(0).max(MIN_ID_LENGTH))
+    }
+
+    /// The first line of the first prompt.
+    pub(crate) fn first_prompt_line(&self, row: &SessionRow) -> Result<Option<String>, CommandError> {
+        let Some(store) = &self.store else { return Ok(None) };
+        let mut after = 0;
+        for _ in 0..FIRST_ENTRIES {
+            let Some(entry) =
+                store.entries(&row.id, 0, after, 1).map_err(|error| read_error(&error))?.into_iter().next()
+            else {
+                break;
+            };
+            after = entry.created;
+            let mut transcript = Transcript::default();
+            let restored = transcript.restore_entry(
+                entry.created,
+                entry.seq,
+                &entry.head,
+                &entry.content,
+                entry.inherited,
+            );
+            let Some(entry) = restored.ok().and(transcript.entries().first()) else { continue };
+            if matches!(entry.id(), EntryId::Message(Role::User, _)) {
+                let content = entry.body().content.joined();
+                let text = content.iter().find_map(|item| text_of(item.json).map(|text| first_line(&text)));
+                return Ok(text.filter(|text| !text.is_empty()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Reads pages of sessions until there are no more, or `limit` sessions were read.
+pub(crate) fn read_pages(
+    limit: usize,
+    mut page: impl FnMut(Option<&Cursor>, usize) -> Result<Vec<SessionRow>, StoreError>,
+) -> Result<Vec<SessionRow>, StoreError> {
+    let mut rows: Vec<SessionRow> = Vec::new();
+    while rows.len() < limit {
+        let after = rows.last().map(|row| Cursor { active_at: row.active_at, id: row.id.clone() });
+        let wanted = PAGE.min(limit - rows.len());
+        let page = page(after.as_ref(), wanted)?;
+        let is_last = page.len() < wanted;
+        rows.extend(page);
+        if is_last {
+            break;
+        }
+    }
+    Ok(rows)
+}
+
+/// Opens a database, and tries again for a short time while a server is still creating it.
+fn read_only(path: &Path) -> Result<SqliteStore, StoreError> {
+    let mut opened = SqliteStore::open_read_only(path);
+    for _ in 0..10 {
+        let may_be_unfinished =
+            |error: &StoreError| matches!(error.kind, ErrorKind::Format | ErrorKind::Outdated);
+        if !opened.as_ref().is_err_and(may_be_unfinished) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(30));
+        opened = SqliteStore::open_read_only(path);
+    }
+    opened
+}
+
+fn first_line(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    line.chars().take(200).collect()
+}
+
+fn read_error(error: &StoreError) -> CommandError {
+    CommandError::failed(format_args!("cannot read the store: {error}")).hint(DOCTOR_HINT)
+}
+
+/// The id of a session, as it is sent to the server.
+pub(crate) fn id_json(row: &SessionRow) -> JsonStr {
+    JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id))
+}
+
+/// The id of a session as text.
+pub(crate) fn session_id(row: &SessionRow) -> String {
+    literal_text(&row.id)
+}
+
+/// The title of a session, if it has one.
+pub(crate) fn session_title(row: &SessionRow) -> Option<String> {
+    let title = stored::title(row).map(|title| title.to_text().into_owned());
+    title.filter(|title| !title.trim().is_empty())
+}
+
+/// A JSON string as text.
+pub(crate) fn literal_text(literal: &str) -> String {
+    JsonStr::from_literal(literal).map_or_else(|| literal.to_owned(), |text| text.to_text().into_owned())
+}
+
+/// The updates of protocol version 2 that replay a whole session, one JSON object each.
+pub(crate) fn updates(opened: &StoredSession) -> Vec<String> {
+    let transcript = &opened.transcript;
+    let from = stored::SessionData::of(&opened.row).agent_dialect.unwrap_or(Dialect::V1);
+    let mut encoder = UpdateEncoder::new(Dialect::V2, &Object::default()).with_events();
+    let mut losses = Losses::default();
+    let mut new_id = || -> parlor_session::MessageId { unreachable!("version 2 needs no new ids") };
+    let mut cursor = ReplayCursor::new(0, transcript.seq());
+    let mut updates = Vec::new();
+    while let Some(update) = cursor.next(transcript, UPDATE_SIZE) {
+        let context = EncodeContext { from, transcript, meta_before: None };
+        updates.extend(encoder.encode(&update, context, &mut new_id, &mut losses));
+    }
+    updates
+}
+
+/// The transcript with the names of protocol version 2, whatever version the agent speaks.
+pub(crate) fn v2_transcript(opened: &StoredSession) -> Transcript {
+    let id = SessionId::from("");
+    let mut fold = Fold::of_session(Dialect::V2, id.clone());
+    for update in updates(opened) {
+        // Stored updates were valid when they were applied.
+        let _ = fold.line(live::update_line(&id, &update, None).trim_end());
+    }
+    fold.transcript().clone()
+}

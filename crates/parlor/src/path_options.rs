@@ -1,0 +1,49 @@
+//! The options `--data` and `--config`, which most commands have.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use parlor_server::config::Config;
+use parlor_server::data_dir::{self, DataDir};
+
+use crate::command_error::CommandError;
+
+/// The paths of the data directory and of the configuration.
+#[derive(Args)]
+pub(crate) struct PathOptions {
+    /// Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Use this configuration file [default: `PARLOR_CONFIG`, else parlor/config.toml in the XDG config directory]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+impl PathOptions {
+    pub(crate) fn data_dir(&self) -> Result<PathBuf, CommandError> {
+        data_dir::path(self.data.clone(), std::env::var_os("PARLOR_DATA_DIR")).map_err(CommandError::failed)
+    }
+
+    /// Opens the data directory and creates it if it does not exist.
+    pub(crate) fn open_data_dir(&self) -> Result<DataDir, CommandError> {
+        DataDir::open(&self.data_dir()?).map_err(CommandError::failed)
+    }
+
+    /// Opens the data directory, if it exists, without changing it.
+    pub(crate) fn existing_data_dir(&self) -> Result<Option<DataDir>, CommandError> {
+        DataDir::open_existing(&self.data_dir()?).map_err(|error| {
+            CommandError::failed(error)
+                .hint("`parlor doctor` checks the directory; --data selects another one")
+        })
+    }
+
+    pub(crate) fn config(&self) -> Result<Config, CommandError> {
+        Config::load(self.config.clone(), std::env::var_os("PARLOR_CONFIG")).map_err(CommandError::bad_input)
+    }
+}
+
+/// Resolves a directory of the command line to the form in which sessions store it: absolute, without links and `..`. A path
+/// that does not exist is only made absolute.
+pub(crate) fn canonical_directory(path: &Path) -> Result<PathBuf, CommandError> {
+    std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).map_err(CommandError::bad_input)
+}

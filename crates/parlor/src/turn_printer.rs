@@ -1,0 +1,214 @@
+//! Prints a turn while it runs: the answer to standard output, everything else to standard error.
+
+use std::collections::HashMap;
+use std::io::{self, IsTerminal, Write};
+
+use anstyle::Style;
+use parlor_dialect::view;
+use parlor_json::Json;
+use parlor_session::{Body, Content, EntryId, Patch, Role, Target, Transcript, Update};
+use terminal_size::terminal_size_of;
+
+use crate::output::{DIM, PLAIN, YELLOW};
+use crate::render::{self, block_text, safe};
+use crate::table::truncate;
+
+/// Prints one turn.
+pub(crate) struct TurnPrinter {
+    /// Whether the answer is streamed.
+    prints_answer: bool,
+    terminals: Terminals,
+    /// The message that was printed last.
+    message: Option<EntryId>,
+    /// Whether standard output is in the middle of a line.
+    in_line: bool,
+    /// The running tool call on the current line, which can be overwritten.
+    open_tool_call: Option<EntryId>,
+    /// The line that was last printed for each tool call and plan.
+    printed: HashMap<EntryId, String>,
+}
+
+/// Which streams are terminals.
+struct Terminals {
+    out: bool,
+    err: bool,
+}
+
+impl Terminals {
+    /// Whether both streams are terminals, so that their output must not be mixed on a line.
+    const fn are_both(&self) -> bool {
+        self.out && self.err
+    }
+}
+
+impl TurnPrinter {
+    /// Creates a printer; without `prints_answer` it prints everything except the answer.
+    pub(crate) fn new(prints_answer: bool) -> Self {
+        Self {
+            prints_answer,
+            terminals: Terminals { out: io::stdout().is_terminal(), err: io::stderr().is_terminal() },
+            message: None,
+            in_line: false,
+            open_tool_call: None,
+            printed: HashMap::new(),
+        }
+    }
+
+    /// Prints an update that was applied to the transcript.
+    pub(crate) fn print(&mut self, update: &Update, transcript: &Transcript) -> io::Result<()> {
+        match update {
+            Update::Upsert { target: Target::Entry(id @ EntryId::Message(..)), upsert } => {
+                if let Patch::Value(content) = &upsert.content {
+                    self.print_text(id, &text(content))?;
+                }
+            }
+            Update::Append { entry: id @ EntryId::Message(..), item, .. } => {
+                self.print_text(id, &block_text(item.as_str()))?;
+            }
+            Update::Upsert { target: Target::Entry(id), .. } => self.print_entry(id, transcript)?,
+            Update::Append { .. }
+            | Update::Output { .. }
+            | Update::Remove { .. }
+            | Update::Note { .. }
+            | Update::Upsert { target: Target::Slot(_), .. }
+            | Update::State(_) => {}
+        }
+        io::stdout().flush()
+    }
+
+    /// Prints a line about the turn.
+    pub(crate) fn notice(&mut self, line: &str, style: Style) -> io::Result<()> {
+        self.end_line()?;
+        writeln!(anstream::stderr(), "{style}{}{style:#}", safe(line))
+    }
+
+    /// Completes the current line.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.end_tool_line()?;
+        if self.in_line {
+            self.in_line = false;
+            writeln!(anstream::stdout())?;
+        }
+        io::stdout().flush()
+    }
+
+    fn print_text(&mut self, id: &EntryId, text: &str) -> io::Result<()> {
+        let style = match id {
+            EntryId::Message(Role::Agent, _) if self.prints_answer => PLAIN,
+            // Thoughts are printed only for people.
+            EntryId::Message(Role::Thought, _) if self.prints_answer && self.terminals.are_both() => DIM,
+            EntryId::Message(..)
+            | EntryId::ToolCall(_)
+            | EntryId::Plan(_)
+            | EntryId::Terminal(_)
+            | EntryId::Compaction(_)
+            | EntryId::Subagent(_)
+            | EntryId::SessionMessage(_)
+            | EntryId::Event(_)
+            | EntryId::Note(_) => return Ok(()),
+        };
+        self.end_tool_line()?;
+        let mut out = anstream::stdout().lock();
+        if self.message.as_ref().is_some_and(|last| last != id) {
+            // An empty line separates messages.
+            write!(out, "{}", if self.in_line { "\n\n" } else { "\n" })?;
+        }
+        self.message = Some(id.clone());
+        for (index, line) in text.split('\n').enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            write!(out, "{style}{}{style:#}", safe(line.trim_end_matches('\r')))?;
+        }
+        if !text.is_empty() {
+            self.in_line = !text.ends_with('\n');
+        }
+        Ok(())
+    }
+
+    fn print_entry(&mut self, id: &EntryId, transcript: &Transcript) -> io::Result<()> {
+        let Some(entry) = transcript.get(id) else { return Ok(()) };
+        let line = match id {
+            EntryId::ToolCall(call) => render::tool_line(&call.to_string(), entry.body()),
+            EntryId::Plan(_) => render::plan_line(entry.body()),
+            // The end of the turn is printed by `turn.rs`.
+            EntryId::Event(_) if is_turn_end(entry.body()) => return Ok(()),
+            EntryId::Event(_) => render::event_line(entry.body()),
+            EntryId::Note(_) if view::kind_name(entry).inner() == "notice" => {
+                render::notice_line(entry.body())
+            }
+            EntryId::Message(..)
+            | EntryId::Terminal(_)
+            | EntryId::Compaction(_)
+            | EntryId::Subagent(_)
+            | EntryId::SessionMessage(_)
+            | EntryId::Note(_) => return Ok(()),
+        };
+        if self.printed.get(id) == Some(&line.text) {
+            return Ok(());
+        }
+        self.printed.insert(id.clone(), line.text.clone());
+        let is_open = line.is_open && matches!(id, EntryId::ToolCall(_));
+        if is_open && !self.terminals.err {
+            // A line that cannot be overwritten is printed once, when the tool call has ended.
+            return Ok(());
+        }
+        let overwrites = self.open_tool_call.as_ref() == Some(id);
+        if !overwrites {
+            self.end_line()?;
+        }
+        let width = terminal_size_of(io::stderr()).map_or(usize::MAX, |(width, _)| usize::from(width.0) - 1);
+        let text = truncate(&line.text, if self.terminals.err { width } else { usize::MAX });
+        let (prefix, style) = (if overwrites { "\r\u{1b}[K" } else { "" }, line.style);
+        let mut err = anstream::stderr();
+        write!(err, "{prefix}{style}{text}{style:#}")?;
+        self.open_tool_call = is_open.then(|| id.clone());
+        if is_open { err.flush() } else { writeln!(err) }
+    }
+
+    /// Ends the line of a running tool call, which is not overwritten any more.
+    fn end_tool_line(&mut self) -> io::Result<()> {
+        if self.open_tool_call.take().is_some() { writeln!(anstream::stderr()) } else { Ok(()) }
+    }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        self.end_tool_line()?;
+        if self.terminals.are_both() && self.in_line {
+            self.in_line = false;
+            writeln!(anstream::stdout())?;
+        }
+        Ok(())
+    }
+
+    /// Prints the tool calls that have not ended and were not printed for that reason.
+    pub(crate) fn print_unfinished(&mut self, transcript: &Transcript) -> io::Result<()> {
+        if self.terminals.err {
+            return Ok(());
+        }
+        for entry in transcript.entries() {
+            let EntryId::ToolCall(call) = entry.id() else { continue };
+            let line = render::tool_line(&call.to_string(), entry.body());
+            if line.is_open {
+                self.notice(&line.text, YELLOW)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The text of a message.
+pub(crate) fn text(content: &Content) -> String {
+    content.joined().iter().map(|item| block_text(item.json)).collect()
+}
+
+/// The error message of a state.
+pub(crate) fn error_of(state: &parlor_session::State) -> Option<String> {
+    let error = state.fields.get("error").map(Json::raw)?;
+    let message = parlor_json::Members::of(error).ok()?.get_str("message")?;
+    Some(message.into_owned())
+}
+
+/// Whether an event is the end of a turn.
+fn is_turn_end(body: &Body) -> bool {
+    render::field(body, "type").is_some_and(|kind| kind.starts_with("turn_"))
+}

@@ -1,0 +1,122 @@
+//! `fork`, `edit`, `regenerate` and `ls --tree`.
+
+use parlor_testkit::scenario::Scenario;
+use serde_json::{Value, json};
+
+use crate::PARLOR;
+
+/// A session with two turns: its id and the ids of its messages.
+fn spawn(scenario: &Scenario) -> (String, Vec<String>) {
+    let session = scenario.new_session("say One.");
+    scenario.run(&["prompt", &session, "say Two."]).success();
+    let shown = scenario.run(&["show", &session, "--json"]).success().json();
+    let messages = shown["messages"].as_array().unwrap();
+    (session, messages.iter().map(|message| message["messageId"].as_str().unwrap().to_owned()).collect())
+}
+
+fn texts(scenario: &Scenario, session: &str) -> Vec<String> {
+    let shown = scenario.run(&["show", session, "--json"]).success().json();
+    let text = |message: &Value| -> String {
+        let blocks = message["content"].as_array().unwrap();
+        blocks.iter().map(|block| block["text"].as_str().unwrap()).collect()
+    };
+    shown["messages"].as_array().unwrap().iter().map(text).collect()
+}
+
+#[test]
+fn a_prefix_selects_the_prompt_to_edit_even_if_other_messages_match() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let (mut session, mut messages) = spawn(&scenario);
+    // Ids are random: send prompts until an answer has the same first digit as the first prompt.
+    while !messages[1..].iter().any(|id| id[..1] == messages[0][..1]) || messages[2][..1] == messages[0][..1]
+    {
+        (session, messages) = spawn(&scenario);
+    }
+    scenario.run(&["edit", &session, &messages[0][..1], "say Else."]).success();
+    assert_eq!(texts(&scenario, "latest"), ["say Else.", "Else."]);
+    // The ids of a prompt and its answer are independent.
+    let same = messages[0].chars().zip(messages[1].chars()).take_while(|(a, b)| a == b).count();
+    assert!(same < 8, "{messages:?}");
+}
+
+#[test]
+fn a_session_is_forked_at_a_message() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let (session, messages) = spawn(&scenario);
+    let forked = scenario.run(&["fork", &session, "--at", &messages[1]]).success().plain();
+    let id = forked.stdout.trim_end().to_owned();
+    assert_eq!(texts(&scenario, &id), ["say One.", "One."]);
+    assert_eq!(scenario.run(&["prompt", &id, "say Else."]).success().stdout, "Else.\n");
+
+    let forked = scenario.run(&["fork", &session, "--json"]).success().json();
+    assert_eq!((&forked["parent"], &forked["messageId"]), (&json!(session), &json!(null)));
+    assert!(["native", "transcript"].contains(&forked["fork"].as_str().unwrap()), "{forked}");
+    assert_eq!(texts(&scenario, forked["sessionId"].as_str().unwrap()).len(), 4);
+    assert_eq!(texts(&scenario, &session).len(), 4);
+}
+
+#[test]
+fn a_prompt_is_edited_or_regenerated() {
+    let mut scenario = Scenario::new(PARLOR).with_server();
+    let (session, messages) = spawn(&scenario);
+    let output = scenario.run(&["edit", &session, &messages[2], "say Instead."]).success();
+    assert_eq!(output.stdout, "Instead.\n");
+    let id = output.stderr.trim_end().strip_prefix("session ").unwrap().to_owned();
+    assert_eq!(texts(&scenario, &id), ["say One.", "One.", "say Instead.", "Instead."]);
+
+    let output =
+        scenario.run_with(&["edit", &session, &messages[0], "-", "--json"], "say First.").success().json();
+    assert_eq!((&output["text"], &output["stopReason"]), (&json!("First."), &json!("end_turn")));
+    assert_eq!(texts(&scenario, output["sessionId"].as_str().unwrap()), ["say First.", "First."]);
+
+    // A server is started if none is running.
+    scenario.stop();
+    assert_eq!(scenario.run(&["regenerate", &session]).success().stdout, "Two.\n");
+    assert_eq!(scenario.run(&["regenerate", &session, &messages[1]]).success().stdout, "One.\n");
+    assert_eq!(texts(&scenario, &session).len(), 4);
+}
+
+#[test]
+fn forking_an_unknown_session_or_message_is_an_error() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let (session, messages) = spawn(&scenario);
+    let output = scenario.run(&["fork", &session, "--at", "nothing"]).exit_code(1);
+    assert!(output.stderr.contains("no such message"), "{output:#?}");
+    let output = scenario.run(&["edit", &session, &messages[1], "x"]).exit_code(1);
+    assert!(output.stderr.contains("only what a person said"), "{output:#?}");
+    scenario.run(&["fork", "nothing"]).exit_code(2);
+    assert!(
+        scenario
+            .run(&["edit", &session, &messages[0], " "])
+            .exit_code(2)
+            .stderr
+            .contains("the prompt is empty")
+    );
+    let none = scenario.run(&["ls", "--json"]).success().json();
+    assert_eq!(none.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn the_tree_lists_forks_below_their_parent() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let (session, messages) = spawn(&scenario);
+    let fork =
+        |of: &str, at: &str| scenario.run(&["fork", of, "--at", at]).success().stdout.trim_end().to_owned();
+    let first = fork(&session, &messages[3]);
+    let second = fork(&first, &messages[2]);
+    let third = fork(&session, &messages[1]);
+    let listed = scenario.run(&["ls", "--tree", "--json"]).success().json();
+    let ids: Vec<_> =
+        listed.as_array().unwrap().iter().map(|one| one["sessionId"].as_str().unwrap()).collect();
+    assert_eq!(ids, [&session, &third, &first, &second]);
+    assert_eq!(listed[1]["parent"], json!(session));
+    assert_eq!(listed[1]["forkedAt"], json!(messages[1]));
+    let output = scenario.run(&["ls", "--tree"]).success().plain();
+    let marks = |mark: &str| output.stdout.lines().filter(|line| line.contains(mark)).count();
+    assert_eq!((marks("├─ "), marks("  └─ "), marks("└─ ")), (1, 2, 2), "{}", output.stdout);
+
+    // A fork of a deleted session is a root.
+    scenario.run(&["rm", "--yes", &session]).success();
+    let listed = scenario.run(&["ls", "--tree"]).success().stdout;
+    assert_eq!(listed.lines().filter(|line| line.contains("─ ")).count(), 1, "{listed}");
+}

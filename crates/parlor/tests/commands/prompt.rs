@@ -1,0 +1,449 @@
+//! `prompt`.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+use parlor_testkit::process::{exit_status, send_signal};
+use parlor_testkit::programs;
+use parlor_testkit::scenario::Scenario;
+use parlor_testkit::wait::wait_until;
+use serde_json::json;
+
+use crate::PARLOR;
+use crate::terminal::Terminal;
+
+#[test]
+fn the_answer_goes_to_stdout_and_the_rest_to_stderr() {
+    let mut scenario = Scenario::new(PARLOR);
+    let output = scenario
+        .run(&["prompt", "--new", "think hm\nsay one\ntool Edit the notes\nsay two\u{1b}[2J"])
+        .success();
+    assert_eq!(output.stdout, "one\n\ntwo\u{fffd}[2J\n");
+    assert!(
+        output.stderr.starts_with("session ") && output.stderr.ends_with("\n✓ Edit the notes\n"),
+        "{output:#?}"
+    );
+    assert!(scenario.server_pid().is_some(), "it started a server");
+    let id = output.stderr.lines().next().unwrap().strip_prefix("session ").unwrap().to_owned();
+
+    let output = scenario.run_with(&["prompt", &id, "-"], "say from\nsay input\n").success();
+    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("from\n\ninput\n", ""));
+    scenario.stop();
+    // A relative path is resolved before it is passed to the server.
+    std::fs::write(scenario.work().join("own.toml"), "").unwrap();
+    assert_eq!(
+        scenario.run(&["prompt", "--config", "own.toml", "latest", "say again"]).success().stdout,
+        "again\n"
+    );
+    let shown = scenario.run(&["show", "latest"]).success();
+    assert!(shown.stdout.contains("two") && shown.stdout.contains("input") && shown.stdout.contains("again"));
+}
+
+#[test]
+fn json_is_printed_at_the_end() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let output = scenario.run(&["prompt", "--new", "--json", "say one\nsay two\ntool It"]).success();
+    let json = output.json();
+    assert_eq!((&json["text"], &json["stopReason"]), (&json!("one\n\ntwo"), &json!("end_turn")));
+    assert_eq!(json["turn"]["toolCalls"][0]["title"], "It");
+    assert_eq!(json["turn"]["messages"][0]["messageId"], json["messageId"]);
+    let output = scenario.run(&["prompt", "latest", "--json", "fail -32000 oh no"]).exit_code(1);
+    assert_eq!((&output.json()["stopReason"], &output.json()["error"]), (&json!("error"), &json!("oh no")));
+}
+
+#[test]
+fn flags_answer_permission_requests() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let output = scenario.run(&["prompt", "--new", "--yes", "ask Delete it"]).success();
+    assert!(
+        output.stdout.contains("You allowed it this once.") && output.stderr.contains("Delete it: Allow"),
+        "{output:#?}"
+    );
+    let output = scenario.run(&["prompt", "latest", "--no", "ask Delete it"]);
+    assert!(output.stdout.contains("You did not allow it."), "{output:#?}");
+    // Without a terminal the request is left to other clients, and there are none.
+    let output = scenario.run(&["prompt", "latest", "ask Delete it"]).exit_code(1);
+    assert!(
+        output.stderr.contains("no terminal to ask") && output.stderr.contains("no client answered"),
+        "{output:#?}"
+    );
+    assert!(!output.stdout.contains("You allowed"), "{output:#?}");
+    // A form cannot be filled in without a terminal, and a notice says so.
+    let output = scenario.run(&["prompt", "latest", "--yes", "elicit"]).exit_code(1);
+    assert!(output.stderr.contains("no terminal to fill it in"), "{output:#?}");
+    let output = scenario.run(&["prompt", "latest", "--no", "elicit"]).success();
+    assert!(output.stderr.contains("declined (--no)"), "{output:#?}");
+}
+
+/// Starts a command that runs concurrently.
+fn spawn(scenario: &Scenario, args: &[&str]) -> std::process::Child {
+    let mut command = scenario.command(args);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn a_queued_prompt_answers_no_requests_of_the_running_turn() {
+    for agent in ["--version 1", "--version 2"] {
+        let mut scenario = Scenario::new(PARLOR);
+        scenario.serve(&["--agent", &format!("test={} {agent}", programs::test_agent())]);
+        let mut first = Terminal::new(&scenario, &["prompt", "--new", "ask Delete it\nsay first"]);
+        first.wait_for("Answer (1-");
+        let waiting =
+            ["--yes", "--no"].map(|flag| spawn(&scenario, &["prompt", "latest", flag, "say waits"]));
+        let silent = spawn(&scenario, &["prompt", "latest", "say waits"]);
+        let mut children = Vec::new();
+        for mut child in waiting.into_iter().chain([silent]) {
+            let mut err = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+            assert_eq!(err.next().as_deref(), Some("another turn is running; the prompt is queued"));
+            children.push((child, err));
+        }
+        // The request is still open for the client of the running turn.
+        first.type_text("n\n");
+        let (_, seen) = first.wait();
+        assert!(seen.contains("reject-once") && !seen.contains("another client"), "{seen}");
+        for (child, err) in children {
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success());
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), "waits\n");
+            assert_eq!(err.collect::<Vec<_>>(), Vec::<String>::new());
+        }
+        scenario.stop();
+    }
+}
+
+#[test]
+fn requests_without_a_terminal_are_left_to_other_clients() {
+    let scenario = Scenario::new(PARLOR).with_test_agent();
+    let id = scenario.new_session("say hello");
+    let mut other = Terminal::new(&scenario, &["prompt", &id, "ask First"]);
+    other.wait_for("Answer (1-");
+    let mut second = spawn(&scenario, &["prompt", &id, "ask Second\nsay done"]);
+    let mut err = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(err.next().as_deref(), Some("another turn is running; the prompt is queued"));
+    // Another attached client gets the request as well.
+    let mut editor = crate::editor(&scenario);
+    editor.load(&id);
+    other.type_text("y\n");
+    assert_eq!(other.wait().0, Some(0));
+    crate::allow(&mut editor, "Second");
+    let output = second.wait_with_output().unwrap();
+    let err: Vec<_> = err.collect();
+    assert!(output.status.success(), "{err:?}");
+    assert!(err.iter().any(|line| line.contains("left to other clients")), "{err:?}");
+    assert!(!err.iter().any(|line| line.contains("no client answered")), "{err:?}");
+}
+
+#[test]
+fn queued_prompts_do_not_keep_a_request_open_that_no_client_can_decide() {
+    for waiting in [&[][..], &["--yes"], &["--no"]] {
+        for agent in ["--version 1", "--version 2"] {
+            let mut scenario = Scenario::new(PARLOR);
+            scenario.serve(&["--agent", &format!("test={} {agent}", programs::test_agent())]);
+            let id = scenario.new_session("say hello");
+            let mut first = spawn(&scenario, &["prompt", &id, "sleep 1500\nask Delete it\nsay first"]);
+            wait_until("the turn runs", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "running");
+            let second = spawn(&scenario, &[&["prompt", &id, "say second"], waiting].concat());
+            exit_status(&mut first);
+            let output = first.wait_with_output().unwrap();
+            let err = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{err}");
+            assert!(err.contains("Delete it: declined, because no client answered"), "{err}");
+            let output = second.wait_with_output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "second\n");
+            assert_eq!(
+                String::from_utf8_lossy(&output.stderr),
+                "another turn is running; the prompt is queued\n"
+            );
+            assert!(output.status.success());
+            scenario.stop();
+        }
+    }
+}
+
+#[test]
+fn a_request_that_a_queued_prompt_declines_can_be_decided_by_an_editor() {
+    let scenario = Scenario::new(PARLOR).with_test_agent();
+    let id = scenario.new_session("say hello");
+    let mut editor = crate::editor(&scenario);
+    editor.load(&id);
+    let first = spawn(&scenario, &["prompt", &id, "sleep 500\nask Delete it\nsay first"]);
+    wait_until("the turn runs", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "running");
+    let second = spawn(&scenario, &["prompt", &id, "say second"]);
+    crate::allow(&mut editor, "Delete it");
+    let output = first.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("first"), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&second.wait_with_output().unwrap().stdout), "second\n");
+}
+
+#[test]
+fn each_of_many_queued_prompts_gets_its_own_answer_and_exit_code() {
+    for agent in ["--version 1", "--version 2"] {
+        let mut scenario = Scenario::new(PARLOR);
+        scenario.serve(&["--agent", &format!("test={} {agent}", programs::test_agent())]);
+        let id = scenario.new_session("say hello");
+        let children: Vec<_> = (0..12)
+            .map(|n| {
+                let text = if n % 3 == 2 { format!("say {n}\nrefuse") } else { format!("say {n}") };
+                spawn(&scenario, &["prompt", &id, &text])
+            })
+            .collect();
+        for (n, child) in children.into_iter().enumerate() {
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{n}\n"), "{agent}");
+            assert_eq!(output.status.code(), Some(i32::from(n % 3 == 2)), "{agent}: {n}: {output:?}");
+        }
+        scenario.stop();
+    }
+}
+
+#[test]
+fn errors_are_reported_with_hints_and_exit_codes() {
+    let scenario = Scenario::new(PARLOR).with_test_agent();
+    let output = scenario.run(&["prompt", "some text"]).exit_code(2);
+    assert!(
+        output.stderr.contains("the session or the text is missing") && output.stderr.contains("--new"),
+        "{output:#?}"
+    );
+    assert!(scenario.run(&["prompt", "--new", "  "]).exit_code(2).stderr.contains("the prompt is empty"));
+    scenario.run(&["prompt", "--new", "a", "b"]).exit_code(2);
+    scenario.run(&["prompt", "latest", "--agent", "demo", "x"]).exit_code(2);
+    let output = scenario.run(&["prompt", "--new", "--agent", "nobody", "x"]).exit_code(1);
+    assert!(output.stderr.contains("unknown agent 'nobody'"), "{output:#?}");
+    let output = scenario.run(&["prompt", "--new", "--agent", "goose", "x"]).exit_code(1);
+    assert!(
+        output.stderr.contains("cannot start agent") && output.stderr.contains("parlor agents"),
+        "{output:#?}"
+    );
+    assert!(
+        scenario
+            .run(&["prompt", "--new", "--cwd", "/nowhere", "x"])
+            .exit_code(2)
+            .stderr
+            .contains("is not a directory")
+    );
+    let output = scenario.run(&["prompt", "--new", "crash"]).exit_code(1);
+    assert!(output.stderr.contains("the turn ended with error"), "{output:#?}");
+}
+
+#[test]
+fn the_directory_is_stored_as_a_canonical_path_and_options_without_effect_are_rejected() {
+    let mut scenario = Scenario::new(PARLOR);
+    std::fs::create_dir(scenario.work().join("inner")).unwrap();
+    std::fs::write(scenario.work().join("own.toml"), "").unwrap();
+    std::fs::write(scenario.work().join("other.toml"), "").unwrap();
+    scenario.serve(&["--config", "own.toml"]);
+    scenario.run(&["prompt", "--new", "--cwd", "inner/..", "say hello"]).success();
+    let listed = scenario.run(&["ls", "--json"]).json();
+    let work = scenario.work().canonicalize().unwrap();
+    assert_eq!(listed[0]["cwd"], work.to_str().unwrap());
+
+    for refused in [&["--agent", "demo"][..], &["--cwd", "inner"]] {
+        let output = scenario.run(&[&["prompt", "latest", "x"], refused].concat()).exit_code(2);
+        assert!(output.stderr.contains(&format!("{} has no effect", refused.join(" "))), "{output:#?}");
+    }
+    let output = scenario.run(&["prompt", "--config", "other.toml", "latest", "say again"]).exit_code(2);
+    assert!(output.stderr.contains("--config other.toml has no effect"), "{output:#?}");
+    // The configuration of the running server is accepted.
+    scenario.run(&["prompt", "--config", "own.toml", "latest", "say again"]).success();
+}
+
+#[test]
+fn a_session_of_an_agent_that_is_parlor_itself_keeps_its_title_after_a_restart() {
+    let mut scenario = Scenario::new(PARLOR).with_server();
+    let id = scenario.new_session("say Fix the bug");
+    let title = |scenario: &Scenario| scenario.run(&["ls", "--json"]).json()[0]["title"].clone();
+    let before = title(&scenario);
+    assert_eq!(before, "say Fix the bug");
+    scenario.stop();
+    scenario.serve(&[]);
+    scenario.run(&["prompt", &id, "say Another thing"]).success();
+    assert_eq!(title(&scenario), before);
+    let shown = scenario.run(&["show", &id, "--json"]).success().json();
+    assert_eq!(shown["info"]["_meta"]["parlor/title"], "made");
+}
+
+/// Agents that start slowly or never.
+fn slow_agents(scenario: &Scenario) {
+    let config = format!(
+        r#"
+[agents.slow]
+command = ["sh", "-c", "test -e fast || sleep 4; exec {agent} --state {state}"]
+[agents.hangs]
+command = ["sh", "-c", "echo reading the license >&2; echo the license server is down >&2; exec sleep 600"]
+startup_timeout = 4
+"#,
+        agent = programs::test_agent(),
+        state = scenario.path().join("state").display(),
+    );
+    std::fs::write(scenario.work().join("slow.toml"), config).unwrap();
+}
+
+#[test]
+fn a_notice_is_printed_while_a_slow_agent_starts() {
+    let mut scenario = Scenario::new(PARLOR);
+    slow_agents(&scenario);
+    scenario.serve(&["--config", "slow.toml"]);
+    let waiting = "waiting for agent 'slow' to start ...";
+    for flag in [None, Some("--json")] {
+        let args = [&["prompt", "--new", "--agent", "slow", "say hello"][..], flag.as_slice()].concat();
+        let output = scenario.run(&args).success();
+        assert_eq!(output.stderr.lines().filter(|line| *line == waiting).count(), 1, "{output:#?}");
+        assert!(output.stdout.contains("hello"), "{output:#?}");
+        scenario.stop();
+        scenario.serve(&["--config", "slow.toml"]);
+    }
+    // The same if the agent is started for the prompt only, and on a terminal.
+    let terminal = Terminal::new(&scenario, &["prompt", "latest", "say again"]);
+    terminal.wait_for("waiting for agent 'slow'");
+    let (code, seen) = terminal.wait();
+    assert_eq!((code, seen.matches("waiting for").count()), (Some(0), 1), "{seen}");
+    assert!(seen.contains("again"), "{seen}");
+    // No notice is printed once the agent runs.
+    let output = scenario.run(&["prompt", "latest", "sleep 3000\nsay done"]).success();
+    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("done\n", ""));
+}
+
+#[test]
+fn an_agent_that_does_not_start_is_reported_with_its_stderr_and_a_hint() {
+    let mut scenario = Scenario::new(PARLOR);
+    slow_agents(&scenario);
+    scenario.serve(&["--config", "slow.toml"]);
+    let output = scenario.run(&["prompt", "--new", "--agent", "hangs", "say hello"]).exit_code(1);
+    let expected = "waiting for agent 'hangs' to start ...\n\
+                    parlor: agent 'hangs' did not answer initialize within 4 s: the license server is down\n  \
+                    the agent's last lines on standard error:\n    reading the license\n    the license server is down\n  \
+                    hint: ";
+    assert!(output.stderr.starts_with(expected), "{output:#?}");
+    assert!(output.stderr.contains("startup_timeout") && output.stdout.is_empty(), "{output:#?}");
+}
+
+/// Interrupts a turn `times` times after its first output.
+fn interrupted(scenario: &Scenario, text: &str, times: usize) -> (Option<i32>, Vec<String>) {
+    let mut child = scenario
+        .command(&["prompt", "--new", text])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let mut err = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut spoken = [0; 8];
+    out.read_exact(&mut spoken).unwrap();
+    assert_eq!(&spoken, b"Hanging.");
+    let mut output = vec![err.next().unwrap()];
+    for _ in 0..times {
+        send_signal(child.id(), rustix::process::Signal::INT);
+        output.push(err.next().unwrap());
+    }
+    output.extend(err);
+    (child.wait().unwrap().code(), output)
+}
+
+#[test]
+fn an_interrupt_cancels_the_turn() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let (code, output) = interrupted(&scenario, "say Hanging.\nsleep 60000", 1);
+    assert_eq!(code, Some(1));
+    assert_eq!(output[1..], ["cancelling; Ctrl-C again detaches", "the turn ended with cancelled"]);
+    assert!(scenario.run(&["show", "latest"]).success().stdout.contains("idle: cancelled"));
+}
+
+#[test]
+fn an_interrupt_keeps_the_queued_prompts_of_other_clients() {
+    for agent in ["--version 1", "--version 2"] {
+        let mut scenario = Scenario::new(PARLOR);
+        scenario.serve(&["--agent", &format!("test={} {agent}", programs::test_agent())]);
+        let mut first = spawn(&scenario, &["prompt", "--new", "say Hanging.\nsleep 60000"]);
+        let mut spoken = [0; 8];
+        first.stdout.as_mut().unwrap().read_exact(&mut spoken).unwrap();
+        assert_eq!(&spoken, b"Hanging.");
+        let mut second = spawn(&scenario, &["prompt", "latest", "say Queued."]);
+        let mut err = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(err.next().as_deref(), Some("another turn is running; the prompt is queued"), "{agent}");
+        send_signal(first.id(), rustix::process::Signal::INT);
+        let output = first.wait_with_output().unwrap();
+        let first_err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{agent}: {first_err}");
+        assert!(first_err.ends_with("the turn ended with cancelled\n"), "{agent}: {first_err}");
+        let output = second.wait_with_output().unwrap();
+        let rest: Vec<_> = err.collect();
+        assert!(output.status.success(), "{agent}: {rest:?}");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "Queued.\n", "{agent}: {rest:?}");
+        scenario.stop();
+    }
+}
+
+#[test]
+fn a_second_interrupt_exits_and_the_turn_continues() {
+    let scenario = Scenario::new(PARLOR).with_test_agent();
+    let (code, output) = interrupted(&scenario, "hang", 2);
+    assert_eq!(code, Some(1));
+    assert!(output[2].contains("the turn continues"), "{output:?}");
+    assert_eq!(scenario.run(&["ls", "--json"]).json()[0]["state"], "running");
+}
+
+#[test]
+fn a_prompt_is_queued_during_a_running_turn() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let mut first = scenario
+        .command(&["prompt", "--new", "sleep 500\nsay first"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the turn runs", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "running");
+    let output = scenario.run(&["prompt", "latest", "say second"]).success();
+    assert_eq!(output.stdout, "second\n");
+    assert!(output.stderr.contains("another turn is running"), "{output:#?}");
+    assert!(first.wait().unwrap().success());
+}
+
+#[test]
+fn an_interrupt_withdraws_a_queued_prompt() {
+    let old = format!("old={} --version 1", programs::test_agent());
+    for args in [&[][..], &["--agent", &old]] {
+        let mut scenario = Scenario::new(PARLOR);
+        scenario.serve(args);
+        let mut first = scenario
+            .command(&["prompt", "--new", "sleep 60000"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_until("the turn runs", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "running");
+        let mut child = scenario
+            .command(&["prompt", "latest", "say never"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut err = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(err.next().as_deref(), Some("another turn is running; the prompt is queued"), "{args:?}");
+        send_signal(child.id(), rustix::process::Signal::INT);
+        assert_eq!(
+            err.collect::<Vec<_>>(),
+            ["cancelling; Ctrl-C again detaches", "parlor: the prompt was withdrawn before its turn started"]
+        );
+        assert_eq!(child.wait().unwrap().code(), Some(1));
+        assert_eq!(
+            scenario.run(&["ls", "--json"]).json()[0]["state"],
+            "running",
+            "the turn of other clients continues"
+        );
+        assert!(!scenario.run(&["show", "latest"]).success().stdout.contains("never"));
+        scenario.stop();
+        first.wait().unwrap();
+    }
+}
+
+#[test]
+fn output_before_a_request_is_printed_before_it() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    for _ in 0..10 {
+        let output = scenario.run(&["prompt", "--new", "--yes", "tool First\nask Second"]).success();
+        let lines: Vec<_> = output.stderr.lines().skip(1).collect();
+        assert_eq!(lines[..2], ["✓ First", "Second: Allow once"], "{output:#?}");
+    }
+}
