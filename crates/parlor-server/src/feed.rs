@@ -143,6 +143,7 @@ impl Feed {
     pub(crate) fn set_requests(&self, session: &SessionId, open: Vec<OpenRequest>) {
         let mut state = lock(&self.state);
         let is_open = |request: PeerRequestId| open.iter().any(|open| open.request == request);
+        let before = (state.requests.len(), state.next_request);
         state.requests.retain(|_, listed| listed.session != *session || is_open(listed.request.request));
         for request in open {
             let is_listed = |listed: &ListedRequest| {
@@ -154,6 +155,9 @@ impl Feed {
                 let listed = ListedRequest { session: session.clone(), request: Arc::new(request) };
                 state.requests.insert(id, listed);
             }
+        }
+        if (state.requests.len(), state.next_request) == before {
+            return;
         }
         let changed = [session.as_json().as_literal().to_owned()];
         state.lists.values_mut().for_each(|subscriber| subscriber.note(&changed));

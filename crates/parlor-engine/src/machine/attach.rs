@@ -507,7 +507,7 @@ fn first_of_last(transcript: &Transcript, count: usize) -> Option<u64> {
 fn first_before(transcript: &Transcript, end: u64, count: usize) -> u64 {
     let entries = transcript.entries();
     let index = entries.partition_point(|entry| entry.created() < end);
-    entries[..index].iter().rev().take(count).last().map_or(end, Entry::created)
+    entries[index.saturating_sub(count)..index].first().map_or(end, Entry::created)
 }
 
 /// One frame with the updates of a replay that were encoded so far, if there are any.

@@ -7,6 +7,7 @@ mod client;
 #[path = "../common/mod.rs"]
 mod common;
 mod connection_wide;
+mod feed;
 mod listing;
 mod opening;
 mod prompts;
