@@ -258,32 +258,8 @@ impl Connection {
         if method == "initialize" {
             return self.on_initialize(id, &params).await;
         }
-        // These need no `initialize`, which may start an agent.
-        match method {
-            "_parlor/status" => return list::status(&self.hub, &self.client, id).await,
-            "_parlor/losses" => return list::losses(&self.hub, &self.client, id, &session(&params)?).await,
-            "_parlor/search" => return search::search(&self.hub, &self.client, id, params).await,
-            "_parlor/list/subscribe" | "session/list/subscribe" => {
-                return list::subscribe(&self.hub, &self.client, id, method, &params);
-            }
-            "_parlor/requests" | "_parlor/requests/subscribe" => {
-                self.require_driver()?;
-                return requests::list(&self.hub, &self.client, id, method).await;
-            }
-            "_parlor/answer" => {
-                self.require_driver()?;
-                return requests::answer(&self.hub, &self.client, id, &params).await;
-            }
-            "_parlor/unsubscribe" => {
-                self.hub.feed().unsubscribe(self.client.id);
-                self.client.queue.push(Frame::response(id, &Object::default()));
-                return Ok(());
-            }
-            "_parlor/agents" => {
-                list::agents(&self.hub, &self.client, id);
-                return Ok(());
-            }
-            _ => {}
+        if let Some(done) = self.on_server_request(id, method, &params).await {
+            return done;
         }
         let Some(info) = self.client.negotiated() else {
             return Err(RpcError::new(code::INVALID_REQUEST, "the first request must be `initialize`"));
@@ -358,6 +334,47 @@ impl Connection {
                 (None, _) => session(&params).map(drop),
             },
         }
+    }
+
+    /// Handles a request about the server as a whole; `None` if it is another one. These need no `initialize`, which may
+    /// start an agent.
+    async fn on_server_request(
+        &self,
+        id: &RequestId,
+        method: &str,
+        params: &Object,
+    ) -> Option<Result<(), RpcError>> {
+        let (hub, client) = (&self.hub, &self.client);
+        let done = match method {
+            "_parlor/status" => list::status(hub, client, id).await,
+            "_parlor/agents" => {
+                list::agents(hub, client, id);
+                Ok(())
+            }
+            "_parlor/losses" => match session(params) {
+                Ok(session) => list::losses(hub, client, id, &session).await,
+                Err(error) => Err(error),
+            },
+            "_parlor/search" => search::search(hub, client, id, params.clone()).await,
+            "_parlor/list/subscribe" | "session/list/subscribe" => {
+                list::subscribe(hub, client, id, method, params)
+            }
+            "_parlor/requests" | "_parlor/requests/subscribe" => match self.require_driver() {
+                Ok(()) => requests::list(hub, client, id, method).await,
+                Err(error) => Err(error),
+            },
+            "_parlor/answer" => match self.require_driver() {
+                Ok(()) => requests::answer(hub, client, id, params).await,
+                Err(error) => Err(error),
+            },
+            "_parlor/unsubscribe" => {
+                hub.feed().unsubscribe(client.id);
+                client.queue.push(Frame::response(id, &Object::default()));
+                Ok(())
+            }
+            _ => return None,
+        };
+        Some(done)
     }
 
     /// Rejects requests of observers.
