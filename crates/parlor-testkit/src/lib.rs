@@ -7,12 +7,15 @@
 //!   in the process of the test.
 //! - [`wait`] waits for conditions, with a deadline; [`process`], [`shell`] and [`output`] are about processes.
 //! - [`simulation`] runs whole servers from a seed and checks what must always hold.
+//! - [`fuzz`] has what the fuzz targets check.
 //! - [`schema`] checks lines against the published types of the protocol.
 
 #[cfg(feature = "harness")]
 pub mod async_client;
 #[cfg(feature = "harness")]
 pub mod client;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 #[cfg(feature = "harness")]
 pub mod output;
 #[cfg(feature = "harness")]
