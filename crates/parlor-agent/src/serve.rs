@@ -1,16 +1,27 @@
 use std::fmt;
-use std::fs::{File, TryLockError};
+use std::fs::File;
+#[cfg(feature = "persist")]
+use std::fs::TryLockError;
+#[cfg(feature = "listen")]
 use std::net::SocketAddr;
+#[cfg(feature = "persist")]
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+#[cfg(feature = "persist")]
+use std::time::Instant;
 
 use parlor_server::config::{AgentConfig, Agents, EmbeddedAgent};
+#[cfg(feature = "listen")]
 use parlor_server::data_dir::Tokens;
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
 use parlor_server::process::Reaper;
-use parlor_server::transport::{self, HttpOptions, Limits, Port, streams};
-use parlor_store::{MemoryStore, SqliteStore, Store};
+use parlor_server::transport::{self, streams};
+#[cfg(feature = "listen")]
+use parlor_server::transport::{HttpOptions, Limits, Port};
+#[cfg(feature = "persist")]
+use parlor_store::SqliteStore;
+use parlor_store::{MemoryStore, Store};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::sync::watch;
 
@@ -24,7 +35,9 @@ const IDLE: Duration = Duration::from_secs(15 * 60);
 const STREAM: usize = 1 << 20;
 
 /// How long a process that has the sessions and is about to end is waited for, and how often it is looked for.
+#[cfg(feature = "persist")]
 const ENDING: Duration = Duration::from_secs(5);
+#[cfg(feature = "persist")]
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What the sessions of an agent are filed under. It may call itself something else the next time.
@@ -43,6 +56,7 @@ pub struct Server {
 #[must_use = "it is served when it starts"]
 pub struct Builder<A> {
     agent: A,
+    #[cfg(feature = "persist")]
     store: Option<PathBuf>,
 }
 
@@ -54,6 +68,7 @@ impl<A: Agent> Builder<A> {
     /// Keeps sessions in this file, so that they are there the next time. Without one they are there as long as the
     /// agent runs. One process at a time can have them: the next one waits a few seconds, and
     /// does not start.
+    #[cfg(feature = "persist")]
     pub fn store(mut self, path: impl AsRef<Path>) -> Self {
         self.store = Some(path.as_ref().to_owned());
         self
@@ -61,6 +76,9 @@ impl<A: Agent> Builder<A> {
 
     /// Begins.
     pub async fn start(self) -> Result<Server, ServeError> {
+        #[cfg(not(feature = "persist"))]
+        let (store, lock): (Arc<dyn Store>, _) = (Arc::new(MemoryStore::default()), None);
+        #[cfg(feature = "persist")]
         let (store, lock): (Arc<dyn Store>, _) = match &self.store {
             Some(path) => {
                 let lock = lock(path).await?;
@@ -88,13 +106,17 @@ impl<A: Agent> Builder<A> {
 impl Server {
     /// Serves an agent.
     pub fn of<A: Agent>(agent: A) -> Builder<A> {
-        Builder { agent, store: None }
+        Builder {
+            agent,
+            #[cfg(feature = "persist")]
+            store: None,
+        }
     }
 
     /// Serves the client at the standard streams, which is what an editor is, until it has no more to say. This process
     /// should end then.
     pub async fn stdio(&self) {
-        transport::stdio(&self.hub, peer(TransportKind::Stdio)).await;
+        let _ = transport::stdio(&self.hub, peer(TransportKind::Stdio)).await;
         self.stop().await;
     }
 
@@ -104,7 +126,7 @@ impl Server {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        streams(&self.hub, peer(TransportKind::Unix), read, write).await;
+        let _ = streams(&self.hub, peer(TransportKind::Unix), read, write).await;
     }
 
     /// A connection for a client inside this process. Must be called within a tokio runtime.
@@ -113,7 +135,7 @@ impl Server {
         let hub = Arc::clone(&self.hub);
         tokio::spawn(async move {
             let (read, write) = tokio::io::split(ours);
-            streams(&hub, peer(TransportKind::Unix), read, write).await;
+            let _ = streams(&hub, peer(TransportKind::Unix), read, write).await;
         });
         theirs
     }
@@ -142,6 +164,7 @@ impl Server {
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// # }).unwrap();
     /// ```
+    #[cfg(feature = "listen")]
     pub async fn listen(&self, address: SocketAddr, token: &str) -> Result<SocketAddr, ServeError> {
         let nowhere_else =
             HttpOptions { listen: address, allow_remote: false, origins: Vec::new(), hosts: Vec::new() };
@@ -162,6 +185,7 @@ impl Server {
 }
 
 /// Sees to it that no other process has the sessions. One that is about to end is waited for.
+#[cfg(feature = "persist")]
 async fn lock(path: &Path) -> Result<File, ServeError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -179,6 +203,7 @@ async fn lock(path: &Path) -> Result<File, ServeError> {
     }
 }
 
+#[cfg(feature = "persist")]
 fn wrong(path: &Path, error: impl fmt::Display) -> ServeError {
     ServeError(format!("{}: {error}", path.display()))
 }

@@ -5,6 +5,7 @@ pub mod agent_sessions;
 mod client;
 pub mod config;
 mod connection;
+#[cfg(feature = "http")]
 pub mod data_dir;
 pub mod hub;
 mod losses;
