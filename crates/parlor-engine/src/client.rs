@@ -62,14 +62,15 @@ impl ClientInfo {
         }
     }
 
-    /// Whether it serves this method of the file system.
-    pub fn serves_file(&self, method: &str) -> bool {
-        let capability = match method {
-            "fs/read_text_file" => "readTextFile",
-            _ => "writeTextFile",
+    /// Whether it serves this method of `fs/*` or `terminal/*`. Only version 1 has these capabilities.
+    pub fn serves(&self, method: &str) -> bool {
+        let Some(capabilities) = json::member(&self.initialize, "clientCapabilities") else { return false };
+        let (holder, capability) = match method {
+            "fs/read_text_file" => (json::member(&capabilities, "fs"), "readTextFile"),
+            "fs/write_text_file" => (json::member(&capabilities, "fs"), "writeTextFile"),
+            _ if method.starts_with("terminal/") => (Some(capabilities), "terminal"),
+            _ => return false,
         };
-        let capabilities = json::member(&self.initialize, "clientCapabilities");
-        let files = capabilities.and_then(|capabilities| json::member(&capabilities, "fs"));
-        files.is_some_and(|files| files.get(capability).is_some_and(|offers| offers.as_str() == "true"))
+        holder.is_some_and(|holder| holder.get(capability).is_some_and(|offers| offers.as_str() == "true"))
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct PeerRequest {
     pub(super) clients: BTreeMap<ClientId, ClientRequestId>,
     /// Whether it is put to one client and its answer is passed on whatever it is.
     pub(super) forwarded: bool,
+    /// Whether only a client can answer it, and not the server in place of the client.
+    pub(super) client_only: bool,
 }
 
 impl SessionMachine {
@@ -86,6 +88,9 @@ impl SessionMachine {
             "elicitation/create" => self.open_request(id, method, params, true),
             "fs/read_text_file" | "fs/write_text_file" => self.serve_file(id, method, params),
             live::SETTLED => self.on_settled_request(&id),
+            _ if method.starts_with(live::CLIENT_SERVICE) => {
+                self.request_service(id, &method[live::CLIENT_SERVICE.len()..], params);
+            }
             _ if method.starts_with("terminal/") => {
                 self.command(AgentCommand::ServeTerminal { id, method, params });
             }
@@ -108,7 +113,14 @@ impl SessionMachine {
         }
         // Only a tool call that waits for permission is over without an answer.
         let call = about.filter(|_| !form);
-        let asked = PeerRequest { id, method, params, clients: BTreeMap::new(), forwarded: false };
+        let asked = PeerRequest {
+            id,
+            method,
+            params,
+            clients: BTreeMap::new(),
+            forwarded: false,
+            client_only: false,
+        };
         let peer_request = self.add_request(asked);
         self.step(Input::RequestOpened { peer_request, form, call });
     }
@@ -141,7 +153,36 @@ impl SessionMachine {
     }
 
     pub(super) fn forward_to(&mut self, client: ClientId, id: RequestId, method: String, params: Object) {
-        let asked = PeerRequest { id, method, params, clients: BTreeMap::new(), forwarded: true };
+        let asked =
+            PeerRequest { id, method, params, clients: BTreeMap::new(), forwarded: true, client_only: false };
+        let peer_request = self.add_request(asked);
+        self.send_request(peer_request, client);
+    }
+
+    /// Requests a service of a client: of the one whose prompt runs, else of the driver that is attached the longest and
+    /// serves it.
+    fn request_service(&mut self, id: RequestId, service: &str, params: Object) {
+        let serves = |client: &ClientId| {
+            let subscriber = self.subscribers.get(client);
+            self.is_staying(*client) && subscriber.is_some_and(|subscriber| subscriber.client.serves(service))
+        };
+        let client = match self.session.running_prompt_sender().filter(|client| self.is_staying(*client)) {
+            Some(sender) => Some(sender).filter(serves),
+            None => self.session.drivers().find(serves),
+        };
+        let Some(client) = client else {
+            let message = format!("the client does not support {service}");
+            let error = RpcError::new(code::METHOD_NOT_FOUND, message);
+            return self.respond_to_agent(id, Err(json::error_object(&error)));
+        };
+        let asked = PeerRequest {
+            id,
+            method: service.to_owned(),
+            params,
+            clients: BTreeMap::new(),
+            forwarded: true,
+            client_only: true,
+        };
         let peer_request = self.add_request(asked);
         self.send_request(peer_request, client);
     }
@@ -162,14 +203,18 @@ impl SessionMachine {
             .collect();
         for peer_request in its {
             self.cancel_request(peer_request, client);
-            let Some(PeerRequest { id, method, params, .. }) = self.requests.remove(&peer_request) else {
+            let Some(PeerRequest { id, method, params, client_only, .. }) =
+                self.requests.remove(&peer_request)
+            else {
                 continue;
             };
-            if method.starts_with("fs/") {
+            if method.starts_with("fs/") && !client_only {
                 self.serve_file_from_disk(id, method, params);
             } else {
                 let message = format!("the client that was asked {method} has left the session");
-                let error = RpcError::new(code::INTERNAL_ERROR, message);
+                let mut data = Object::default();
+                data.set("reason", json::string(live::CLIENT_GONE));
+                let error = RpcError::new(code::INTERNAL_ERROR, message).with_data(data.to_json());
                 self.respond_to_agent(id, Err(json::error_object(&error)));
             }
         }
