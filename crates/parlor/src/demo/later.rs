@@ -34,7 +34,7 @@ impl Later {
         tokio::spawn(async move {
             for text in texts {
                 tokio::time::sleep(after).await;
-                session.say(&text).await;
+                session.send_text(&text).await;
                 session.end_message();
             }
             drop(permit);

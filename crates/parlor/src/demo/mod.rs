@@ -17,7 +17,10 @@ mod words;
 
 use std::path::Path;
 
-use parlor_agent::{Agent, Failure, Info, Json, ServeError, Server, Setting, Stop, Turn};
+use parlor_agent::{
+    Agent, ContentBlock, Info, PromptCapability, ServeError, Server, Setting, SettingCategory, StopReason,
+    Turn, TurnError,
+};
 
 use crate::script::{self, Part};
 use commands::{COMMANDS, Step};
@@ -25,12 +28,11 @@ use later::Later;
 
 /// Serves the client at standard input and output. Sessions are kept in the file `state`, if there is one.
 pub(crate) async fn serve(state: Option<&Path>) -> Result<(), ServeError> {
-    let mut agent = Server::of(Demo::default());
+    let mut agent = Server::builder(Demo::default());
     if let Some(state) = state {
-        agent = agent.store(state);
+        agent = agent.persist(state);
     }
-    agent.start().await?.stdio().await;
-    Ok(())
+    agent.start().await?.stdio().await
 }
 
 #[derive(Default)]
@@ -40,13 +42,13 @@ struct Demo {
 
 impl Agent for Demo {
     fn info(&self) -> Info {
-        let mode = Setting::new("mode", "Mode").category("mode");
-        let model = Setting::new("model", "Model").category("model");
+        let mode = Setting::new("mode", "Mode").category(SettingCategory::Mode);
+        let model = Setting::new("model", "Model").category(SettingCategory::Model);
         let info = Info::new("parlor-demo", env!("CARGO_PKG_VERSION"))
             .title("Demo agent of parlor")
-            .takes("image")
-            .takes("audio")
-            .takes("embeddedContext")
+            .accepts(PromptCapability::Image)
+            .accepts(PromptCapability::Audio)
+            .accepts(PromptCapability::EmbeddedContext)
             .setting(mode.value("ask", "Ask first").value("code", "Write code"))
             .setting(model.value("small", "Small").value("large", "Large"));
         COMMANDS.iter().fold(info, |info, command| {
@@ -55,10 +57,10 @@ impl Agent for Demo {
         })
     }
 
-    async fn prompt(&self, turn: Turn) -> Result<Stop, Failure> {
+    async fn prompt(&self, turn: Turn) -> Result<StopReason, TurnError> {
         let turn = &turn;
-        turn.spent(words::count(&turn.text()), 0);
-        let texts = turn.content().iter().filter_map(|item| parlor_session::text_of(item.json));
+        turn.add_tokens(words::count(&turn.prompt_text()), 0);
+        let texts = turn.prompt_blocks().filter_map(|block| block.as_text().map(str::to_owned));
         let script: String = texts.filter(|text| !script::is_conversation(text)).collect();
         for part in script::parts(&script, COMMANDS) {
             // What each part says is a message of its own.
@@ -80,16 +82,16 @@ impl Agent for Demo {
                 Step::Think(text) => words::think(turn, &text).await,
                 Step::Two(text) => words::twice(turn, &text).await,
                 Step::Redact { clear } => words::redact(turn, clear).await,
-                Step::Image => turn.say_block(&Json::parse(words::IMAGE)?).await,
-                Step::Link => turn.say_block(&Json::parse(words::LINK)?).await,
+                Step::Image => turn.send_content(ContentBlock::image(words::IMAGE, "image/png")).await,
+                Step::Link => turn.send_content(words::link()).await,
                 Step::Stream(stream) => words::stream(turn, &stream).await,
                 Step::Tool(title) => tool::edit(turn, &title).await,
                 Step::Ask(title) => tool::ask(turn, &title).await?,
                 Step::Elicit => tool::form(turn).await?,
                 Step::Terminal(command) => terminal::run(turn, &command).await?,
                 Step::Plan(steps) => session::plan(turn, &steps).await,
-                Step::Unplan => turn.end_plan().await,
-                Step::Title(title) => turn.title(&title).await,
+                Step::Unplan => turn.remove_plan().await,
+                Step::Title(title) => turn.set_title(&title).await,
                 Step::Meta(patch) => session::meta(turn, &patch).await,
                 Step::Mode(mode) => session::mode(turn, &mode).await,
                 Step::Usage => session::usage(turn).await?,
@@ -97,10 +99,10 @@ impl Agent for Demo {
                 Step::Sleep(time) => tokio::time::sleep(time).await,
                 Step::Later { after, text } => self.later.say(turn, after, [text]).await,
                 Step::Background(count) => self.later.background(turn, count).await,
-                Step::Fail { code, text } => return Err(Failure::with_code(code, text)),
-                Step::Refuse => return Ok(Stop::Refusal),
+                Step::Fail { code, text } => return Err(TurnError::with_code(code, text)),
+                Step::Refuse => return Ok(StopReason::Refusal),
             }
         }
-        Ok(Stop::EndTurn)
+        Ok(StopReason::EndTurn)
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use parlor_agent::{Failure, Turn};
+use parlor_agent::{ToolKind, Turn, TurnError};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdout, Command};
@@ -22,8 +22,8 @@ struct Running {
 }
 
 /// Runs a shell command in the directory of the session, and shows what it writes as it comes.
-pub(super) async fn run(turn: &Turn, command: &str) -> Result<(), Failure> {
-    let call = turn.tool(command).kind("execute").start().await;
+pub(super) async fn run(turn: &Turn, command: &str) -> Result<(), TurnError> {
+    let call = turn.tool_call(command).kind(ToolKind::Execute).start().await;
     let mut running = match Running::start(command, turn.cwd()) {
         Ok(running) => running,
         Err(error) => {
@@ -32,8 +32,8 @@ pub(super) async fn run(turn: &Turn, command: &str) -> Result<(), Failure> {
             return Ok(());
         }
     };
-    let terminal = turn.terminal(command).await;
-    call.terminal(&terminal).await;
+    let terminal = turn.create_terminal(command).await;
+    call.send_terminal(&terminal).await;
     let mut buffer = vec![0; 8192];
     let mut room = MAX_OUTPUT;
     loop {
@@ -41,10 +41,10 @@ pub(super) async fn run(turn: &Turn, command: &str) -> Result<(), Failure> {
         if count == 0 {
             break;
         }
-        terminal.output(&buffer[..count.min(room)]).await;
+        terminal.send_output(&buffer[..count.min(room)]).await;
         if count > room {
             drop(running);
-            terminal.killed("SIGKILL").await;
+            terminal.exit_by_signal("SIGKILL").await;
             call.fail().await;
             say(turn, "It wrote more than I show, so I ended it.").await;
             return Ok(());
@@ -54,7 +54,7 @@ pub(super) async fn run(turn: &Turn, command: &str) -> Result<(), Failure> {
     let status = running.child.wait().await?;
     match status.code() {
         Some(code) => terminal.exit(code).await,
-        None => terminal.killed(&format!("signal {}", status.signal().unwrap_or_default())).await,
+        None => terminal.exit_by_signal(&format!("signal {}", status.signal().unwrap_or_default())).await,
     }
     if status.success() {
         call.complete().await;

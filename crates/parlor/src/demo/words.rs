@@ -2,17 +2,22 @@
 
 use std::time::Duration;
 
-use parlor_agent::{Turn, text_of};
+use parlor_agent::{ContentBlock, Turn};
 use tokio::time::Instant;
 
 use super::commands::{COMMANDS, NUMBER, Stream};
 use crate::script;
 
-/// A picture of one dot.
-pub(super) const IMAGE: &str = r#"{"type":"image","mimeType":"image/png","data":"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="}"#;
-/// A link to something.
-pub(super) const LINK: &str =
-    r#"{"type":"resource_link","name":"The protocol","uri":"https://agentclientprotocol.com"}"#;
+/// A PNG image of one pixel.
+pub(super) const IMAGE: &[u8] =
+    b"\x89PNG\x0d\x0a\x1a\x0a\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\
+    \x00\x00\x1f\x15\xc4\x89\x00\x00\x00\x0dIDATx\xdacd\xf8\xcfP\x0f\x00\x03\x86\x01\x80Z4}k\
+    \x00\x00\x00\x00IEND\xaeB`\x82";
+
+/// A link to a page.
+pub(super) fn link() -> ContentBlock {
+    ContentBlock::resource_link("The protocol", "https://agentclientprotocol.com")
+}
 
 /// Words are what this agent has for tokens.
 pub(super) fn count(text: &str) -> u64 {
@@ -22,16 +27,16 @@ pub(super) fn count(text: &str) -> u64 {
 /// Says something word by word, as a model would.
 pub(super) async fn say(turn: &Turn, text: &str) {
     for word in text.split_inclusive(' ') {
-        turn.say(word).await;
+        turn.send_text(word).await;
     }
-    turn.spent(0, count(text));
+    turn.add_tokens(0, count(text));
 }
 
 pub(super) async fn think(turn: &Turn, text: &str) {
     for word in text.split_inclusive(' ') {
-        turn.think(word).await;
+        turn.send_thought(word).await;
     }
-    turn.spent(0, count(text));
+    turn.add_tokens(0, count(text));
 }
 
 pub(super) async fn twice(turn: &Turn, text: &str) {
@@ -41,12 +46,12 @@ pub(super) async fn twice(turn: &Turn, text: &str) {
 }
 
 pub(super) async fn help(turn: &Turn) {
-    turn.say(&format!("One command a line:\n{}", script::list(COMMANDS))).await;
+    turn.send_text(&format!("One command a line:\n{}", script::list(COMMANDS))).await;
 }
 
 /// Answers ordinary words.
 pub(super) async fn chat(turn: &Turn, words: &str) {
-    let others = turn.content().iter().filter(|block| text_of(block.json).is_none()).count();
+    let others = turn.prompt_blocks().filter(|block| block.as_text().is_none()).count();
     let more = if others == 0 { String::new() } else { format!(" (and attached {others})") };
     let hello = "Hello! I am a demo agent.";
     say(turn, &format!("{hello} You said: \"{words}\"{more}. Say `help` to see what I can do.")).await;
@@ -55,8 +60,8 @@ pub(super) async fn chat(turn: &Turn, words: &str) {
 /// Says something, and something else instead.
 pub(super) async fn redact(turn: &Turn, clear: bool) {
     say(turn, "The password is swordfish.").await;
-    if let Some(said) = turn.said() {
-        turn.replace(&said, if clear { "" } else { "The password is [redacted]." }).await;
+    if let Some(said) = turn.current_message() {
+        turn.replace_message(&said, if clear { "" } else { "The password is [redacted]." }).await;
     }
 }
 
@@ -70,6 +75,6 @@ pub(super) async fn stream(turn: &Turn, stream: &Stream) {
             let due = Duration::from_secs_f64(f64::from(number) / f64::from(rate));
             tokio::time::sleep_until(start + due).await;
         }
-        turn.say(&format!("{number:08} {filler}")).await;
+        turn.send_text(&format!("{number:08} {filler}")).await;
     }
 }

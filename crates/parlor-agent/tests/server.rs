@@ -1,24 +1,28 @@
-//! Where an agent is served, and what stays of it.
+//! Transports and persistence.
 
-use parlor_agent::{Agent, Failure, Info, Server, Stop, Turn};
+use parlor_agent::{Agent, Info, PromptCapability, Server, StopReason, Turn, TurnError};
 use parlor_client::{Client, Connector, Error, Session, Version};
 use parlor_testkit::wait::within_timeout;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
-/// Says what it is told, and who it is.
+/// Repeats prompts; its name and version are given.
 struct Echo(&'static str, &'static str);
 
 impl Agent for Echo {
     fn info(&self) -> Info {
-        Info::new(self.0, self.1).takes(if self.1 == "1" { "audio" } else { "image" })
+        Info::new(self.0, self.1).accepts(if self.1 == "1" {
+            PromptCapability::Audio
+        } else {
+            PromptCapability::Image
+        })
     }
 
-    async fn prompt(&self, turn: Turn) -> Result<Stop, Failure> {
-        if turn.text() == "wait" {
+    async fn prompt(&self, turn: Turn) -> Result<StopReason, TurnError> {
+        if turn.prompt_text() == "wait" {
             std::future::pending::<()>().await;
         }
-        turn.say(&turn.text()).await;
-        Ok(Stop::EndTurn)
+        turn.send_text(&turn.prompt_text()).await;
+        Ok(StopReason::EndTurn)
     }
 }
 
@@ -37,16 +41,16 @@ fn last(session: &Session) -> String {
 }
 
 #[tokio::test]
-async fn an_agent_that_calls_itself_something_else_finds_its_sessions_again() {
+async fn an_agent_that_changes_its_name_finds_its_sessions_again() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sessions.db");
-    let server = Server::of(Echo("old", "1")).store(&file).start().await.unwrap();
+    let server = Server::builder(Echo("old", "1")).persist(&file).start().await.unwrap();
     let session = within_timeout(client(&server).await.new_session("/tmp".as_ref())).await.unwrap();
     turn(&session, "one").await;
     server.stop().await;
     drop(server);
 
-    let server = Server::of(Echo("new", "2")).store(&file).start().await.unwrap();
+    let server = Server::builder(Echo("new", "2")).persist(&file).start().await.unwrap();
     let client = client(&server).await;
     let info = client.info().to_json();
     let info = info.as_str();
@@ -59,29 +63,30 @@ async fn an_agent_that_calls_itself_something_else_finds_its_sessions_again() {
 }
 
 #[tokio::test]
-async fn one_server_at_a_time_has_a_file_of_sessions() {
+async fn only_one_server_can_use_a_file_of_sessions() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sessions.db");
-    let server = Server::of(Echo("a", "1")).store(&file).start().await.unwrap();
+    let server = Server::builder(Echo("a", "1")).persist(&file).start().await.unwrap();
     let session = within_timeout(client(&server).await.new_session("/tmp".as_ref())).await.unwrap();
     let running = within_timeout(session.prompt("wait")).await.unwrap();
-    let second = Server::of(Echo("a", "1")).store(&file).start().await;
+    let second = Server::builder(Echo("a", "1")).persist(&file).start().await;
     let why = second.unwrap_err().to_string();
     assert!(why.contains("sessions.db") && why.contains("another process"), "{why}");
-    // The first one is none the worse for it.
+    // The first one still works.
     within_timeout(session.cancel()).await.unwrap();
     within_timeout(running.outcome()).await.unwrap();
 
-    let nowhere = Server::of(Echo("a", "1")).store(directory.path().join("no/such/place")).start().await;
+    let nowhere =
+        Server::builder(Echo("a", "1")).persist(directory.path().join("no/such/place")).start().await;
     assert!(nowhere.unwrap_err().to_string().contains("no/such/place"));
     std::fs::write(directory.path().join("broken.db"), "no database ".repeat(1000)).unwrap();
-    let broken = Server::of(Echo("a", "1")).store(directory.path().join("broken.db")).start().await;
+    let broken = Server::builder(Echo("a", "1")).persist(directory.path().join("broken.db")).start().await;
     assert!(broken.unwrap_err().to_string().contains("broken.db"));
 }
 
 #[tokio::test]
-async fn clients_come_by_websocket_if_they_have_the_token() {
-    let server = Server::of(Echo("web", "1")).start().await.unwrap();
+async fn clients_connect_over_websocket_with_the_token() {
+    let server = Server::builder(Echo("web", "1")).start().await.unwrap();
     let address = server.listen("127.0.0.1:0".parse().unwrap(), "secret").await.unwrap();
     let url = format!("ws://{address}/acp");
     let connector = Connector::new("test", "1");
@@ -96,7 +101,7 @@ async fn clients_come_by_websocket_if_they_have_the_token() {
         turn(&same, "over there").await;
         assert_eq!(last(&same), "over there");
     }
-    // Other agents cannot be asked for.
+    // Other agents cannot be requested.
     let other = within_timeout(connector.url(&format!("{url}?agent=claude"), Some("secret"))).await;
     assert!(other.is_err(), "there is one agent");
 
@@ -110,8 +115,8 @@ async fn clients_come_by_websocket_if_they_have_the_token() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_ended_serves_nobody() {
-    let server = Server::of(Echo("a", "1")).start().await.unwrap();
+async fn a_stopped_server_rejects_requests() {
+    let server = Server::builder(Echo("a", "1")).start().await.unwrap();
     let client = client(&server).await;
     let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
     turn(&session, "one").await;
@@ -122,8 +127,8 @@ async fn a_server_that_has_ended_serves_nobody() {
 }
 
 #[tokio::test]
-async fn the_draft_is_spoken_to_who_asks_for_it() {
-    let server = Server::of(Echo("a", "1")).start().await.unwrap();
+async fn a_client_that_requests_the_draft_receives_the_draft() {
+    let server = Server::builder(Echo("a", "1")).start().await.unwrap();
     let (read, mut write) = tokio::io::split(server.connect());
     let mut lines = BufReader::new(read).lines();
     let mut next = async |what: &str| {
@@ -153,7 +158,7 @@ async fn the_draft_is_spoken_to_who_asks_for_it() {
     );
 }
 
-/// One that has something to say of every session.
+/// Sends an update in every session.
 struct Commands;
 
 impl Agent for Commands {
@@ -161,14 +166,14 @@ impl Agent for Commands {
         Info::new("commands", "1").command("go", "Goes", None)
     }
 
-    async fn prompt(&self, _: Turn) -> Result<Stop, Failure> {
-        Ok(Stop::EndTurn)
+    async fn prompt(&self, _: Turn) -> Result<StopReason, TurnError> {
+        Ok(StopReason::EndTurn)
     }
 }
 
 #[tokio::test]
-async fn a_session_that_nobody_began_cannot_be_opened_and_is_not_there_afterwards() {
-    let server = Server::of(Commands).start().await.unwrap();
+async fn an_unknown_session_cannot_be_opened_and_is_not_listed() {
+    let server = Server::builder(Commands).start().await.unwrap();
     for (hello, method, rest) in [
         (r#""protocolVersion":1,"clientCapabilities":{}"#, "session/load", ""),
         (r#""protocolVersion":1,"clientCapabilities":{}"#, "session/resume", ""),
