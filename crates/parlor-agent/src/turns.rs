@@ -69,7 +69,7 @@ impl<A: Agent> Host<A> {
                 (id, content, handle, running)
             };
             let message = new_id();
-            let span = tracing::info_span!("turn", message = %message);
+            let span = tracing::info_span!("turn", message_id = %message);
             self.run_turn(&id, &message, content, &handle, &running).instrument(span).await;
         }
     }
