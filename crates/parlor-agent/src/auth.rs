@@ -109,7 +109,7 @@ impl AuthMethod {
                 method = method.raw("env", &array(env.iter().map(variable)));
             }
         }
-        method.extend(&self.extra).to_json()
+        method.extend(&self.extra).into_json()
     }
 }
 

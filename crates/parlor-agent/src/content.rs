@@ -154,29 +154,31 @@ impl ContentBlock {
     /// The block as the protocol has it.
     pub fn to_json(&self) -> Json {
         match self {
-            Self::Text(text) => {
-                ObjectWriter::new().str("type", "text").str("text", &text.text).extend(&text.extra).to_json()
-            }
+            Self::Text(text) => ObjectWriter::new()
+                .str("type", "text")
+                .str("text", &text.text)
+                .extend(&text.extra)
+                .into_json(),
             Self::Image(image) => ObjectWriter::new()
                 .str("type", "image")
                 .str("data", &image.data)
                 .str("mimeType", &image.mime_type)
                 .optional_str("uri", image.uri.as_deref())
                 .extend(&image.extra)
-                .to_json(),
+                .into_json(),
             Self::Audio(audio) => ObjectWriter::new()
                 .str("type", "audio")
                 .str("data", &audio.data)
                 .str("mimeType", &audio.mime_type)
                 .extend(&audio.extra)
-                .to_json(),
+                .into_json(),
             Self::ResourceLink(link) => ObjectWriter::new()
                 .str("type", "resource_link")
                 .str("name", &link.name)
                 .str("uri", &link.uri)
                 .optional_str("mimeType", link.mime_type.as_deref())
                 .extend(&link.extra)
-                .to_json(),
+                .into_json(),
             Self::Resource(embedded) => {
                 let resource = ObjectWriter::new()
                     .str("uri", &embedded.uri)
@@ -190,7 +192,7 @@ impl ContentBlock {
                     .str("type", "resource")
                     .raw("resource", &resource)
                     .extend(&embedded.extra)
-                    .to_json()
+                    .into_json()
             }
             Self::Other(json) => json.clone(),
         }

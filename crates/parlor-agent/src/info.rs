@@ -91,6 +91,7 @@ impl Info {
 
     /// Declares that prompts may have this content.
     #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "callers have variants, not references")]
     pub fn accepts(mut self, content: PromptCapability) -> Self {
         self.prompt.set(content.as_str(), empty());
         self

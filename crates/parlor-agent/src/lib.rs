@@ -55,8 +55,8 @@
 //!
 //! By default an agent keeps its sessions in memory, and serves standard streams and clients in the process.
 //!
-//! - `persist`: `ServerBuilder::persist` persists sessions in a file, with SQLite.
-//! - `listen`: `Server::listen` serves clients on a port of this machine, over WebSockets.
+//! - `persist`: `ServerBuilder::persist` persists sessions in an `SQLite` file.
+//! - `listen`: `Server::listen` serves clients on a port of this machine, over `WebSocket`.
 //!
 //! **Invariant:** a client that does not read costs bounded memory, and a turn that panics ends itself only.
 

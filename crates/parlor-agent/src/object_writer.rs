@@ -55,7 +55,7 @@ impl ObjectWriter {
         self.0
     }
 
-    pub(crate) fn to_json(self) -> Json {
+    pub(crate) fn into_json(self) -> Json {
         Json::parse(self.end()).expect("members are JSON")
     }
 }

@@ -92,7 +92,7 @@ impl PlanEntry {
             .str("priority", self.priority.as_str())
             .str("status", self.status.as_str())
             .extend(&self.extra)
-            .to_json()
+            .into_json()
     }
 
     /// Reads an entry, for instance of the plan in a [transcript](crate::Session::transcript).

@@ -256,11 +256,14 @@ impl ToolCallContent {
     /// The content as version 2 of the protocol has it.
     pub fn to_json(&self) -> Json {
         match self {
-            Self::Content(block) => {
-                ObjectWriter::new().str("type", "content").raw("content", block.to_json().as_str()).to_json()
-            }
+            Self::Content(block) => ObjectWriter::new()
+                .str("type", "content")
+                .raw("content", block.to_json().as_str())
+                .into_json(),
             Self::Diff { path, old, new } => live::diff(&path.to_string_lossy(), old.as_deref(), new),
-            Self::Terminal(id) => ObjectWriter::new().str("type", "terminal").str("terminalId", id).to_json(),
+            Self::Terminal(id) => {
+                ObjectWriter::new().str("type", "terminal").str("terminalId", id).into_json()
+            }
             Self::Other(json) => json.clone(),
         }
     }

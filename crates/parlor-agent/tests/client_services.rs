@@ -247,7 +247,7 @@ async fn a_dropped_terminal_is_released_also_by_a_cancelled_turn() {
     for is_cancelled in [false, true] {
         let prompt = if is_cancelled { "hold terminal" } else { "drop terminal" };
         let id = client.start_prompt(&session, prompt).await;
-        let create = client.from_agent("terminal/create").await;
+        let create = client.agent_message("terminal/create").await;
         client.respond(&create, Ok(json!({"terminalId": "t"}))).await;
         if is_cancelled {
             client.update("agent_message_chunk").await;
@@ -255,7 +255,7 @@ async fn a_dropped_terminal_is_released_also_by_a_cancelled_turn() {
                 .send(json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}))
                 .await;
         }
-        let release = client.from_agent("terminal/release").await;
+        let release = client.agent_message("terminal/release").await;
         assert_eq!(release["params"]["terminalId"], "t");
         client.respond(&release, Ok(json!({}))).await;
         let reason = client.response(id).await.unwrap();
@@ -273,12 +273,12 @@ async fn a_request_of_a_cancelled_turn_is_cancelled_at_the_client() {
     let server = Server::builder(agent).start().await.unwrap();
     let (mut client, session) = LineClient::with_capabilities(&server, 1, all()).await;
     let id = client.start_prompt(&session, "read").await;
-    let read = client.from_agent("fs/read_text_file").await;
+    let read = client.agent_message("fs/read_text_file").await;
     client
         .send(json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}))
         .await;
     within_timeout(dropped.notified()).await;
-    let cancel = client.from_agent("$/cancel_request").await;
+    let cancel = client.agent_message("$/cancel_request").await;
     assert_eq!(cancel["params"]["requestId"], read["id"]);
     assert_eq!(client.response(id).await.unwrap()["stopReason"], "cancelled");
     // A response that comes too late changes nothing.
@@ -294,7 +294,7 @@ async fn a_request_fails_when_its_client_disconnects_and_the_turn_continues() {
     let (mut other, _) = LineClient::connect(&server, 2, json!({})).await;
     other.load(&session).await;
     client.start_prompt(&session, "read").await;
-    client.from_agent("fs/read_text_file").await;
+    client.agent_message("fs/read_text_file").await;
     drop(client);
     let chunk = other.update("agent_message_chunk").await;
     assert_eq!(chunk["content"]["text"], r#"Err(ClientGone { method: "fs/read_text_file" })"#);
@@ -326,7 +326,7 @@ async fn outside_of_turns_any_client_that_has_the_service_is_sent_the_request() 
     editor.load(&session).await;
     assert_eq!(plain.turn(&session, "later").await.text, "wait");
     go.notify_one();
-    let read = editor.from_agent("fs/read_text_file").await;
+    let read = editor.agent_message("fs/read_text_file").await;
     editor.respond(&read, Ok(json!({"content": "editor"}))).await;
     assert_eq!(plain.update("agent_message_chunk").await["content"]["text"], r#"Ok("editor")"#);
 }

@@ -129,7 +129,12 @@ impl Agent for Speaker {
                     Json::parse("{\n\"type\":\"object\",\n\"properties\":{\"n\":{\"type\":\"integer\"}}}")?;
                 match turn.request_form("How many?", &schema).await? {
                     FormOutcome::Accepted(filled) => turn.send_text(filled.to_json().as_str()).await,
-                    outcome => turn.send_text(&format!("{outcome:?}")).await,
+                    outcome @ (FormOutcome::Declined
+                    | FormOutcome::Cancelled
+                    | FormOutcome::Unanswered
+                    | _) => {
+                        turn.send_text(&format!("{outcome:?}")).await;
+                    }
                 }
             }
             "usage" => {

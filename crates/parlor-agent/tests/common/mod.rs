@@ -117,7 +117,7 @@ impl LineClient {
     }
 
     /// Waits for a request or notification of the agent.
-    pub(crate) async fn from_agent(&mut self, method: &str) -> Value {
+    pub(crate) async fn agent_message(&mut self, method: &str) -> Value {
         self.find(|message| message["method"] == method).await
     }
 

@@ -256,12 +256,12 @@ async fn aborted(bounds: &Bounds) {
 /// Without a listener no connection is closed by the server.
 #[cfg(not(feature = "http"))]
 async fn closing(_: &Bounds) {
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 #[cfg(not(feature = "http"))]
 async fn aborted(_: &Bounds) {
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::script::{Command, command, flag, items, millis, or, some};
 
-/// One thing that the agent does in a turn.
+/// A command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     Help,
@@ -33,14 +33,14 @@ pub(crate) enum Step {
     Refuse,
 }
 
-/// Chunks that count themselves.
+/// A stream of numbered chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stream {
     /// How many.
     pub(crate) count: u32,
     /// How many bytes of text each has.
     pub(crate) size: usize,
-    /// How many are said in a second; as many as are heard if it is not given.
+    /// How many are sent per second; without a limit if `None`.
     pub(crate) rate: Option<u32>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) const NUMBER: usize = 9;
 const MAX_STREAM: u32 = 10_000_000;
 const MAX_SIZE: usize = 1 << 20;
 const MAX_BACKGROUND: u32 = 1000;
-/// How long the agent lets itself be put off.
+/// The longest wait.
 const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// Every command.
@@ -110,7 +110,7 @@ mod tests {
     use crate::script::{Part, parts};
 
     #[test]
-    fn arguments_that_make_no_sense_are_told_how_it_is_used() {
+    fn invalid_arguments_are_answered_with_the_usage() {
         for (line, usage) in [
             ("sleep 3600001", "sleep MS"),
             ("later soon x", "later MS TEXT"),

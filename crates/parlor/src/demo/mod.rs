@@ -1,19 +1,18 @@
-//! The demo agent: what a newcomer meets, and an example of an agent that is written with `parlor-agent`.
+//! The demo agent, for trying out parlor, and an example of an agent with `parlor-agent`.
 //!
-//! What it does is said by the prompt, one command a line, so that it needs no model. Sessions with their history, ids,
-//! states, prompts that wait, cancellation, forks and both versions of the protocol come with `parlor-agent`; what is
-//! here is what this agent says and does.
+//! It executes the commands in the prompt, one per line, and needs no model. `parlor-agent` does the protocol; these files have
+//! what this agent does.
 //!
-//! - `commands` has what a prompt may hold; a new command is a line of its table and an arm in `Demo::prompt`.
-//! - `words` is talk, `tool` uses tools and asks, `terminal` runs programs, `session` is about the session itself,
-//!   `later` about what is said when the turn is over.
+//! - `commands` lists the commands; a new command is a line of its table and an arm in `Demo::prompt`.
+//! - `text` sends messages, `tool` uses tools and asks people, `terminal` runs programs, `session` changes and reads the session,
+//!   `background` sends messages after the turn.
 
+mod background;
 pub(crate) mod commands;
-mod later;
 mod session;
 mod terminal;
+mod text;
 mod tool;
-mod words;
 
 use std::path::Path;
 
@@ -23,10 +22,10 @@ use parlor_agent::{
 };
 
 use crate::script::{self, Part};
+use background::Background;
 use commands::{COMMANDS, Step};
-use later::Later;
 
-/// Serves the client at standard input and output. Sessions are kept in the file `state`, if there is one.
+/// Serves the client at standard input and output. Sessions are persisted in the file `state`, if there is one.
 pub(crate) async fn serve(state: Option<&Path>) -> Result<(), ServeError> {
     let mut agent = Server::builder(Demo::default());
     if let Some(state) = state {
@@ -37,7 +36,7 @@ pub(crate) async fn serve(state: Option<&Path>) -> Result<(), ServeError> {
 
 #[derive(Default)]
 struct Demo {
-    later: Later,
+    background: Background,
 }
 
 impl Agent for Demo {
@@ -59,32 +58,32 @@ impl Agent for Demo {
 
     async fn prompt(&self, turn: Turn) -> Result<StopReason, TurnError> {
         let turn = &turn;
-        turn.add_tokens(words::count(&turn.prompt_text()), 0);
+        turn.add_tokens(text::count(&turn.prompt_text()), 0);
         let texts = turn.prompt_blocks().filter_map(|block| block.as_text().map(str::to_owned));
         let script: String = texts.filter(|text| !script::is_conversation(text)).collect();
         for part in script::parts(&script, COMMANDS) {
-            // What each part says is a message of its own.
+            // Each command sends messages of its own.
             turn.end_message();
             let step = match part {
                 Part::Step(step) => step,
-                Part::Chat(words) => {
-                    words::chat(turn, &words).await;
+                Part::Chat(chat) => {
+                    text::chat(turn, &chat).await;
                     continue;
                 }
                 Part::Misused(usage) => {
-                    words::say(turn, &format!("It is used like this: {usage}")).await;
+                    text::say(turn, &format!("It is used like this: {usage}")).await;
                     continue;
                 }
             };
             match step {
-                Step::Help => words::help(turn).await,
-                Step::Say(text) => words::say(turn, &text).await,
-                Step::Think(text) => words::think(turn, &text).await,
-                Step::Two(text) => words::twice(turn, &text).await,
-                Step::Redact { clear } => words::redact(turn, clear).await,
-                Step::Image => turn.send_content(ContentBlock::image(words::IMAGE, "image/png")).await,
-                Step::Link => turn.send_content(words::link()).await,
-                Step::Stream(stream) => words::stream(turn, &stream).await,
+                Step::Help => text::help(turn).await,
+                Step::Say(text) => text::say(turn, &text).await,
+                Step::Think(text) => text::think(turn, &text).await,
+                Step::Two(text) => text::twice(turn, &text).await,
+                Step::Redact { clear } => text::redact(turn, clear).await,
+                Step::Image => turn.send_content(ContentBlock::image(text::IMAGE, "image/png")).await,
+                Step::Link => turn.send_content(text::link()).await,
+                Step::Stream(stream) => text::stream(turn, &stream).await,
                 Step::Tool(title) => tool::edit(turn, &title).await,
                 Step::Ask(title) => tool::ask(turn, &title).await?,
                 Step::Elicit => tool::form(turn).await?,
@@ -97,8 +96,8 @@ impl Agent for Demo {
                 Step::Usage => session::usage(turn).await?,
                 Step::Whoami => session::whoami(turn).await?,
                 Step::Sleep(time) => tokio::time::sleep(time).await,
-                Step::Later { after, text } => self.later.say(turn, after, [text]).await,
-                Step::Background(count) => self.later.background(turn, count).await,
+                Step::Later { after, text } => self.background.send_later(turn, after, [text]).await,
+                Step::Background(count) => self.background.send_progress(turn, count).await,
                 Step::Fail { code, text } => return Err(TurnError::with_code(code, text)),
                 Step::Refuse => return Ok(StopReason::Refusal),
             }

@@ -1,13 +1,13 @@
-//! Steps that are about the session itself.
+//! Commands about the session.
 
 use parlor_agent::{EntryId, Json, Object, PlanEntry, Turn, TurnError};
 
-use super::words::{count, say};
+use super::text::{count, say};
 
-/// How many words the context window of this agent would hold.
+/// The size of the context window, in words.
 const WINDOW: u64 = 200_000;
 
-/// Shows a plan and works it off.
+/// Sends a plan and completes its entries one by one.
 pub(super) async fn plan(turn: &Turn, steps: &[String]) {
     for at in 0..=steps.len() {
         let entries = steps.iter().enumerate().map(|(index, text)| match index {
@@ -27,14 +27,14 @@ pub(super) async fn meta(turn: &Turn, patch: &str) {
     }
 }
 
-/// Changes the mode without being asked to by the client.
+/// Changes the mode by the agent itself.
 pub(super) async fn mode(turn: &Turn, mode: &str) {
-    if let Err(failure) = turn.set_setting("mode", mode).await {
-        say(turn, &failure.to_string()).await;
+    if let Err(error) = turn.set_setting("mode", mode).await {
+        say(turn, &error.to_string()).await;
     }
 }
 
-/// Tells how full the context window is.
+/// Reports how much of the context window is used.
 pub(super) async fn usage(turn: &Turn) -> Result<(), TurnError> {
     let transcript = turn.transcript().await?;
     let words = transcript.entries().iter().map(|entry| count(&entry.body().content.to_text())).sum();
@@ -42,7 +42,7 @@ pub(super) async fn usage(turn: &Turn) -> Result<(), TurnError> {
     Ok(())
 }
 
-/// Says what the agent knows of the session.
+/// Sends what the agent knows about the session.
 pub(super) async fn whoami(turn: &Turn) -> Result<(), TurnError> {
     let transcript = turn.transcript().await?;
     let is_message = |id: &EntryId| matches!(id, EntryId::Message(..));

@@ -1,4 +1,4 @@
-//! Running programs.
+//! Runs programs.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -10,18 +10,18 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdout, Command};
 
-use super::words::say;
+use super::text::say;
 
-/// How much of what a command writes is shown. One that writes more is ended.
+/// How many bytes of output are sent. A command that writes more is killed.
 const MAX_OUTPUT: usize = 1 << 20;
 
-/// A command that runs. It ends when this is dropped, and with it what it started: that is when the turn is cancelled.
+/// A running command. Dropping it kills the command and its child processes, which happens when the turn is cancelled.
 struct Running {
     child: Child,
     output: ChildStdout,
 }
 
-/// Runs a shell command in the directory of the session, and shows what it writes as it comes.
+/// Runs a shell command in the working directory of the session, and sends its output.
 pub(super) async fn run(turn: &Turn, command: &str) -> Result<(), TurnError> {
     let call = turn.tool_call(command).kind(ToolKind::Execute).start().await;
     let mut running = match Running::start(command, turn.cwd()) {
@@ -68,12 +68,12 @@ impl Running {
     fn start(command: &str, cwd: &Path) -> io::Result<Self> {
         let mut child = Command::new("sh")
             .arg("-c")
-            // One stream, so that what is written is shown in the order in which it is.
+            // One stream, so that the output is in order.
             .arg(format!("exec 2>&1\n{command}"))
             .current_dir(cwd)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // A group of its own, by which all that it starts can be ended.
+            // A process group of its own, which can be killed with all child processes.
             .process_group(0)
             .spawn()?;
         let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
@@ -83,10 +83,10 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has no id any more when it has ended and somebody knows.
+        // A command that was waited for has no id.
         let pid = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         if let Some(pid) = pid {
-            // What has ended by itself meanwhile needs no killing.
+            // It may have ended meanwhile.
             let _ = kill_process_group(pid, Signal::KILL);
         }
     }

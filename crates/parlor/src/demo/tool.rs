@@ -1,12 +1,12 @@
-//! Steps that use a tool, or need an answer.
+//! Commands that use a tool, or request something of people.
 
 use parlor_agent::{
     FormOutcome, Json, PermissionOption, PermissionOptionKind, PermissionOutcome, ToolKind, Turn, TurnError,
 };
 
-use super::words::say;
+use super::text::say;
 
-/// A tool at work, from its beginning to its end.
+/// A tool call with content and a diff.
 pub(super) async fn edit(turn: &Turn, title: &str) {
     let path = turn.cwd().join("notes.txt");
     let call = turn.tool_call(title).kind(ToolKind::Edit).location(&path, None).start().await;
@@ -31,7 +31,10 @@ pub(super) async fn ask(turn: &Turn, title: &str) -> Result<(), TurnError> {
     let answer = match selected.kind {
         PermissionOptionKind::AllowOnce => "You allowed it this once.",
         PermissionOptionKind::AllowAlways => "You allowed it from now on.",
-        _ => "You did not allow it.",
+        PermissionOptionKind::RejectOnce
+        | PermissionOptionKind::RejectAlways
+        | PermissionOptionKind::Other(_)
+        | _ => "You did not allow it.",
     };
     say(turn, answer).await;
     Ok(())
@@ -44,7 +47,9 @@ pub(super) async fn form(turn: &Turn) -> Result<(), TurnError> {
         FormOutcome::Accepted(values) => {
             say(turn, &format!("You filled in {}.", values.to_json().as_str())).await
         }
-        _ => say(turn, "Nobody filled it in.").await,
+        FormOutcome::Declined | FormOutcome::Cancelled | FormOutcome::Unanswered | _ => {
+            say(turn, "Nobody filled it in.").await;
+        }
     }
     Ok(())
 }

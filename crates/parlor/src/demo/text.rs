@@ -1,4 +1,4 @@
-//! Steps that only talk.
+//! Commands that send messages.
 
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ pub(super) fn link() -> ContentBlock {
     ContentBlock::resource_link("The protocol", "https://agentclientprotocol.com")
 }
 
-/// Words are what this agent has for tokens.
+/// Counts words, which are the tokens of this agent.
 pub(super) fn count(text: &str) -> u64 {
     text.split_whitespace().count() as u64
 }
 
-/// Says something word by word, as a model would.
+/// Sends a text word by word, as a model would.
 pub(super) async fn say(turn: &Turn, text: &str) {
     for word in text.split_inclusive(' ') {
         turn.send_text(word).await;
@@ -49,29 +49,29 @@ pub(super) async fn help(turn: &Turn) {
     turn.send_text(&format!("One command a line:\n{}", script::list(COMMANDS))).await;
 }
 
-/// Answers ordinary words.
-pub(super) async fn chat(turn: &Turn, words: &str) {
+/// Answers a line that is no command.
+pub(super) async fn chat(turn: &Turn, line: &str) {
     let others = turn.prompt_blocks().filter(|block| block.as_text().is_none()).count();
     let more = if others == 0 { String::new() } else { format!(" (and attached {others})") };
     let hello = "Hello! I am a demo agent.";
-    say(turn, &format!("{hello} You said: \"{words}\"{more}. Say `help` to see what I can do.")).await;
+    say(turn, &format!("{hello} You said: \"{line}\"{more}. Say `help` to see what I can do.")).await;
 }
 
-/// Says something, and something else instead.
+/// Sends a message and replaces it.
 pub(super) async fn redact(turn: &Turn, clear: bool) {
     say(turn, "The password is swordfish.").await;
-    if let Some(said) = turn.current_message() {
-        turn.replace_message(&said, if clear { "" } else { "The password is [redacted]." }).await;
+    if let Some(message) = turn.current_message() {
+        turn.replace_message(&message, if clear { "" } else { "The password is [redacted]." }).await;
     }
 }
 
-/// Says pieces that begin with their number, counted from 0, in eight digits and a space.
+/// Sends chunks that start with their number, from 0, in eight digits and a space.
 pub(super) async fn stream(turn: &Turn, stream: &Stream) {
     let filler = "abcdefghijklmnopqrstuvwxyz ".chars().cycle().take(stream.size - NUMBER).collect::<String>();
     let start = Instant::now();
     for number in 0..stream.count {
         if let Some(rate) = stream.rate {
-            // Counted from the beginning, so that being late once does not slow down the rest.
+            // Relative to the start, so that one delay does not slow down the rest.
             let due = Duration::from_secs_f64(f64::from(number) / f64::from(rate));
             tokio::time::sleep_until(start + due).await;
         }

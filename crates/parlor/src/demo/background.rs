@@ -1,4 +1,4 @@
-//! What is said when the turn is over.
+//! Messages that are sent after the turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,30 +6,29 @@ use std::time::Duration;
 use parlor_agent::Turn;
 use tokio::sync::Semaphore;
 
-use super::words::say;
+use super::text::say;
 
-/// How much goes on at a time beside the turns.
+/// How many tasks may run after their turns.
 const MAX_TASKS: usize = 100;
 
-/// The agent's work beside its turns.
-pub(super) struct Later(Arc<Semaphore>);
+/// The tasks that run after their turns.
+pub(super) struct Background(Arc<Semaphore>);
 
-impl Default for Later {
+impl Default for Background {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(MAX_TASKS)))
     }
 }
 
-impl Later {
-    /// Says texts when nobody asks any more, each so long after the one before.
-    pub(super) async fn say<T>(&self, turn: &Turn, after: Duration, texts: T)
+impl Background {
+    /// Sends texts as messages, each `after` the previous one.
+    pub(super) async fn send_later<T>(&self, turn: &Turn, after: Duration, texts: T)
     where
         T: IntoIterator<Item = String, IntoIter: Send> + Send + 'static,
     {
         let Ok(permit) = Arc::clone(&self.0).try_acquire_owned() else {
             return say(turn, "I have enough to do already.").await;
         };
-        // The turn is over by then, the session is not.
         let session = turn.session();
         tokio::spawn(async move {
             for text in texts {
@@ -41,9 +40,9 @@ impl Later {
         });
     }
 
-    /// Tells of work that goes on in the background.
-    pub(super) async fn background(&self, turn: &Turn, count: u32) {
+    /// Sends the progress of background work.
+    pub(super) async fn send_progress(&self, turn: &Turn, count: u32) {
         let texts = (1..=count).map(move |number| format!("Background update {number} of {count}."));
-        self.say(turn, Duration::from_millis(200), texts).await;
+        self.send_later(turn, Duration::from_millis(200), texts).await;
     }
 }
