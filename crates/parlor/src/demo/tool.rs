@@ -45,7 +45,7 @@ pub(super) async fn form(turn: &Turn) -> Result<(), TurnError> {
     let schema = r#"{"type":"object","properties":{"name":{"type":"string","title":"Your name"},"sugar":{"type":"boolean","title":"Sugar?"}},"required":["name"]}"#;
     match turn.request_form("Who wants coffee?", &Json::parse(schema)?).await? {
         FormOutcome::Accepted(values) => {
-            say(turn, &format!("You filled in {}.", values.to_json().as_str())).await
+            say(turn, &format!("You filled in {}.", values.to_json().as_str())).await;
         }
         FormOutcome::Declined | FormOutcome::Cancelled | FormOutcome::Unanswered | _ => {
             say(turn, "Nobody filled it in.").await;
