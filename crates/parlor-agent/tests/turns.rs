@@ -1,10 +1,11 @@
 //! Turns of an agent, with clients of both versions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parlor_agent::{
-    Agent, Info, Json, PermissionOption, PlanEntry, PromptCapability, Server, StopReason, ToolKind, Turn,
-    TurnError,
+    Agent, Info, Json, PermissionOption, PlanEntry, PromptCapability, Server, SessionRequest,
+    SessionRequestKind, StopReason, ToolKind, Turn, TurnError,
 };
 use parlor_client::{
     Client, Connector, EntryId, MessageId, Object, PermissionOptionKind, Session, Slot, State, Transcript,
@@ -19,6 +20,8 @@ use tokio::sync::Notify;
 struct Worker {
     /// Ends the turns that wait for it.
     release: Arc<Notify>,
+    /// How many sessions were resumed: a server that cannot cancel a turn starts the agent again.
+    resumed: Arc<AtomicUsize>,
 }
 
 impl Agent for Worker {
@@ -101,6 +104,13 @@ impl Agent for Worker {
             _ => turn.send_text(&text).await,
         }
         Ok(StopReason::EndTurn)
+    }
+
+    async fn open_session(&self, request: &SessionRequest) -> Result<(), TurnError> {
+        if request.kind() == SessionRequestKind::Resume {
+            self.resumed.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     async fn extension_request(
@@ -224,7 +234,9 @@ async fn a_turn_ends_with_a_stop_reason_or_an_error() {
 
 #[tokio::test]
 async fn a_cancelled_turn_is_dropped_and_its_tool_calls_end() {
-    let server = Server::builder(Worker::default()).start().await.unwrap();
+    let worker = Worker::default();
+    let resumed = Arc::clone(&worker.resumed);
+    let server = Server::builder(worker).start().await.unwrap();
     for version in VERSIONS {
         let client = client(&server, version).await;
         let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
@@ -239,6 +251,7 @@ async fn a_cancelled_turn_is_dropped_and_its_tool_calls_end() {
         let call = shown.iter().find(|line| line.starts_with("tool")).unwrap();
         assert!(call.ends_with("\"cancelled\"") || call.ends_with("\"failed\""), "{call}");
         assert_eq!(reason(&turn(&session, "hello").await), "end_turn");
+        assert_eq!(resumed.load(Ordering::Relaxed), 0, "the agent itself ended the turn");
     }
 }
 
