@@ -32,6 +32,13 @@ step "features"
 cargo clippy --package parlor-client --no-default-features --quiet -- -D warnings
 cargo clippy --package parlor-client --features tls --quiet -- -D warnings
 cargo test --package parlor-client --features tls --lib --quiet
+for crate in parlor-store parlor-server; do
+    cargo clippy --package "$crate" --no-default-features --quiet -- -D warnings
+done
+for features in "" persist listen persist,listen; do
+    cargo clippy --package parlor-agent --no-default-features --features "$features" --all-targets --quiet -- -D warnings
+done
+cargo test --package parlor-agent --all-features --quiet
 
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet

@@ -1,27 +1,24 @@
-//! An agent that says what it is told.
+//! An agent that repeats every prompt.
 //!
-//! Build it with `cargo build -p parlor-agent --example echo`, and name the program to any client as its agent.
+//! Build it with `cargo build -p parlor-agent --example echo`, and configure the program as an agent in any client.
 
-use parlor_agent::{Agent, Failure, Info, ServeError, Server, Stop, Turn};
+use parlor_agent::{Agent, Info, ServeError, Server, StopReason, Turn, TurnError};
 
 struct Echo;
 
 impl Agent for Echo {
-    /// Who this is.
     fn info(&self) -> Info {
         Info::new("echo", "0.1.0").title("Echo")
     }
 
-    /// One prompt, from beginning to end.
-    async fn prompt(&self, turn: Turn) -> Result<Stop, Failure> {
-        turn.say(&turn.text()).await;
-        Ok(Stop::EndTurn)
+    async fn prompt(&self, turn: Turn) -> Result<StopReason, TurnError> {
+        turn.send_text(&turn.prompt_text()).await;
+        Ok(StopReason::EndTurn)
     }
 }
 
 #[tokio::main]
 async fn main() -> Result<(), ServeError> {
-    // Standard output belongs to the protocol: what else there is to say goes to standard error.
-    Server::of(Echo).start().await?.stdio().await;
-    Ok(())
+    // Standard output belongs to the protocol: logs go to standard error.
+    Server::builder(Echo).start().await?.stdio().await
 }

@@ -1,10 +1,9 @@
-//! An agent that works: it thinks, talks while it does, uses a tool, asks before it writes, and names its session.
+//! An agent that takes notes: it thinks, streams text, uses a tool, requests permission to write, and sets the title.
 //!
-//! It keeps what it is told in `notes.txt` in the directory of the session. With a file as its argument it keeps its
-//! sessions there, so that they are found again the next time:
+//! It appends prompts to `notes.txt` in the working directory of the session. Its argument is a file for the sessions:
 //!
 //! ```text
-//! cargo build -p parlor-agent --example worker
+//! cargo build -p parlor-agent --example worker --features persist
 //! target/debug/examples/worker sessions.db
 //! ```
 
@@ -12,7 +11,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use parlor_agent::{Agent, Choice, EntryId, Failure, Info, Role, Server, Stop, Turn};
+use parlor_agent::{
+    Agent, EntryId, Info, PermissionOption, Role, ServeError, Server, StopReason, ToolKind, Turn, TurnError,
+};
 
 struct Worker;
 
@@ -21,47 +22,44 @@ impl Agent for Worker {
         Info::new("worker", "0.1.0").title("Note taker")
     }
 
-    async fn prompt(&self, turn: Turn) -> Result<Stop, Failure> {
-        let note = turn.text();
-        turn.think("That is worth a note.").await;
+    async fn prompt(&self, turn: Turn) -> Result<StopReason, TurnError> {
+        let note = turn.prompt_text();
+        turn.send_thought("That is worth a note.").await;
 
-        // All of the session is at hand, also what was said before this program was started.
+        // The transcript also has what was sent before this process was started.
         let transcript = turn.transcript().await?;
         let is_prompt = |id: &EntryId| matches!(id, EntryId::Message(Role::User, _));
         let number = transcript.entries().iter().filter(|entry| is_prompt(entry.id())).count();
 
-        // A session is named after the first thing that is said in it.
         if number == 1 {
-            let beginning: String = note.chars().take(40).collect();
-            turn.title(&format!("Notes: {beginning}")).await;
+            let start: String = note.chars().take(40).collect();
+            turn.set_title(&format!("Notes: {start}")).await;
         }
 
-        // What is said piece by piece is one message, until a tool is used.
+        // Parts of one message, which the tool call ends.
         for word in ["I will ", "write ", "that ", "down."] {
-            turn.say(word).await;
+            turn.send_text(word).await;
         }
-        if write_down(&turn, &note).await? {
-            turn.say(&format!("That was note {number}.")).await;
+        if append(&turn, &note).await? {
+            turn.send_text(&format!("That was note {number}.")).await;
         } else {
-            turn.say("Then I will not.").await;
+            turn.send_text("Then I will not.").await;
         }
-        Ok(Stop::EndTurn)
+        Ok(StopReason::EndTurn)
     }
 }
 
-/// Adds a note to the file, if that is allowed. A tool call that is dropped on the way, by `?` for instance, has failed.
-async fn write_down(turn: &Turn, note: &str) -> Result<bool, Failure> {
+/// Appends a note to the file, if that is allowed. A tool call that is dropped before it has ended, for instance by `?`, fails.
+async fn append(turn: &Turn, note: &str) -> Result<bool, TurnError> {
     let path = turn.cwd().join("notes.txt");
-    let shown = path.to_string_lossy();
-    let call = turn.tool("Write notes.txt").kind("edit").file(shown.as_ref()).start().await;
+    let call = turn.tool_call("Write notes.txt").kind(ToolKind::Edit).location(&path, None).start().await;
 
     let old = read(&path)?;
     let new = format!("{}{note}\n", old.as_deref().unwrap_or_default());
-    call.diff(&shown, old.as_deref(), &new).await;
+    call.send_diff(&path, old.as_deref(), &new).await;
 
-    // `None` means that nobody decided.
-    let choice = call.ask(&[Choice::AllowOnce, Choice::RejectOnce]).await?;
-    if !choice.is_some_and(Choice::allows) {
+    let options = [PermissionOption::allow_once(), PermissionOption::reject_once()];
+    if !call.request_permission(options).await?.is_allowed() {
         call.fail().await;
         return Ok(false);
     }
@@ -70,7 +68,7 @@ async fn write_down(turn: &Turn, note: &str) -> Result<bool, Failure> {
     Ok(true)
 }
 
-fn read(path: &Path) -> Result<Option<String>, Failure> {
+fn read(path: &Path) -> Result<Option<String>, TurnError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -79,11 +77,10 @@ fn read(path: &Path) -> Result<Option<String>, Failure> {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut agent = Server::of(Worker);
+async fn main() -> Result<(), ServeError> {
+    let mut agent = Server::builder(Worker);
     if let Some(file) = std::env::args_os().nth(1) {
-        agent = agent.store(Path::new(&file));
+        agent = agent.persist(file);
     }
-    agent.start().await?.stdio().await;
-    Ok(())
+    agent.start().await?.stdio().await
 }

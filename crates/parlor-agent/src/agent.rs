@@ -1,112 +1,56 @@
-use std::fmt;
-
 use parlor_json::{Json, Object};
-use parlor_wire::{RpcError, code};
 
-use crate::{Info, Session, Turn};
+use crate::{Info, Session, SessionRequest, StopReason, Turn, TurnError};
 
-/// An agent: it answers prompts, one turn at a time in each session, any number of sessions at once.
+/// An agent: it answers prompts, one turn at a time in each session, in any number of sessions at once.
 ///
-/// Everything else that the protocol wants of an agent is done for it: sessions with their history, ids, states,
-/// prompts that wait, cancellation, forks, titles, both versions.
+/// The library does the rest of the protocol: sessions with their history, ids, states, queued prompts, cancellation, forks,
+/// titles, both versions. Only [`prompt`](Self::prompt) is required.
 pub trait Agent: Send + Sync + 'static {
-    /// Answers a prompt, and says why it ends. When the turn is cancelled the future is dropped.
-    fn prompt(&self, turn: Turn) -> impl Future<Output = Result<Stop, Failure>> + Send;
+    /// Answers a prompt, and returns why the turn ended.
+    ///
+    /// When the turn is cancelled, the future is dropped at the `.await` where it is. If it panics, the turn fails, and the agent
+    /// goes on.
+    fn prompt(&self, turn: Turn) -> impl Future<Output = Result<StopReason, TurnError>> + Send;
 
-    /// A session begins, in which the agent may say something before it is asked.
-    fn begun(&self, session: Session) -> impl Future<Output = ()> + Send {
-        drop(session);
-        async {}
-    }
-
-    /// Who the agent is, what it takes, and what can be chosen. Asked once.
+    /// Describes the agent. Called once.
     fn info(&self) -> Info {
         Info::new("agent", "0")
     }
 
-    /// Answers what only this agent knows: a method that is not the protocol's own. When the
-    /// client does not want the answer any more the future is dropped.
-    fn other(&self, method: &str, params: &Object) -> impl Future<Output = Result<Json, Failure>> + Send {
+    /// Decides whether a session is created, forked or resumed. An agent whose people have to authenticate first returns
+    /// [`TurnError::AuthRequired`].
+    fn open_session(&self, request: &SessionRequest) -> impl Future<Output = Result<(), TurnError>> + Send {
+        let _ = request;
+        async { Ok(()) }
+    }
+
+    /// Called when a session was created, before its first prompt. The agent can send something in it.
+    fn session_started(&self, session: Session) -> impl Future<Output = ()> + Send {
+        drop(session);
+        async {}
+    }
+
+    /// Authenticates a person with one of the agent's [methods](Info::auth_method).
+    fn authenticate(&self, method_id: &str) -> impl Future<Output = Result<(), TurnError>> + Send {
+        let error = TurnError::InvalidParams(format!("no authentication method has the id '{method_id}'"));
+        async move { Err(error) }
+    }
+
+    /// Forgets who is authenticated.
+    fn log_out(&self) -> impl Future<Output = Result<(), TurnError>> + Send {
+        async { Err(TurnError::MethodNotFound("auth/logout".to_owned())) }
+    }
+
+    /// Answers a request with a method that the protocol does not define. When the client cancels the request, the future is
+    /// dropped.
+    fn extension_request(
+        &self,
+        method: &str,
+        params: &Object,
+    ) -> impl Future<Output = Result<Json, TurnError>> + Send {
         let _ = params;
-        let failure = Failure(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method {method}")));
-        async move { Err(failure) }
-    }
-}
-
-/// Why a turn ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Stop {
-    /// All is said.
-    #[default]
-    EndTurn,
-    /// The model's answer was cut because it was too long.
-    MaxTokens,
-    /// The agent asked the model too often.
-    MaxTurnRequests,
-    /// The agent does not want to answer.
-    Refusal,
-}
-
-/// Why a turn failed, for the person at the other end.
-///
-/// ```
-/// use parlor_agent::Failure;
-///
-/// fn read() -> Result<String, Failure> {
-///     Ok(std::fs::read_to_string("/no/such/file")?)
-/// }
-/// fn log_in() -> Result<(), Failure> {
-///     Err(Failure::with_code(-32000, "log in first"))
-/// }
-/// assert!(read().unwrap_err().to_string().contains("No such file"));
-/// assert_eq!(log_in().unwrap_err().code(), -32000);
-/// ```
-#[derive(Debug, Clone)]
-pub struct Failure(pub(crate) RpcError);
-
-impl Stop {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::EndTurn => "end_turn",
-            Self::MaxTokens => "max_tokens",
-            Self::MaxTurnRequests => "max_turn_requests",
-            Self::Refusal => "refusal",
-        }
-    }
-}
-
-impl Failure {
-    /// A failure in words.
-    pub fn new(message: impl fmt::Display) -> Self {
-        Self(RpcError::new(code::INTERNAL_ERROR, message.to_string()))
-    }
-
-    /// A failure with a code, as JSON-RPC and the protocol have them, for clients that look at it.
-    pub fn with_code(code: i64, message: impl fmt::Display) -> Self {
-        Self(RpcError::new(code, message.to_string()))
-    }
-
-    /// The code.
-    pub fn code(&self) -> i64 {
-        self.0.code()
-    }
-
-    /// What was asked makes no sense.
-    pub(crate) fn wrong(message: impl fmt::Display) -> Self {
-        Self::with_code(code::INVALID_PARAMS, message)
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.message())
-    }
-}
-
-/// Any error ends a turn by `?`: those of the standard library, `anyhow`'s, boxed ones, and words.
-impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::new(error.into())
+        let error = TurnError::MethodNotFound(method.to_owned());
+        async move { Err(error) }
     }
 }

@@ -1,11 +1,11 @@
-//! The agent's end of the protocol, version 2, inside the process.
+//! The agent's end of the protocol, version 2, inside the process: receives messages and calls the agent.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use parlor_dialect::live;
-use parlor_json::{Json, JsonStr, Object};
-use parlor_session::{Content, MessageId, SessionId};
+use parlor_json::{Json, JsonStr, Object, ObjectWriter};
+use parlor_session::SessionId;
 use parlor_wire::{
     Batches, Body, CANCEL_REQUEST, Incoming, InputLine, LineDecoder, Message, Outcome, RequestId, RpcError,
     cancel_target, code, parse, write,
@@ -13,335 +13,288 @@ use parlor_wire::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tracing::Instrument;
 
-use crate::agent::{Agent, Failure, Stop};
-use crate::info::{Chosen, Info};
-use crate::line::{Home, LINES, Line, lock};
-use crate::place::{Place, Running};
-use crate::session::{Session, fresh, state};
-use crate::text::Text;
-use crate::turn::Turn;
+use crate::connection::{AgentConnection, HubCell, MAX_LINES, lock};
+use crate::info::SettingValues;
+use crate::session::{Session, new_id};
+use crate::session_state::{SessionRequest, SessionRequestKind, SessionState};
+use crate::{Agent, Info, TurnError};
 
-/// What is said of an agent that panics.
-const FAULT: &str = "the agent has a fault and could not go on";
+/// The error of an agent that panicked.
+pub(crate) const PANICKED: &str = "the agent panicked";
 
-/// How many prompts wait in a session.
-const MAX_PROMPTS: usize = 64;
-
-/// An agent and its sessions.
-pub(crate) struct Host<A> {
-    agent: Arc<A>,
-    info: Arc<Info>,
-    line: Arc<Line>,
-    places: Mutex<HashMap<SessionId, Arc<Place>>>,
-    /// Methods of the agent's own that are being answered.
-    others: Mutex<HashMap<RequestId, AbortHandle>>,
+/// The result of a request that the agent answered, and an update to send after it.
+struct Reply {
+    result: String,
+    update: Option<(Session, String)>,
 }
 
-/// How a turn went.
-enum End {
-    Stopped(Stop),
-    Failed(Failure),
-    Cancelled,
+/// An agent with its sessions.
+pub(crate) struct Host<A> {
+    pub(crate) agent: Arc<A>,
+    info: Arc<Info>,
+    connection: Arc<AgentConnection>,
+    sessions: Mutex<HashMap<SessionId, Arc<SessionState>>>,
+    /// Requests that the agent itself answers.
+    agent_requests: Mutex<HashMap<RequestId, AbortHandle>>,
 }
 
 impl<A: Agent> Host<A> {
-    /// Speaks for an agent over a stream until that ends.
-    pub(crate) fn start(agent: &Arc<A>, info: &Arc<Info>, home: &Home, stream: DuplexStream) {
+    /// Serves an agent over a stream until the stream ends.
+    pub(crate) fn start(agent: &Arc<A>, info: &Arc<Info>, hub: &HubCell, stream: DuplexStream) {
         let (read, write) = tokio::io::split(stream);
-        let (line, said) = Line::new(home);
+        let (connection, lines) = AgentConnection::new(hub);
         let host = Self {
             agent: Arc::clone(agent),
             info: Arc::clone(info),
-            line,
-            places: Mutex::default(),
-            others: Mutex::default(),
+            connection,
+            sessions: Mutex::default(),
+            agent_requests: Mutex::default(),
         };
-        tokio::spawn(write_lines(said, write));
-        tokio::spawn(Arc::new(host).listen(read));
+        tokio::spawn(write_lines(lines, write));
+        tokio::spawn(Arc::new(host).run(read));
     }
 
-    async fn listen(self: Arc<Self>, mut read: ReadHalf<DuplexStream>) {
-        let mut framing = LineDecoder::default();
+    async fn run(self: Arc<Self>, mut read: ReadHalf<DuplexStream>) {
+        let mut lines = LineDecoder::default();
         let mut buffer = vec![0; 64 << 10];
         loop {
             let count = read.read(&mut buffer).await.unwrap_or(0);
             if count == 0 {
-                // Nobody is left to work for.
-                self.line.hang_up();
-                lock(&self.others).values().for_each(AbortHandle::abort);
-                let places: Vec<_> = lock(&self.places).drain().collect();
-                for (_, place) in places {
-                    self.cancel(&place).await;
-                }
-                return;
+                return self.close().await;
             }
-            framing.extend(&buffer[..count]);
-            while let Some(frame) = framing.next_line() {
-                let InputLine::Line(line) = frame else { continue };
+            lines.extend(&buffer[..count]);
+            while let Some(line) = lines.next_line() {
+                let InputLine::Line(line) = line else { continue };
                 if let Ok(Incoming::One(message)) = parse(line, Batches::Refuse) {
-                    self.heard(&message).await;
+                    self.on_message(&message).await;
                 }
             }
         }
     }
 
-    async fn heard(self: &Arc<Self>, message: &Message<'_>) {
+    /// Cancels everything: the server has stopped.
+    async fn close(&self) {
+        self.connection.close();
+        lock(&self.agent_requests).values().for_each(AbortHandle::abort);
+        let sessions: Vec<_> = lock(&self.sessions).drain().collect();
+        for (_, session) in sessions {
+            self.cancel_turns(&session).await;
+        }
+    }
+
+    async fn on_message(self: &Arc<Self>, message: &Message<'_>) {
         match &message.body {
             Body::Request { id, method, params } => {
                 let params = params.and_then(|params| Object::parse(params).ok()).unwrap_or_default();
-                self.request(id, method, params).await;
+                self.on_request(id, method, params).await;
             }
             Body::Notification { method, params } if method == CANCEL_REQUEST => {
                 if let Some(id) = cancel_target(*params) {
-                    self.take_back(&id).await;
+                    self.cancel_request(&id).await;
                 }
             }
             Body::Notification { method, params } => {
                 let params = params.and_then(|params| Object::parse(params).ok()).unwrap_or_default();
-                let Some(place) = self.place(&params) else { return };
+                let Some(session) = self.session_of(&params) else { return };
                 match &**method {
-                    "session/cancel" => self.cancel(&place).await,
+                    "session/cancel" => self.cancel_turns(&session).await,
                     live::BEGUN => {
-                        let (agent, session) = (Arc::clone(&self.agent), self.session(&place, false));
-                        tokio::spawn(async move { agent.begun(session).await });
+                        let (agent, handle) = (Arc::clone(&self.agent), self.handle(&session, false));
+                        let span = session.span.clone();
+                        tokio::spawn(async move { agent.session_started(handle).await }.instrument(span));
                     }
                     _ => {}
                 }
             }
             Body::Response { id, outcome } => {
-                let answer = match outcome {
+                let response = match outcome {
                     Outcome::Result(result) => Ok(Object::parse(*result).unwrap_or_default()),
                     Outcome::Error(error) => Err(RpcError::from_raw(*error)),
                 };
-                self.line.answered(id, answer);
+                self.connection.on_response(id, response);
             }
         }
     }
 
-    async fn request(self: &Arc<Self>, id: &RequestId, method: &str, params: Object) {
+    async fn on_request(self: &Arc<Self>, id: &RequestId, method: &str, params: Object) {
         match method {
-            "initialize" => self.answer(id, Ok(self.info.initialized())).await,
-            "session/new" | "session/fork" => {
-                // A fork begins with what is chosen in the session that it leaves.
-                let chosen = self.place(&params).map(|parent| lock(&parent.chosen).clone());
-                let place = self.open(None, &params, chosen.unwrap_or_default());
-                let said = Text::new().raw("sessionId", place.id.as_json().as_literal());
-                self.opened(id, &place, said).await;
-            }
-            "session/resume" => {
-                let place = self.open(session_in(&params), &params, Chosen::default());
-                self.opened(id, &place, Text::new()).await;
-            }
+            "initialize" => self.respond(id, Ok(self.info.initialize_result())).await,
+            "session/new" => self.open(id, SessionRequestKind::New, params),
+            "session/fork" => self.open(id, SessionRequestKind::Fork, params),
+            "session/resume" => self.open(id, SessionRequestKind::Resume, params),
             "session/close" | "session/delete" => {
-                let place = session_in(&params).and_then(|id| lock(&self.places).remove(&id));
-                if let Some(place) = place {
-                    self.cancel(&place).await;
+                let session = session_id(&params).and_then(|id| lock(&self.sessions).remove(&id));
+                if let Some(session) = session {
+                    self.cancel_turns(&session).await;
                 }
-                self.answer(id, Ok("{}".to_owned())).await;
+                self.respond(id, Ok("{}".to_owned())).await;
             }
             "session/set_config_option" => {
-                let answer = self.choose(&params).map_err(|failure| failure.0);
-                self.answer(id, answer).await;
+                let result = self.set_setting(&params).map_err(|error| error.to_rpc());
+                self.respond(id, result).await;
             }
-            "session/list" => self.answer(id, Ok(r#"{"sessions":[]}"#.to_owned())).await,
-            "session/prompt" => self.prompt(id, &params).await,
-            _ => self.other(id, method.to_owned(), params),
+            "session/list" => self.respond(id, Ok(r#"{"sessions":[]}"#.to_owned())).await,
+            "session/prompt" => self.on_prompt(id, &params).await,
+            "auth/login" => self.authenticate(id, &params).await,
+            "auth/logout" => {
+                let agent = Arc::clone(&self.agent);
+                self.call_agent(id, async move { agent.log_out().await.map(|()| Reply::empty()) });
+            }
+            _ => {
+                let (agent, method) = (Arc::clone(&self.agent), method.to_owned());
+                self.call_agent(id, async move {
+                    let result = agent.extension_request(&method, &params).await?;
+                    Ok(Reply { result: result.as_str().to_owned(), update: None })
+                });
+            }
         }
     }
 
-    /// Has the agent answer what only it knows.
-    fn other(self: &Arc<Self>, id: &RequestId, method: String, params: Object) {
-        let (host, id) = (Arc::clone(self), id.clone());
+    async fn authenticate(self: &Arc<Self>, id: &RequestId, params: &Object) {
+        let method = params.get("methodId").and_then(|method| JsonStr::from_raw(method.raw()));
+        let method = method.map(|method| method.to_text().into_owned());
+        let Some(method) = method.filter(|method| self.info.has_auth_method(method)) else {
+            let error =
+                RpcError::new(code::INVALID_PARAMS, "`methodId` names no authentication method of the agent");
+            return self.respond(id, Err(error)).await;
+        };
         let agent = Arc::clone(&self.agent);
-        let answering = tokio::spawn(async move { agent.other(&method, &params).await });
-        lock(&self.others).insert(id.clone(), answering.abort_handle());
-        tokio::spawn(async move {
-            let answer = match answering.await {
-                Ok(answer) => answer.map(|result| result.as_str().to_owned()).map_err(|failure| failure.0),
-                Err(error) if error.is_cancelled() => Err(taken_back()),
-                Err(_) => Err(Failure::new(FAULT).0),
-            };
-            lock(&host.others).remove(&id);
-            host.answer(&id, answer).await;
+        self.call_agent(id, async move { agent.authenticate(&method).await.map(|()| Reply::empty()) });
+    }
+
+    /// Has the agent decide whether a session is opened, and responds.
+    fn open(self: &Arc<Self>, id: &RequestId, kind: SessionRequestKind, params: Object) {
+        let host = Arc::clone(self);
+        self.call_agent(id, async move {
+            let request = SessionRequest::read(kind, &params);
+            host.agent.open_session(&request).await?;
+            Ok(host.add_session(request, &params))
         });
     }
 
-    async fn answer(&self, id: &RequestId, answer: Result<String, RpcError>) {
-        let line = match answer {
-            Ok(result) => match Json::parse(result) {
-                Ok(result) => write::response(id, result.raw()),
-                Err(_) => write::error_response(id, &RpcError::new(code::INTERNAL_ERROR, "no JSON")),
-            },
+    /// Adds a session, and returns the result of the request that opens it.
+    fn add_session(&self, request: SessionRequest, params: &Object) -> Reply {
+        let is_resumed = request.kind() == SessionRequestKind::Resume;
+        // A fork starts with the settings of its parent.
+        let parent = if is_resumed { None } else { self.session_of(params) };
+        let settings: SettingValues = parent.map(|parent| lock(&parent.settings).clone()).unwrap_or_default();
+        let resumed = if is_resumed { session_id(params) } else { None };
+        let id =
+            resumed.or_else(|| id_from_hub(params)).unwrap_or_else(|| SessionId::from(new_id().as_str()));
+        let new = || Arc::new(SessionState::new(id.clone(), request, settings));
+        let session = Arc::clone(lock(&self.sessions).entry(id.clone()).or_insert_with(new));
+        let result = ObjectWriter::new();
+        let result = if is_resumed { result } else { result.raw("sessionId", id.as_json().as_literal()) };
+        let result = self.info.write_settings(result, &lock(&session.settings)).finish();
+        let update = self.info.commands_update().map(|update| (self.handle(&session, false), update));
+        Reply { result, update }
+    }
+
+    /// Calls the agent in a task of its own, so that a panic ends this request and nothing else, and responds with the result.
+    fn call_agent(
+        self: &Arc<Self>,
+        id: &RequestId,
+        call: impl Future<Output = Result<Reply, TurnError>> + Send + 'static,
+    ) {
+        let (host, id) = (Arc::clone(self), id.clone());
+        let task = tokio::spawn(call);
+        lock(&self.agent_requests).insert(id.clone(), task.abort_handle());
+        tokio::spawn(async move {
+            let reply = match task.await {
+                Ok(reply) => reply.map_err(|error| error.to_rpc()),
+                Err(error) if error.is_cancelled() => Err(cancelled_error()),
+                Err(_) => Err(TurnError::new(PANICKED).to_rpc()),
+            };
+            lock(&host.agent_requests).remove(&id);
+            match reply {
+                Ok(Reply { result, update }) => {
+                    host.respond(&id, Ok(result)).await;
+                    if let Some((session, update)) = update {
+                        session.send_raw_update(&update).await;
+                    }
+                }
+                Err(error) => host.respond(&id, Err(error)).await,
+            }
+        });
+    }
+
+    /// Sends the response to a request.
+    pub(crate) async fn respond(&self, id: &RequestId, result: Result<String, RpcError>) {
+        let line = match result {
+            Ok(result) => {
+                let result = Json::parse(result).expect("results are written as JSON");
+                write::response(id, result.raw())
+            }
             Err(error) => write::error_response(id, &error),
         };
-        self.line.message(line).await;
+        self.connection.send_message(line).await;
     }
 
-    /// Opens a session, by its id or anew.
-    fn open(&self, id: Option<SessionId>, params: &Object, chosen: Chosen) -> Arc<Place> {
-        let id = id.or_else(|| named(params)).unwrap_or_else(|| SessionId::from(fresh().as_str()));
-        let place = || Arc::new(Place::new(id.clone(), params, chosen));
-        Arc::clone(lock(&self.places).entry(id.clone()).or_insert_with(place))
+    pub(crate) fn session_of(&self, params: &Object) -> Option<Arc<SessionState>> {
+        lock(&self.sessions).get(&session_id(params)?).cloned()
     }
 
-    /// Answers that a session is open, and what can be done in it.
-    async fn opened(&self, id: &RequestId, place: &Arc<Place>, said: Text) {
-        let said = self.info.with_settings(said, &lock(&place.chosen)).end();
-        self.answer(id, Ok(said)).await;
-        if let Some(commands) = self.info.commands() {
-            self.session(place, false).tell(&commands).await;
-        }
+    /// A handle of a session for the agent.
+    pub(crate) fn handle(&self, session: &Arc<SessionState>, is_in_turn: bool) -> Session {
+        Session::new(&self.connection, &self.info, session, is_in_turn)
     }
 
-    fn place(&self, params: &Object) -> Option<Arc<Place>> {
-        lock(&self.places).get(&session_in(params)?).cloned()
-    }
-
-    fn session(&self, place: &Arc<Place>, in_turn: bool) -> Session {
-        Session::new(&self.line, &self.info, place, in_turn)
-    }
-
-    /// A person chooses.
-    fn choose(&self, params: &Object) -> Result<String, Failure> {
+    fn set_setting(&self, params: &Object) -> Result<String, TurnError> {
+        let invalid = |message: &str| TurnError::InvalidParams(message.to_owned());
         let text = |name: &str| JsonStr::from_raw(params.get(name)?.raw());
-        let place = self.place(params).ok_or_else(|| Failure::wrong("there is no such session"))?;
-        let (Some(id), Some(value)) = (text("configId"), text("value")) else {
-            return Err(Failure::wrong("a setting is chosen by its id and a value"));
-        };
-        let mut chosen = lock(&place.chosen);
-        self.info.choose(&mut chosen, &id.to_text(), &value.to_text())?;
-        Ok(self.info.with_settings(Text::new(), &chosen).end())
+        let session = self.session_of(params).ok_or_else(|| invalid("`sessionId` names no open session"))?;
+        let id = text("configId").ok_or_else(|| invalid("`configId` must be a string"))?;
+        let value = text("value").ok_or_else(|| invalid("`value` must be a string"))?;
+        let mut settings = lock(&session.settings);
+        self.info.set_setting(&mut settings, &id.to_text(), &value.to_text())?;
+        Ok(self.info.write_settings(ObjectWriter::new(), &settings).finish())
     }
 
-    async fn prompt(self: &Arc<Self>, id: &RequestId, params: &Object) {
-        let content = params.get("prompt").and_then(|list| Content::parse(list.raw()).ok());
-        let (Some(place), Some(content)) = (self.place(params), content) else {
-            let error = RpcError::new(code::INVALID_PARAMS, "there is no such session, or no prompt");
-            return self.answer(id, Err(error)).await;
-        };
-        let has_room = {
-            let mut queue = lock(&place.queue);
-            let has_room = queue.waiting.len() < MAX_PROMPTS;
-            if has_room {
-                queue.waiting.push_back((id.clone(), content));
-                if !std::mem::replace(&mut queue.is_worked_off, true) {
-                    tokio::spawn(Arc::clone(self).work(Arc::clone(&place)));
-                }
-            }
-            has_room
-        };
-        if !has_room {
-            let message = format!("{MAX_PROMPTS} prompts wait in this session already");
-            self.answer(id, Err(RpcError::new(code::INTERNAL_ERROR, message))).await;
+    /// Cancels a request that the agent answers, or a queued prompt.
+    async fn cancel_request(&self, id: &RequestId) {
+        if let Some(task) = lock(&self.agent_requests).get(id) {
+            return task.abort();
         }
-    }
-
-    /// Works off the prompts of a session.
-    async fn work(self: Arc<Self>, place: Arc<Place>) {
-        loop {
-            let (id, content, session, running) = {
-                let mut queue = lock(&place.queue);
-                let Some((id, content)) = queue.waiting.pop_front() else {
-                    queue.running = None;
-                    queue.is_worked_off = false;
-                    return;
-                };
-                let session = self.session(&place, true);
-                let running = Running::new(&session);
-                queue.running = Some(running.clone());
-                (id, content, session, running)
-            };
-            let message = fresh();
-            self.answer(&id, Ok(Text::new().str("messageId", &message).end())).await;
-            let message = MessageId::from(message.as_str());
-            let turn = Turn { session: session.clone(), message, prompt: content };
-            session.tell(&state("running")).await;
-            let agent = Arc::clone(&self.agent);
-            // In a task of its own, so that a panic is the end of the turn and of nothing else.
-            let mut task = tokio::spawn(async move { agent.prompt(turn).await });
-            let end = tokio::select! {
-                biased;
-                () = running.cancelled() => {
-                    task.abort();
-                    let _ = task.await;
-                    End::Cancelled
-                }
-                done = &mut task => match done {
-                    Ok(Ok(stop)) => End::Stopped(stop),
-                    Ok(Err(failure)) => End::Failed(failure),
-                    Err(_) => End::Failed(Failure::new(FAULT)),
-                },
-            };
-            ended(&session, &end).await;
-        }
-    }
-
-    /// What was asked is not wanted any more, if it waits or is one of the agent's own methods.
-    async fn take_back(&self, id: &RequestId) {
-        if let Some(answering) = lock(&self.others).get(id) {
-            return answering.abort();
-        }
-        let places: Vec<_> = lock(&self.places).values().cloned().collect();
-        let waited = places.iter().any(|place| {
-            let mut queue = lock(&place.queue);
-            let place = queue.waiting.iter().position(|(waiting, _)| waiting == id);
-            place.and_then(|place| queue.waiting.remove(place)).is_some()
+        let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
+        let was_queued = sessions.iter().any(|session| {
+            let mut prompts = lock(&session.prompts);
+            let index = prompts.queued.iter().position(|(queued, _)| queued == id);
+            index.and_then(|index| prompts.queued.remove(index)).is_some()
         });
-        if waited {
-            self.answer(id, Err(taken_back())).await;
-        }
-    }
-
-    /// The turn of a session is not wanted any more, nor what waits after it.
-    async fn cancel(&self, place: &Place) {
-        let waiting = {
-            let mut queue = lock(&place.queue);
-            queue.running.iter().for_each(Running::cancel);
-            std::mem::take(&mut queue.waiting)
-        };
-        for (id, _) in waiting {
-            self.answer(&id, Err(taken_back())).await;
+        if was_queued {
+            self.respond(id, Err(cancelled_error())).await;
         }
     }
 }
 
-/// Says that a turn is over, and why.
-async fn ended(session: &Session, end: &End) {
-    let idle = Text::update("state_update").str("state", "idle");
-    let idle = match end {
-        End::Stopped(stop) => idle.str("stopReason", stop.name()),
-        End::Cancelled => idle.str("stopReason", "cancelled"),
-        End::Failed(failure) => {
-            let error =
-                Text::new().raw("code", &failure.0.code().to_string()).str("message", failure.0.message());
-            idle.str("stopReason", "error").raw("error", &error.end())
-        }
-    };
-    let status = if matches!(end, End::Cancelled) { "cancelled" } else { "failed" };
-    session.end(idle, status).await;
+impl Reply {
+    fn empty() -> Self {
+        Self { result: "{}".to_owned(), update: None }
+    }
 }
 
 async fn write_lines(mut lines: mpsc::Receiver<String>, mut write: WriteHalf<DuplexStream>) {
-    let mut waiting = Vec::new();
-    while lines.recv_many(&mut waiting, LINES).await > 0 {
-        if write.write_all(waiting.concat().as_bytes()).await.is_err() {
+    let mut ready = Vec::new();
+    while lines.recv_many(&mut ready, MAX_LINES).await > 0 {
+        if write.write_all(ready.concat().as_bytes()).await.is_err() {
             return;
         }
-        waiting.clear();
+        ready.clear();
     }
 }
 
-fn session_in(params: &Object) -> Option<SessionId> {
+fn session_id(params: &Object) -> Option<SessionId> {
     JsonStr::from_raw(params.get("sessionId")?.raw()).map(SessionId::from)
 }
 
-/// What the hub calls a new session.
-fn named(params: &Object) -> Option<SessionId> {
+/// The hub's id for a new session.
+fn id_from_hub(params: &Object) -> Option<SessionId> {
     let meta = Object::parse(params.get("_meta")?.raw()).ok()?;
     JsonStr::from_raw(meta.get("parlor/session")?.raw()).map(SessionId::from)
 }
 
-fn taken_back() -> RpcError {
-    RpcError::new(code::REQUEST_CANCELLED, "it was taken back")
+pub(crate) fn cancelled_error() -> RpcError {
+    RpcError::new(code::REQUEST_CANCELLED, "the request was cancelled")
 }

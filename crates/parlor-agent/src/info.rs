@@ -1,48 +1,74 @@
 use std::collections::BTreeMap;
 
-use parlor_json::Object;
+use crate::wire_text::{array, update};
+use parlor_json::{Json, Object, ObjectWriter};
 
-use crate::Failure;
-use crate::text::{Text, list};
+use crate::strings::protocol_strings;
+use crate::{AuthMethod, TurnError};
 
-/// Who an agent is, what it takes, and what can be chosen.
+/// The description of an agent: its name, what prompts may contain, its commands, settings and authentication methods.
 ///
 /// ```
-/// use parlor_agent::{Info, Setting};
+/// use parlor_agent::{Info, PromptCapability, Setting, SettingCategory};
 ///
-/// let info = Info::new("baker", "1.0")
-///     .title("Baker")
-///     .takes("image")
-///     .command("bake", "bakes a loaf", Some("which flour"))
-///     .setting(Setting::new("oven", "Oven").value("gas", "Gas").value("wood", "Wood fire"));
+/// let model = Setting::new("model", "Model").category(SettingCategory::Model);
+/// let info = Info::new("my-agent", "1.0")
+///     .title("My agent")
+///     .accepts(PromptCapability::Image)
+///     .command("test", "Runs the tests", Some("which tests"))
+///     .setting(model.value("small", "Small").value("large", "Large"));
 /// ```
 #[derive(Debug, Clone)]
 pub struct Info {
-    pub(crate) name: String,
+    name: String,
     version: String,
     title: Option<String>,
     prompt: Object,
     mcp: Object,
+    auth_methods: Vec<AuthMethod>,
     commands: Vec<String>,
     settings: Vec<Setting>,
 }
 
-/// Something that a person can choose in a session: a mode, a model, how much to think. A session begins with the first
-/// of its values.
+protocol_strings! {
+    /// Content that prompts may have besides text and links.
+    PromptCapability {
+        /// Images.
+        Image = "image",
+        /// Recordings.
+        Audio = "audio",
+        /// Resources with their contents.
+        EmbeddedContext = "embeddedContext",
+    }
+}
+
+/// Something that people select in each session: a mode, a model, how much to think. A session starts with the first value.
 #[derive(Debug, Clone)]
 pub struct Setting {
     id: String,
     name: String,
-    category: Option<String>,
+    category: Option<SettingCategory>,
     values: Vec<(String, String)>,
 }
 
-/// What was chosen in a session, by the id of the setting.
+protocol_strings! {
+    /// What a setting is about, so that clients show it where people look for it.
+    SettingCategory {
+        /// A mode. Its values are the modes of version 1.
+        Mode = "mode",
+        /// A model.
+        Model = "model",
+        /// How much the model thinks.
+        ThoughtLevel = "thought_level",
+    }
+}
+
+/// The values of the settings of a session, by the id of the setting.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Chosen(BTreeMap<String, String>);
+pub(crate) struct SettingValues(BTreeMap<String, String>);
 
 impl Info {
-    /// A name and a version.
+    /// An agent of this name and version.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -50,95 +76,126 @@ impl Info {
             title: None,
             prompt: Object::default(),
             mcp: Object::default(),
+            auth_methods: Vec::new(),
             commands: Vec::new(),
             settings: Vec::new(),
         }
     }
 
-    /// What people are shown.
+    /// Sets the name that people are shown.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// Prompts may have content of this kind besides text, such as `image`, `audio` or `embeddedContext`.
+    /// Declares that prompts may have this content.
     #[must_use]
-    pub fn takes(mut self, kind: &str) -> Self {
-        self.prompt.set(kind, Object::default().to_json());
+    #[expect(clippy::needless_pass_by_value, reason = "callers have variants, not references")]
+    pub fn accepts(mut self, content: PromptCapability) -> Self {
+        self.prompt.set(content.as_str(), empty());
         self
     }
 
-    /// Sessions may come with MCP servers that are reached in this way, `stdio` or `http`: they are in
-    /// [`Session::mcp_servers`](crate::Session::mcp_servers).
+    /// Declares that sessions may come with MCP servers of this transport, `stdio` or `http`.
+    /// [`Session::mcp_servers`](crate::Session::mcp_servers) returns them.
     #[must_use]
-    pub fn mcp(mut self, transport: &str) -> Self {
-        self.mcp.set(transport, Object::default().to_json());
+    pub fn mcp_transport(mut self, transport: &str) -> Self {
+        self.mcp.set(transport, empty());
         self
     }
 
-    /// A command that clients offer while a prompt is written, where it stands as `/name`: what it does, and what is to
-    /// follow it.
+    /// Adds a way to authenticate.
     #[must_use]
-    pub fn command(mut self, name: &str, about: &str, hint: Option<&str>) -> Self {
-        let mut command = Text::new().str("type", "command").str("name", name).str("description", about);
+    pub fn auth_method(mut self, method: AuthMethod) -> Self {
+        self.auth_methods.push(method);
+        self
+    }
+
+    /// Adds a command that clients offer while a prompt is written as `/name`; `hint` describes its input.
+    #[must_use]
+    pub fn command(mut self, name: &str, description: &str, hint: Option<&str>) -> Self {
+        let mut command =
+            ObjectWriter::new().str("type", "command").str("name", name).str("description", description);
         if let Some(hint) = hint {
-            command = command.raw("input", &Text::new().str("type", "text").str("hint", hint).end());
+            command =
+                command.raw("input", &ObjectWriter::new().str("type", "text").str("hint", hint).finish());
         }
-        self.commands.push(command.end());
+        self.commands.push(command.finish());
         self
     }
 
-    /// Something that can be chosen in each session.
+    /// Adds a setting.
     #[must_use]
     pub fn setting(mut self, setting: Setting) -> Self {
         self.settings.push(setting);
         self
     }
 
-    /// The answer to `initialize`.
-    pub(crate) fn initialized(&self) -> String {
-        let who = Text::new().str("name", &self.name).maybe("title", self.title.as_deref());
-        let who = who.str("version", &self.version).end();
-        let session = Text::new()
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn has_auth_method(&self, id: &str) -> bool {
+        self.auth_methods.iter().any(|method| method.id() == id)
+    }
+
+    /// The result of `initialize`.
+    pub(crate) fn initialize_result(&self) -> String {
+        let info = ObjectWriter::new().str("name", &self.name).optional_str("title", self.title.as_deref());
+        let info = info.str("version", &self.version).finish();
+        let session = ObjectWriter::new()
             .raw("prompt", self.prompt.to_json().as_str())
             .raw("mcp", self.mcp.to_json().as_str())
             .raw("delete", "{}")
             .raw("fork", r#"{"atMessageId":true}"#)
-            .end();
-        let capabilities = Text::new().raw("session", &session).end();
-        Text::new().raw("protocolVersion", "2").raw("info", &who).raw("capabilities", &capabilities).end()
+            .finish();
+        let capabilities = ObjectWriter::new().raw("session", &session).finish();
+        let result = ObjectWriter::new()
+            .raw("protocolVersion", "2")
+            .raw("info", &info)
+            .raw("capabilities", &capabilities);
+        if self.auth_methods.is_empty() {
+            return result.finish();
+        }
+        let methods = array(self.auth_methods.iter().map(|method| method.to_json().as_str().to_owned()));
+        result.raw("authMethods", &methods).finish()
     }
 
-    /// The update that tells of commands, if there are any.
-    pub(crate) fn commands(&self) -> Option<String> {
-        let commands = (!self.commands.is_empty()).then(|| list(&self.commands))?;
-        Some(Text::update("available_commands_update").raw("availableCommands", &commands).end())
+    /// The update with the commands, if there are any.
+    pub(crate) fn commands_update(&self) -> Option<String> {
+        let commands = (!self.commands.is_empty()).then(|| array(&self.commands))?;
+        Some(update("available_commands_update").raw("availableCommands", &commands).finish())
     }
 
-    /// Adds what can be chosen, and is, to what is said of a session.
-    pub(crate) fn with_settings(&self, text: Text, chosen: &Chosen) -> Text {
+    /// Adds the settings with their values to an object.
+    pub(crate) fn write_settings(&self, object: ObjectWriter, values: &SettingValues) -> ObjectWriter {
         if self.settings.is_empty() {
-            return text;
+            return object;
         }
-        let settings: Vec<_> =
-            self.settings.iter().map(|setting| setting.shown(chosen.of(setting))).collect();
-        text.raw("configOptions", &list(&settings))
+        let settings = self.settings.iter().map(|setting| setting.write(values.get(setting)));
+        object.raw("configOptions", &array(settings))
     }
 
-    /// What is chosen of a setting.
-    pub(crate) fn value<'a>(&'a self, chosen: &'a Chosen, id: &str) -> Option<&'a str> {
-        self.settings.iter().find(|setting| setting.id == id).map(|setting| chosen.of(setting))
+    /// The value of a setting.
+    pub(crate) fn setting_value<'a>(&'a self, values: &'a SettingValues, id: &str) -> Option<&'a str> {
+        self.settings.iter().find(|setting| setting.id == id).map(|setting| values.get(setting))
     }
 
-    /// Chooses a value of a setting.
-    pub(crate) fn choose(&self, chosen: &mut Chosen, id: &str, value: &str) -> Result<(), Failure> {
+    /// Sets the value of a setting.
+    pub(crate) fn set_setting(
+        &self,
+        values: &mut SettingValues,
+        id: &str,
+        value: &str,
+    ) -> Result<(), TurnError> {
         let setting = self.settings.iter().find(|setting| setting.id == id);
-        let setting = setting.ok_or_else(|| Failure::wrong(format!("there is no setting '{id}'")))?;
+        let setting =
+            setting.ok_or_else(|| TurnError::InvalidParams(format!("the agent has no setting '{id}'")))?;
         if setting.values.iter().all(|(known, _)| known != value) {
-            return Err(Failure::wrong(format!("the setting '{id}' has no value '{value}'")));
+            return Err(TurnError::InvalidParams(format!("the setting '{id}' has no value '{value}'")));
         }
-        chosen.0.insert(id.to_owned(), value.to_owned());
+        values.0.insert(id.to_owned(), value.to_owned());
         Ok(())
     }
 }
@@ -149,42 +206,43 @@ impl Setting {
         Self { id: id.into(), name: name.into(), category: None, values: Vec::new() }
     }
 
-    /// What it is about, so that clients can show it where people look for it: `mode`, `model` or `thought_level`. The
-    /// values of a `mode` are the modes of version 1.
+    /// Sets the category.
     #[must_use]
-    pub fn category(mut self, category: impl Into<String>) -> Self {
-        self.category = Some(category.into());
+    pub fn category(mut self, category: SettingCategory) -> Self {
+        self.category = Some(category);
         self
     }
 
-    /// One value, with a name for people.
+    /// Adds a value, with a name for people.
     #[must_use]
     pub fn value(mut self, value: impl Into<String>, name: impl Into<String>) -> Self {
         self.values.push((value.into(), name.into()));
         self
     }
 
-    fn shown(&self, current: &str) -> String {
-        let values: Vec<_> = self
-            .values
-            .iter()
-            .map(|(value, name)| Text::new().str("value", value).str("name", name).end())
-            .collect();
-        Text::new()
+    fn write(&self, current: &str) -> String {
+        let value = |(value, name): &(String, String)| {
+            ObjectWriter::new().str("value", value).str("name", name).finish()
+        };
+        ObjectWriter::new()
             .str("configId", &self.id)
             .str("name", &self.name)
-            .maybe("category", self.category.as_deref())
+            .optional_str("category", self.category.as_ref().map(SettingCategory::as_str))
             .str("type", "select")
             .str("currentValue", current)
-            .raw("options", &list(&values))
-            .end()
+            .raw("options", &array(self.values.iter().map(value)))
+            .finish()
     }
 }
 
-impl Chosen {
-    /// What is chosen of a setting: its first value if nothing was.
-    fn of<'a>(&'a self, setting: &'a Setting) -> &'a str {
+impl SettingValues {
+    /// The value of a setting: the first one if none was selected.
+    fn get<'a>(&'a self, setting: &'a Setting) -> &'a str {
         let first = || setting.values.first().map_or("", |(value, _)| value);
         self.0.get(&setting.id).map_or_else(first, String::as_str)
     }
+}
+
+fn empty() -> Json {
+    Object::default().to_json()
 }

@@ -3,469 +3,494 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use crate::wire_text::{array, update};
 use parlor_dialect::live;
-use parlor_json::{Json, JsonStr, Object};
+use parlor_json::{Json, Object, ObjectWriter};
 use parlor_session::{MessageId, Role, SessionId, Transcript};
-use parlor_wire::{code, write::one_line};
+use parlor_wire::write::one_line;
 
-use crate::line::{Line, lock};
-use crate::place::Place;
-use crate::text::{Text, list, words};
-use crate::tool::{Terminal, ToolCallBuilder};
-use crate::{Failure, Info};
+use crate::connection::{AgentConnection, lock};
+use crate::session_state::SessionState;
+use crate::{
+    ClientServices, ContentBlock, FormOutcome, Info, PlanEntry, RequestError, Terminal, ToolCallBuilder,
+    TurnError,
+};
 
-/// A session, and the way to speak in it.
+/// A session: sends updates to all clients that are attached to it, and requests things of them.
 ///
-/// A [`Turn`](crate::Turn) has one, for what is said in the turn. [`Turn::session`](crate::Turn::session) gives another
-/// one, by which an agent says something when the turn is over, and [`Agent::begun`](crate::Agent::begun) gets one before
-/// there is any. Clones say the same message and end what was begun together.
+/// A [`Turn`](crate::Turn) has one, for what belongs to the turn. [`Turn::session`](crate::Turn::session) returns one for what the
+/// agent sends after the turn, and [`Agent::session_started`](crate::Agent::session_started) gets one before the first turn. Clones
+/// continue the same message, and what was started with one is ended with all.
+///
+/// Sending waits while 256 updates wait to be stored. What a cancelled turn sends is dropped.
 #[derive(Clone)]
-pub struct Session(Arc<Voice>);
+pub struct Session(Arc<SessionInner>);
 
-/// Something that was said, and can be replaced.
+/// A message that was sent, and can be replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct SentMessage {
     role: Role,
     id: MessageId,
 }
 
-/// One step of a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Step<'a> {
-    /// It is still to be done.
-    Pending(&'a str),
-    /// It is being worked on.
-    InProgress(&'a str),
-    /// It is done.
-    Completed(&'a str),
-}
-
-struct Voice {
-    line: Arc<Line>,
+struct SessionInner {
+    connection: Arc<AgentConnection>,
     info: Arc<Info>,
-    place: Arc<Place>,
-    state: Mutex<State>,
+    state: Arc<SessionState>,
+    open: Mutex<OpenItems>,
 }
 
-/// What was begun, and has to end.
+/// What was started and has not ended.
 #[derive(Debug, Default)]
-struct State {
+struct OpenItems {
     phase: Phase,
-    /// The message that is being said.
-    open: Option<Said>,
-    /// Tool calls that are not over.
-    calls: BTreeSet<String>,
-    /// Terminals in which something runs.
+    /// The message that the next text continues.
+    message: Option<SentMessage>,
+    tool_calls: BTreeSet<String>,
     terminals: BTreeSet<String>,
-    /// How many questions have no answer yet.
-    asking: usize,
-    /// Whether clients were told that somebody has to act, and nobody has to any more.
-    goes_on: bool,
-    /// What the turn took and gave, in tokens.
-    spent: Option<(u64, u64)>,
+    /// How many requests to people have no response.
+    requests: usize,
+    /// Whether clients were sent the state `requires_action`, and the turn goes on.
+    resumes: bool,
+    /// The tokens that the turn used: input, output.
+    tokens: Option<(u64, u64)>,
 }
 
-/// How what is said stands to a turn.
+/// Whether a turn runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {
-    /// It is said in no turn.
+    /// Updates belong to no turn.
     #[default]
-    Apart,
-    /// A turn goes on, whose state clients are told.
+    OutsideTurn,
+    /// The turn runs.
     InTurn,
-    /// The turn was cancelled: nobody hears what is still said in it.
+    /// The turn was cancelled: its updates are dropped.
     Cancelled,
 }
 
-/// An id that nobody has.
-pub(crate) fn fresh() -> String {
+/// The id of the plan of a session.
+const PLAN: &str = "plan";
+
+/// Returns a new id.
+pub(crate) fn new_id() -> String {
     uuid::Uuid::new_v4().simple().to_string()
 }
 
 impl Session {
-    pub(crate) fn new(line: &Arc<Line>, info: &Arc<Info>, place: &Arc<Place>, in_turn: bool) -> Self {
-        let phase = if in_turn { Phase::InTurn } else { Phase::Apart };
-        let state = Mutex::new(State { phase, ..State::default() });
-        Self(Arc::new(Voice {
-            line: Arc::clone(line),
+    pub(crate) fn new(
+        connection: &Arc<AgentConnection>,
+        info: &Arc<Info>,
+        state: &Arc<SessionState>,
+        is_in_turn: bool,
+    ) -> Self {
+        let phase = if is_in_turn { Phase::InTurn } else { Phase::OutsideTurn };
+        Self(Arc::new(SessionInner {
+            connection: Arc::clone(connection),
             info: Arc::clone(info),
-            place: Arc::clone(place),
-            state,
+            state: Arc::clone(state),
+            open: Mutex::new(OpenItems { phase, ..OpenItems::default() }),
         }))
     }
 
-    /// The same session, in which nothing was begun.
-    pub(crate) fn apart(&self) -> Self {
-        Self::new(&self.0.line, &self.0.info, &self.0.place, false)
+    /// The same session, outside of any turn.
+    pub(crate) fn outside_turn(&self) -> Self {
+        Self::new(&self.0.connection, &self.0.info, &self.0.state, false)
     }
 
     /// Its id.
     pub fn id(&self) -> &SessionId {
-        &self.0.place.id
+        &self.0.state.id
     }
 
-    /// Where it works.
+    /// Its working directory.
     pub fn cwd(&self) -> &Path {
-        &self.0.place.cwd
+        self.0.state.request.cwd()
     }
 
-    /// The MCP servers that the client wants to be used, as the protocol has them.
+    /// The MCP servers that the client wants the agent to use, as the protocol has them.
     pub fn mcp_servers(&self) -> &[Json] {
-        &self.0.place.mcp_servers
+        self.0.state.request.mcp_servers()
     }
 
-    /// What was said in it so far. Fails if it was deleted, or the server has ended.
-    pub async fn transcript(&self) -> Result<Transcript, Failure> {
+    /// The transcript of the session, which has everything that was sent before this call.
+    pub async fn transcript(&self) -> Result<Transcript, RequestError> {
         self.transcript_with(None).await
     }
 
-    pub(crate) async fn transcript_with(&self, message: Option<MessageId>) -> Result<Transcript, Failure> {
-        // What was said before this is answered is in it.
-        let _ = self.0.line.ask(live::SETTLED, self.about().end()).await;
-        let transcript = self.0.line.transcript(self.id(), message).await;
-        transcript.ok_or_else(|| Failure::new("the session is not there any more"))
+    pub(crate) async fn transcript_with(
+        &self,
+        message: Option<MessageId>,
+    ) -> Result<Transcript, RequestError> {
+        // The response comes when all earlier updates are applied.
+        let _ = self.0.connection.request(live::SETTLED, self.params().finish()).await;
+        let transcript = self.0.connection.transcript(self.id(), message).await;
+        transcript.ok_or(RequestError::SessionClosed)
     }
 
-    /// Says something, at the end of what was said last.
-    pub async fn say(&self, text: &str) {
-        self.speak(Role::Agent, &words(text)).await;
+    /// Sends text, which continues the agent's current message or starts one.
+    pub async fn send_text(&self, text: &str) {
+        self.send_chunk(Role::Agent, text_block(text).as_str()).await;
     }
 
-    /// Thinks aloud.
-    pub async fn think(&self, text: &str) {
-        self.speak(Role::Thought, &words(text)).await;
+    /// Sends a thought, which continues the current thought or starts one.
+    pub async fn send_thought(&self, text: &str) {
+        self.send_chunk(Role::Thought, text_block(text).as_str()).await;
     }
 
-    /// Says a content block of any kind.
-    pub async fn say_block(&self, block: &Json) {
-        self.speak(Role::Agent, block.as_str()).await;
+    /// Sends content of any type as part of the agent's current message.
+    ///
+    /// ```
+    /// # use parlor_agent::{ContentBlock, Turn};
+    /// # async fn example(turn: Turn) {
+    /// turn.send_content(ContentBlock::resource_link("Manual", "https://example.com/manual")).await;
+    /// # }
+    /// ```
+    pub async fn send_content(&self, block: impl Into<ContentBlock>) {
+        self.send_chunk(Role::Agent, block.into().to_json().as_str()).await;
     }
 
-    /// What is said next is a message of its own.
+    /// Ends the current message: what is sent next starts another one.
     pub fn end_message(&self) {
-        self.state().open = None;
+        self.open().message = None;
     }
 
-    /// The message that is being said; `None` before the first word, and when it has ended.
-    pub fn said(&self) -> Option<Said> {
-        self.state().open.clone()
+    /// The message that is being sent; `None` before its first part, and when it has ended.
+    pub fn current_message(&self) -> Option<SentMessage> {
+        self.open().message.clone()
     }
 
-    /// Says something else instead of what was said, from its beginning. No words at all take it back.
+    /// Replaces the content of a message by a text; an empty text clears it.
     ///
     /// ```
     /// # async fn example(turn: parlor_agent::Turn) {
-    /// turn.say("The password is swordfish.").await;
-    /// if let Some(said) = turn.said() {
-    ///     turn.replace(&said, "The password is safe with me.").await;
+    /// turn.send_text("The password is swordfish.").await;
+    /// if let Some(message) = turn.current_message() {
+    ///     turn.replace_message(&message, "The password is stored.").await;
     /// }
     /// # }
     /// ```
-    pub async fn replace(&self, said: &Said, text: &str) {
-        let kind = if said.role == Role::Thought { "agent_thought" } else { "agent_message" };
-        let content = if text.is_empty() { Vec::new() } else { vec![words(text)] };
-        let update = Text::update(kind).raw("messageId", said.id.as_json().as_literal());
-        self.tell(&update.raw("content", &list(&content)).end()).await;
+    pub async fn replace_message(&self, message: &SentMessage, text: &str) {
+        let kind = if message.role == Role::Thought { "agent_thought" } else { "agent_message" };
+        let content = if text.is_empty() { None } else { Some(text_block(text)) };
+        let update = update(kind).raw("messageId", message.id.as_json().as_literal());
+        self.send_raw_update(&update.raw("content", &array(content)).finish()).await;
     }
 
-    /// Begins to use a tool, which is shown by a title.
-    pub fn tool(&self, title: impl Into<String>) -> ToolCallBuilder {
+    /// Creates a tool call with a title for people. Clients see it when it [starts](ToolCallBuilder::start).
+    pub fn tool_call(&self, title: impl Into<String>) -> ToolCallBuilder {
         ToolCallBuilder::new(self.clone(), title.into())
     }
 
-    /// Shows what is going to be done. There is one plan in a session.
-    pub async fn plan(&self, steps: &[Step<'_>]) {
-        let steps: Vec<_> = steps
-            .iter()
-            .map(|step| {
-                let (text, status) = match step {
-                    Step::Pending(text) => (text, "pending"),
-                    Step::InProgress(text) => (text, "in_progress"),
-                    Step::Completed(text) => (text, "completed"),
-                };
-                Text::new().str("content", text).str("priority", "medium").str("status", status).end()
-            })
-            .collect();
-        let plan = Text::new().str("type", "items").str("planId", PLAN).raw("entries", &list(&steps)).end();
-        self.tell(&Text::update("plan_update").raw("plan", &plan).end()).await;
+    /// Sets the plan of the session.
+    pub async fn set_plan(&self, entries: impl IntoIterator<Item = PlanEntry>) {
+        let entries = array(entries.into_iter().map(|entry| entry.to_json().as_str().to_owned()));
+        let plan =
+            ObjectWriter::new().str("type", "items").str("planId", PLAN).raw("entries", &entries).finish();
+        self.send_raw_update(&update("plan_update").raw("plan", &plan).finish()).await;
     }
 
-    /// Takes the plan away. Clients of version 1 go on to show it.
-    pub async fn end_plan(&self) {
-        self.tell(&Text::update("plan_removed").str("planId", PLAN).end()).await;
+    /// Removes the plan. Clients of version 1 continue to show it.
+    pub async fn remove_plan(&self) {
+        self.send_raw_update(&update("plan_removed").str("planId", PLAN).finish()).await;
     }
 
-    /// Opens a terminal that shows a command.
-    pub async fn terminal(&self, command: &str) -> Terminal {
-        let id = fresh();
+    /// Creates a terminal that shows a command which the agent itself runs.
+    pub async fn create_terminal(&self, command: &str) -> Terminal {
+        let id = new_id();
         let cwd = self.cwd().to_string_lossy();
-        let shown = Text::update("terminal_update").str("terminalId", &id).str("command", command);
-        self.tell(&shown.str("cwd", &cwd).end()).await;
-        self.begin(|state| &mut state.terminals, &id);
+        let update = update("terminal_update").str("terminalId", &id).str("command", command);
+        self.send_raw_update(&update.str("cwd", &cwd).finish()).await;
+        self.start_item(|open| &mut open.terminals, &id);
         Terminal::new(self.clone(), id)
     }
 
-    /// Names the session; an empty title is none. A person's own title stays.
-    pub async fn title(&self, title: &str) {
-        let update = Text::update("session_info_update");
+    /// Sets the title of the session; an empty one clears it. A title that a person has set stays.
+    pub async fn set_title(&self, title: &str) {
+        let update = update("session_info_update");
         let update = if title.is_empty() { update.raw("title", "null") } else { update.str("title", title) };
-        self.tell(&update.end()).await;
+        self.send_raw_update(&update.finish()).await;
     }
 
-    /// Changes the session's metadata, by top-level key; a null removes one.
-    pub async fn meta(&self, patch: &Object) {
-        let update = Text::update("session_info_update").raw("_meta", patch.to_json().as_str());
-        self.tell(&update.end()).await;
+    /// Changes the metadata of the session, by top-level key; null removes a key.
+    pub async fn patch_meta(&self, patch: &Object) {
+        let update = update("session_info_update").raw("_meta", patch.to_json().as_str());
+        self.send_raw_update(&update.finish()).await;
     }
 
-    /// Tells how full the context window is, in tokens.
-    pub async fn usage(&self, used: u64, size: u64) {
-        let update = Text::update("usage_update").raw("used", &used.to_string());
-        self.tell(&update.raw("size", &size.to_string()).end()).await;
+    /// Reports how many tokens of the context window are used, and its size.
+    pub async fn set_usage(&self, used: u64, size: u64) {
+        let update = update("usage_update").u64("used", used.into()).u64("size", size.into());
+        self.send_raw_update(&update.finish()).await;
     }
 
-    /// What is chosen of a [setting](crate::Setting); `None` if the agent has no such setting.
+    /// The value of a [setting](crate::Setting); `None` if the agent has no such setting.
     pub fn setting(&self, id: &str) -> Option<String> {
-        let chosen = lock(&self.0.place.chosen);
-        self.0.info.value(&chosen, id).map(str::to_owned)
+        let values = lock(&self.0.state.settings);
+        self.0.info.setting_value(&values, id).map(str::to_owned)
     }
 
-    /// Chooses by itself, which clients are told. Fails if there is no such setting or value.
-    pub async fn choose(&self, id: &str, value: &str) -> Result<(), Failure> {
+    /// Sets the value of a setting, as a person can. Fails if there is no such setting or value.
+    pub async fn set_setting(&self, id: &str, value: &str) -> Result<(), TurnError> {
         let update = {
-            let mut chosen = lock(&self.0.place.chosen);
-            self.0.info.choose(&mut chosen, id, value)?;
-            self.0.info.with_settings(Text::update("config_option_update"), &chosen).end()
+            let mut values = lock(&self.0.state.settings);
+            self.0.info.set_setting(&mut values, id, value)?;
+            self.0.info.write_settings(update("config_option_update"), &values).finish()
         };
-        self.tell(&update).await;
+        self.send_raw_update(&update).await;
         Ok(())
     }
 
-    /// Has a person fill in a form, which is a JSON schema of an object with plain fields. `None` if nobody did, or no
-    /// client that shows forms is there.
+    /// Asks people to fill in a form: the JSON schema of an object whose members are no objects.
     ///
     /// ```
-    /// # use parlor_agent::{Failure, Json, Turn};
-    /// # async fn example(turn: Turn) -> Result<(), Failure> {
+    /// # use parlor_agent::{FormOutcome, Json, Turn, TurnError};
+    /// # async fn example(turn: Turn) -> Result<(), TurnError> {
     /// let schema = Json::parse(r#"{"type":"object","properties":{"name":{"type":"string"}}}"#)?;
-    /// if let Some(filled_in) = turn.form("Who are you?", &schema).await? {
-    ///     turn.say(&format!("You are {:?}.", filled_in.get("name"))).await;
+    /// match turn.request_form("What is the project called?", &schema).await? {
+    ///     FormOutcome::Accepted(values) => turn.send_text(&format!("{:?}", values.get("name"))).await,
+    ///     FormOutcome::Unanswered => turn.send_text("Tell me the name of the project.").await,
+    ///     _ => turn.send_text("The project has no name.").await,
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn form(&self, message: &str, schema: &Json) -> Result<Option<Object>, Failure> {
-        let params = self.about().str("mode", "form").str("message", message);
+    pub async fn request_form(&self, message: &str, schema: &Json) -> Result<FormOutcome, RequestError> {
+        let params = self.params().str("mode", "form").str("message", message);
         let params = params.raw("requestedSchema", schema.as_str());
-        let Some(answer) = self.ask("elicitation/create", params).await? else { return Ok(None) };
-        let action = answer.get("action").and_then(|action| JsonStr::from_raw(action.raw()));
-        let accepted = action.is_some_and(|action| action.to_text() == "accept");
-        let content = answer.get("content").and_then(|content| Object::parse(content.raw()).ok());
-        Ok(accepted.then(|| content.unwrap_or_default()))
+        let result = self.request_people("elicitation/create", params).await?;
+        Ok(result.map_or(FormOutcome::Unanswered, |result| FormOutcome::read(&result)))
     }
 
-    /// Says anything about the session, as an update of version 2 of the protocol: its `sessionUpdate` says what it is.
+    /// The services of the client: its files and terminals.
+    pub fn client(&self) -> ClientServices<'_> {
+        ClientServices::new(self)
+    }
+
+    /// Sends any update, as version 2 of the protocol has it.
     ///
     /// ```
-    /// # use parlor_agent::{Failure, Json, Object, Turn};
-    /// # async fn example(turn: Turn) -> Result<(), Failure> {
+    /// # use parlor_agent::{Json, Object, Turn, TurnError};
+    /// # async fn example(turn: Turn) -> Result<(), TurnError> {
     /// let update = Json::parse(r#"{"sessionUpdate":"_weather","rain":true}"#)?;
-    /// turn.update(&Object::parse(update.raw())?).await;
+    /// turn.send_update(&Object::parse(update.raw())?).await;
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn update(&self, update: &Object) {
-        self.tell(update.to_json().as_str()).await;
+    pub async fn send_update(&self, update: &Object) {
+        self.send_raw_update(update.to_json().as_str()).await;
     }
 
-    /// Says an update, unless nobody is to hear it.
-    pub(crate) async fn tell(&self, update: &str) {
-        let goes_on = {
-            let mut state = self.state();
-            if state.phase == Phase::Cancelled {
+    /// Sends an update, unless the turn was cancelled.
+    pub(crate) async fn send_raw_update(&self, update: &str) {
+        let resumes = {
+            let mut open = self.open();
+            if open.phase == Phase::Cancelled {
                 return;
             }
-            std::mem::take(&mut state.goes_on)
+            std::mem::take(&mut open.resumes)
         };
-        if goes_on {
-            self.send(&state("running")).await;
+        if resumes {
+            self.send(&state_update("running")).await;
         }
         self.send(update).await;
     }
 
     async fn send(&self, update: &str) {
-        self.0.line.say(live::update_line(self.id(), &one_line(update), None)).await;
+        self.0.connection.send_line(live::update_line(self.id(), &one_line(update), None)).await;
     }
 
-    async fn speak(&self, role: Role, block: &str) {
+    async fn send_chunk(&self, role: Role, block: &str) {
         let id = {
-            let mut state = self.state();
-            match &state.open {
-                Some(open) if open.role == role => open.id.clone(),
+            let mut open = self.open();
+            match &open.message {
+                Some(message) if message.role == role => message.id.clone(),
                 Some(_) | None => {
-                    let id = MessageId::from(fresh().as_str());
-                    state.open = Some(Said { role, id: id.clone() });
+                    let id = MessageId::from(new_id().as_str());
+                    open.message = Some(SentMessage { role, id: id.clone() });
                     id
                 }
             }
         };
         let kind = if role == Role::Thought { "agent_thought_chunk" } else { "agent_message_chunk" };
-        let chunk = Text::update(kind).raw("messageId", id.as_json().as_literal());
-        self.tell(&chunk.raw("content", block).end()).await;
+        let chunk = update(kind).raw("messageId", id.as_json().as_literal());
+        self.send_raw_update(&chunk.raw("content", block).finish()).await;
     }
 
-    /// Params about this session, to be continued.
-    pub(crate) fn about(&self) -> Text {
-        Text::new().raw("sessionId", self.id().as_json().as_literal())
+    /// The beginning of params with the id of the session.
+    pub(crate) fn params(&self) -> ObjectWriter {
+        ObjectWriter::new().raw("sessionId", self.id().as_json().as_literal())
     }
 
-    /// Asks the clients. `None` if none of them can be asked this. What is not waited for any more is taken back.
-    pub(crate) async fn ask(&self, method: &str, params: Text) -> Result<Option<Object>, Failure> {
-        let cancelled = || Failure::with_code(code::REQUEST_CANCELLED, "the turn was cancelled");
-        let asking = Asking::begin(self).ok_or_else(cancelled)?;
-        if asking.tells_state {
-            self.send(&state("requires_action")).await;
-            // The turn may have ended meanwhile, which is what holds.
-            if self.state().phase == Phase::Apart {
-                self.send(&state("idle")).await;
+    /// Sends a request to the client, without a change of the session's state.
+    pub(crate) async fn request(&self, method: &str, params: ObjectWriter) -> Result<Object, RequestError> {
+        if self.open().phase == Phase::Cancelled {
+            return Err(RequestError::Cancelled);
+        }
+        self.request_regardless(method, params).await
+    }
+
+    /// Sends a request to the client, also if the turn was cancelled.
+    pub(crate) async fn request_regardless(
+        &self,
+        method: &str,
+        params: ObjectWriter,
+    ) -> Result<Object, RequestError> {
+        self.0.connection.request(method, params.finish()).await
+    }
+
+    /// Sends a request to all people at the clients, and shows that the turn waits for them. `None` if no client can answer.
+    pub(crate) async fn request_people(
+        &self,
+        method: &str,
+        params: ObjectWriter,
+    ) -> Result<Option<Object>, RequestError> {
+        let guard = PeopleRequest::start(self).ok_or(RequestError::Cancelled)?;
+        if guard.changes_state {
+            self.send(&state_update("requires_action")).await;
+            // The turn may have ended meanwhile.
+            if self.open().phase == Phase::OutsideTurn {
+                self.send(&state_update("idle")).await;
             }
         }
-        let answer = self.0.line.ask(method, params.end()).await;
-        // A turn that is cancelled has its questions answered, which is nothing to go on with.
-        if self.state().phase == Phase::Cancelled {
-            return Err(cancelled());
+        let result = self.request_regardless(method, params).await;
+        // The requests of a cancelled turn are answered as cancelled.
+        if self.open().phase == Phase::Cancelled {
+            return Err(RequestError::Cancelled);
         }
-        match answer {
-            Ok(answer) => Ok(Some(answer)),
-            Err(error) if error.code() == code::METHOD_NOT_FOUND => Ok(None),
-            Err(error) => Err(Failure(error)),
-        }
-    }
-
-    /// A tool call was shown. One that is not over is ended with the turn, or when nobody can end it any more.
-    pub(crate) fn begin_call(&self, id: &str) {
-        self.begin(|state| &mut state.calls, id);
-    }
-
-    fn begin(&self, begun: impl FnOnce(&mut State) -> &mut BTreeSet<String>, id: &str) {
-        let mut state = self.state();
-        // What nobody saw begin need not end.
-        if state.phase != Phase::Cancelled {
-            begun(&mut state).insert(id.to_owned());
+        match result {
+            Ok(result) => Ok(Some(result)),
+            Err(RequestError::Unsupported { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    pub(crate) fn end_call(&self, id: &str) {
-        self.state().calls.remove(id);
+    /// Remembers a tool call that has started. It ends with the turn, or when nothing is left that could end it.
+    pub(crate) fn start_tool_call(&self, id: &str) {
+        self.start_item(|open| &mut open.tool_calls, id);
+    }
+
+    fn start_item(&self, items: impl FnOnce(&mut OpenItems) -> &mut BTreeSet<String>, id: &str) {
+        let mut open = self.open();
+        // The start of what a cancelled turn starts was dropped.
+        if open.phase != Phase::Cancelled {
+            items(&mut open).insert(id.to_owned());
+        }
+    }
+
+    pub(crate) fn end_tool_call(&self, id: &str) {
+        self.open().tool_calls.remove(id);
     }
 
     pub(crate) fn end_terminal(&self, id: &str) {
-        self.state().terminals.remove(id);
+        self.open().terminals.remove(id);
     }
 
-    pub(crate) fn spend(&self, input: u64, output: u64) {
-        let spent = &mut self.state().spent;
-        let (before_in, before_out) = spent.unwrap_or_default();
-        *spent = Some((before_in.saturating_add(input), before_out.saturating_add(output)));
+    pub(crate) fn add_tokens(&self, input: u64, output: u64) {
+        let tokens = &mut self.open().tokens;
+        let (input_before, output_before) = tokens.unwrap_or_default();
+        *tokens = Some((input_before.saturating_add(input), output_before.saturating_add(output)));
     }
 
-    /// The turn is cancelled: from now on nobody hears what is said in it.
+    /// Drops what the turn sends from now on.
     pub(crate) fn cancel(&self) {
-        self.state().phase = Phase::Cancelled;
+        self.open().phase = Phase::Cancelled;
     }
 
-    /// The turn is over, and with it what was begun in it. `idle` says why.
-    pub(crate) async fn end(&self, idle: Text, status: &str) {
-        let (rest, spent) = {
-            let mut state = self.state();
-            state.open = None;
-            state.goes_on = false;
-            if state.phase == Phase::InTurn {
-                state.phase = Phase::Apart;
+    /// Ends the turn and what was started in it. `idle` is the beginning of the update with the reason.
+    pub(crate) async fn end_turn(&self, idle: ObjectWriter, status: &str) {
+        let (updates, tokens) = {
+            let mut open = self.open();
+            open.message = None;
+            open.resumes = false;
+            if open.phase == Phase::InTurn {
+                open.phase = Phase::OutsideTurn;
             }
-            (state.rest(status), state.spent)
+            (open.end_all(status), open.tokens)
         };
-        for update in rest {
+        for update in updates {
             self.send(&update).await;
         }
-        let idle = match spent {
+        let idle = match tokens {
             Some((input, output)) => {
-                let total = input.saturating_add(output).to_string();
-                let usage = Text::new().raw("totalTokens", &total).raw("inputTokens", &input.to_string());
-                idle.raw("usage", &usage.raw("outputTokens", &output.to_string()).end())
+                let usage = ObjectWriter::new()
+                    .u64("totalTokens", input.saturating_add(output))
+                    .u64("inputTokens", input.into())
+                    .u64("outputTokens", output.into());
+                idle.raw("usage", &usage.finish())
             }
             None => idle,
         };
-        self.send(&idle.end()).await;
+        self.send(&idle.finish()).await;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.0.state)
+    fn open(&self) -> MutexGuard<'_, OpenItems> {
+        lock(&self.0.open)
     }
 }
 
-/// The plan of a session.
-const PLAN: &str = "plan";
-
-/// The update that tells of a state.
-pub(crate) fn state(state: &str) -> String {
-    Text::update("state_update").str("state", state).end()
+/// The update with a state of the session.
+pub(crate) fn state_update(state: &str) -> String {
+    update("state_update").str("state", state).finish()
 }
 
-impl State {
-    /// Updates that end what was begun.
-    fn rest(&mut self, status: &str) -> Vec<String> {
+/// A content block with text.
+pub(crate) fn text_block(text: &str) -> String {
+    ObjectWriter::new().str("type", "text").str("text", text).finish()
+}
+
+impl OpenItems {
+    /// The updates that end what was started.
+    fn end_all(&mut self, status: &str) -> Vec<String> {
         let terminals = std::mem::take(&mut self.terminals).into_iter();
-        // How they ended nobody knows.
+        // The exit status is unknown.
         let terminals = terminals
-            .map(|id| Text::update("terminal_update").str("terminalId", &id).raw("exitStatus", "{}").end());
-        let calls = std::mem::take(&mut self.calls).into_iter();
-        let calls = calls
-            .map(|id| Text::update("tool_call_update").str("toolCallId", &id).str("status", status).end());
-        terminals.chain(calls).collect()
+            .map(|id| update("terminal_update").str("terminalId", &id).raw("exitStatus", "{}").finish());
+        let tool_calls = std::mem::take(&mut self.tool_calls).into_iter();
+        let tool_calls = tool_calls
+            .map(|id| update("tool_call_update").str("toolCallId", &id).str("status", status).finish());
+        terminals.chain(tool_calls).collect()
     }
 }
 
-/// A question that is being asked.
-struct Asking {
+/// A request to people without a response.
+struct PeopleRequest {
     session: Session,
-    tells_state: bool,
+    changes_state: bool,
 }
 
-impl Asking {
-    /// Begins to ask, unless the turn is cancelled.
-    fn begin(session: &Session) -> Option<Self> {
-        let mut state = session.state();
-        if state.phase == Phase::Cancelled {
+impl PeopleRequest {
+    /// Starts a request, unless the turn was cancelled.
+    fn start(session: &Session) -> Option<Self> {
+        let mut open = session.open();
+        if open.phase == Phase::Cancelled {
             return None;
         }
-        state.asking += 1;
-        state.goes_on = false;
-        let tells_state = state.phase == Phase::InTurn;
-        Some(Self { session: session.clone(), tells_state })
+        open.requests += 1;
+        open.resumes = false;
+        let changes_state = open.phase == Phase::InTurn;
+        Some(Self { session: session.clone(), changes_state })
     }
 }
 
-impl Drop for Asking {
+impl Drop for PeopleRequest {
     fn drop(&mut self) {
-        let mut state = self.session.state();
-        state.asking -= 1;
-        // It is told with what comes next: a turn that has nothing more to say ends with a state of its own.
-        state.goes_on = state.phase == Phase::InTurn && state.asking == 0;
+        let mut open = self.session.open();
+        open.requests -= 1;
+        // The state is sent with the next update: a turn that sends no more ends with a state of its own.
+        open.resumes = open.phase == Phase::InTurn && open.requests == 0;
     }
 }
 
-/// Nobody is left who could end what was begun out of turn.
-impl Drop for Voice {
+/// Ends what was started outside of a turn, because nothing is left that could end it.
+impl Drop for SessionInner {
     fn drop(&mut self) {
-        let rest = lock(&self.state).rest("failed");
+        let updates = lock(&self.open).end_all("failed");
         let runtime = tokio::runtime::Handle::try_current();
-        let Some(runtime) = runtime.ok().filter(|_| !rest.is_empty()) else { return };
-        let session = Session::new(&self.line, &self.info, &self.place, false);
+        let Some(runtime) = runtime.ok().filter(|_| !updates.is_empty()) else { return };
+        let session = Session::new(&self.connection, &self.info, &self.state, false);
         runtime.spawn(async move {
-            for update in rest {
-                session.tell(&update).await;
+            for update in updates {
+                session.send_raw_update(&update).await;
             }
         });
     }

@@ -1,11 +1,11 @@
 use std::ops::Deref;
 
+use parlor_json::Json;
 use parlor_session::{Content, MessageId, Transcript};
 
-use crate::{Failure, Session};
+use crate::{ContentBlock, RequestError, Session};
 
-/// One prompt that is being answered. What can be said in a [`Session`] can be said in a turn. Clones speak in the same
-/// turn.
+/// A prompt that is being answered. All methods of [`Session`] can be called on it. Clones belong to the same turn.
 #[derive(Debug, Clone)]
 pub struct Turn {
     pub(crate) session: Session,
@@ -14,49 +14,66 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// What the person says, as words.
-    pub fn text(&self) -> String {
+    /// The text of the prompt.
+    pub fn prompt_text(&self) -> String {
         self.prompt.to_text()
     }
 
-    /// All that the person says: content blocks as the protocol has them.
-    pub fn content(&self) -> &Content {
+    /// The content of the prompt.
+    ///
+    /// ```
+    /// # use parlor_agent::{ContentBlock, Turn};
+    /// # fn example(turn: Turn) {
+    /// for block in turn.prompt_blocks() {
+    ///     match block {
+    ///         ContentBlock::Text(text) => eprintln!("{}", text.text),
+    ///         ContentBlock::Image(image) => eprintln!("an image of type {}", image.mime_type),
+    ///         other => eprintln!("{}", other.to_json().as_str()),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub fn prompt_blocks(&self) -> impl Iterator<Item = ContentBlock> + '_ {
+        let json = self.prompt.iter().map(|item| Json::parse(item.json).expect("content is JSON"));
+        json.map(ContentBlock::from)
+    }
+
+    /// The content of the prompt as the protocol has it.
+    pub fn prompt_content(&self) -> &Content {
         &self.prompt
     }
 
-    /// The message that the prompt is.
-    pub fn message(&self) -> &MessageId {
+    /// The id of the prompt's message.
+    pub fn message_id(&self) -> &MessageId {
         &self.message
     }
 
-    /// What was said in the session so far, the prompt included. Fails if the session was deleted, or the server has
-    /// ended.
-    pub async fn transcript(&self) -> Result<Transcript, Failure> {
+    /// The transcript of the session, which has the prompt and everything that was sent before this call.
+    pub async fn transcript(&self) -> Result<Transcript, RequestError> {
         self.session.transcript_with(Some(self.message.clone())).await
     }
 
-    /// Counts the tokens that a model took and gave, which are told when the turn ends. Called again, they add up.
-    pub fn spent(&self, input: u64, output: u64) {
-        self.session.spend(input, output);
+    /// Counts tokens that a model received and produced. Clients receive the sum when the turn ends.
+    pub fn add_tokens(&self, input: u64, output: u64) {
+        self.session.add_tokens(input, output);
     }
 
-    /// The session apart from this turn, to speak in when the turn is over: of work that goes on in the background, for
-    /// instance. Whether the turn is cancelled does not concern it.
+    /// The session without this turn: what is sent with it is sent also when the turn has ended or was cancelled.
     ///
     /// ```
     /// # use parlor_agent::Turn;
     /// # async fn build() -> bool { true }
     /// # async fn example(turn: Turn) {
-    /// turn.say("I will tell you when it is built.").await;
+    /// turn.send_text("The build runs.").await;
     /// let session = turn.session();
     /// tokio::spawn(async move {
-    ///     let word = if build().await { "It is built." } else { "It does not build." };
-    ///     session.say(word).await;
+    ///     let result = if build().await { "The build succeeded." } else { "The build failed." };
+    ///     session.send_text(result).await;
     /// });
     /// # }
     /// ```
     pub fn session(&self) -> Session {
-        self.session.apart()
+        self.session.outside_turn()
     }
 }
 

@@ -1,28 +1,28 @@
 // The agent of the documentation's examples, and a client of it. It echoes prompts, and asks for permission to delete.
 
 pub use parlor_agent::Server;
-use parlor_agent::{Agent, Choice as Offer, Failure, Stop, Turn};
+use parlor_agent::{Agent, PermissionOption as Offer, StopReason, Turn, TurnError};
 
 pub struct Example;
 
 impl Agent for Example {
-    async fn prompt(&self, turn: Turn) -> Result<Stop, Failure> {
-        if turn.text().starts_with("delete") {
-            let call = turn.tool("Delete the notes").start().await;
-            match call.ask(&[Offer::AllowOnce, Offer::RejectOnce]).await? {
-                Some(choice) if choice.allows() => call.complete().await,
-                Some(_) | None => return Ok(Stop::Refusal),
+    async fn prompt(&self, turn: Turn) -> Result<StopReason, TurnError> {
+        if turn.prompt_text().starts_with("delete") {
+            let call = turn.tool_call("Delete the notes").start().await;
+            if !call.request_permission([Offer::allow_once(), Offer::reject_once()]).await?.is_allowed() {
+                return Ok(StopReason::Refusal);
             }
+            call.complete().await;
         }
-        turn.say(&turn.text()).await;
-        Ok(Stop::EndTurn)
+        turn.send_text(&turn.prompt_text()).await;
+        Ok(StopReason::EndTurn)
     }
 }
 
 /// The streams of a connection to the agent.
 pub async fn streams() -> (impl tokio::io::AsyncRead + Send + Unpin, impl tokio::io::AsyncWrite + Send + Unpin) {
     // It runs as long as the example.
-    let server = Box::leak(Box::new(Server::of(Example).start().await.unwrap()));
+    let server = Box::leak(Box::new(Server::builder(Example).start().await.unwrap()));
     tokio::io::split(server.connect())
 }
 

@@ -115,7 +115,7 @@ impl Client {
     /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
     /// # use example::*;
     /// # run(async {
-    /// # let server = Server::of(Example).start().await.unwrap();
+    /// # let server = Server::builder(Example).start().await.unwrap();
     /// # let connect = async || {
     /// #     let (read, write) = tokio::io::split(server.connect());
     /// #     parlor_client::Connector::new("example", "1.0").over(read, write).await

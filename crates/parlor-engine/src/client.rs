@@ -60,14 +60,15 @@ impl ClientInfo {
         }
     }
 
-    /// Whether it serves this method of the file system.
-    pub fn serves_file(&self, method: &str) -> bool {
-        let capability = match method {
-            "fs/read_text_file" => "readTextFile",
-            _ => "writeTextFile",
+    /// Whether it serves this method of `fs/*` or `terminal/*`. Only version 1 has these capabilities.
+    pub fn serves(&self, method: &str) -> bool {
+        let Some(capabilities) = self.initialize.get_object("clientCapabilities") else { return false };
+        let (holder, capability) = match method {
+            "fs/read_text_file" => (capabilities.get_object("fs"), "readTextFile"),
+            "fs/write_text_file" => (capabilities.get_object("fs"), "writeTextFile"),
+            _ if method.starts_with("terminal/") => (Some(capabilities), "terminal"),
+            _ => return false,
         };
-        let capabilities = self.initialize.get_object("clientCapabilities");
-        let files = capabilities.and_then(|capabilities| capabilities.get_object("fs"));
-        files.is_some_and(|files| files.get_bool(capability) == Some(true))
+        holder.is_some_and(|holder| holder.get_bool(capability) == Some(true))
     }
 }

@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(feature = "config")]
 use etcetera::BaseStrategy;
 
 /// An existing data directory that belongs to this user and that others cannot enter.
@@ -96,6 +97,7 @@ pub enum DataDirError {
 /// The maximal length of the path of a socket. The limit of the system is 104 or 108 bytes.
 const SOCKET_PATH_LIMIT: usize = 100;
 
+#[cfg(feature = "config")]
 /// The path of the data directory: that of the command line, else of `PARLOR_DATA_DIR`, else `parlor` in the user's data
 /// directory.
 pub fn path(flag: Option<PathBuf>, env: Option<OsString>) -> Result<PathBuf, DataDirError> {

@@ -5,6 +5,7 @@ pub mod agent_sessions;
 mod client;
 pub mod config;
 mod connection;
+#[cfg(feature = "http")]
 pub mod data_dir;
 mod feed;
 pub mod hub;

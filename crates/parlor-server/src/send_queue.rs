@@ -3,6 +3,7 @@
 //! A transport reads them with a [`SendQueueReader`]. A transport over a socket passes its socket to the queue instead
 //! (`SendQueueReader::write_to`): then pushing writes to the socket, and no task has to be woken.
 
+#[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only listeners have sockets"))]
 mod socket;
 
 use std::collections::VecDeque;
@@ -14,6 +15,7 @@ use parlor_wire::RequestId;
 use tokio::sync::Notify;
 
 use self::socket::SocketOutput;
+#[cfg(feature = "http")]
 pub(crate) use self::socket::{Encoded, RawSender, SocketHalf, SocketWriter};
 
 /// Frames for a peer that reads at its own pace.

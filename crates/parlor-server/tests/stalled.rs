@@ -144,7 +144,7 @@ impl Client {
         let hub = Arc::clone(&server.hub);
         server.runtime.spawn(async move {
             let (read, write) = tokio::io::split(there);
-            streams(&hub, peer, read, write).await;
+            let _ = streams(&hub, peer, read, write).await;
         });
         let (read, write) = tokio::io::split(here);
         let mut client = Self { write, read: BufReader::new(read).lines(), next: 0 };

@@ -2,7 +2,9 @@
 
 use parlor_json::JsonStr;
 
-use crate::{Batch, SessionRow, StoreError, Write};
+#[cfg(feature = "sqlite")]
+use crate::{Batch, Write};
+use crate::{SessionRow, StoreError};
 
 /// Converts the seq of a change for a backend.
 pub(crate) fn number(seq: u64) -> Result<i64, StoreError> {
@@ -31,6 +33,7 @@ pub(crate) fn title(row: &SessionRow) -> Option<String> {
 }
 
 /// Returns the session that a write changes.
+#[cfg(feature = "sqlite")]
 pub(crate) fn session_of(write: &Write) -> Option<&str> {
     match write {
         Write::Session(row) => Some(&row.id),
@@ -46,6 +49,7 @@ pub(crate) fn session_of(write: &Write) -> Option<&str> {
 }
 
 /// Returns whether a batch may replace or delete data, whose old copy is then in the log.
+#[cfg(feature = "sqlite")]
 pub(crate) fn may_replace(batch: &Batch) -> bool {
     let only_adds =
         |write: &Write| matches!(write, Write::Append { .. } | Write::Copy { .. } | Write::Indexed { .. });
@@ -53,10 +57,12 @@ pub(crate) fn may_replace(batch: &Batch) -> bool {
 }
 
 /// Returns an estimate of the size of a batch in bytes, which is at least its size in a journal.
+#[cfg(feature = "sqlite")]
 pub(crate) fn size(batch: &Batch) -> usize {
     1 + batch.writes.iter().map(size_of_write).sum::<usize>()
 }
 
+#[cfg(feature = "sqlite")]
 fn size_of_write(write: &Write) -> usize {
     let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let texts = match write {

@@ -17,13 +17,14 @@
 //! Entries can be searched by their index documents, which the caller writes with [`Write::Index`]. The store itself
 //! indexes only the titles of sessions.
 //!
-//! [`SqliteStore`] persists sessions in a file, [`MemoryStore`] keeps them in memory, and [`FaultyStore`] simulates
-//! failures in tests.
+//! `SqliteStore` persists sessions in a file (with the default feature `sqlite`), [`MemoryStore`] keeps them in memory,
+//! and [`FaultyStore`] simulates failures in tests.
 
 mod check;
 mod faulty;
 mod memory;
 mod query;
+#[cfg(feature = "sqlite")]
 mod sqlite;
 mod words;
 
@@ -32,8 +33,10 @@ pub use parlor_engine::rows::{Batch, CopiedEntry, IndexDocument, SessionRow, TIT
 pub use faulty::{FaultyStore, Hold};
 pub use memory::MemoryStore;
 pub use query::Query;
+#[cfg(feature = "sqlite")]
 #[doc(hidden)]
 pub use sqlite::Options;
+#[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use words::{Word, words};
 

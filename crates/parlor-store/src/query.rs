@@ -123,6 +123,7 @@ impl Query {
         &self.all
     }
 
+    #[cfg(feature = "sqlite")]
     pub(crate) fn excluded(&self) -> &[Term] {
         &self.none
     }

@@ -30,6 +30,7 @@ pub fn words(text: &str) -> impl Iterator<Item = Word> {
 }
 
 /// Returns the folded words of a text, separated by spaces.
+#[cfg(feature = "sqlite")]
 pub(crate) fn folded(text: &str) -> String {
     let mut scanner = Scanner { text, at: 0 };
     let mut all = String::with_capacity(text.len());

@@ -226,16 +226,19 @@ async fn a_refused_initialize_has_the_reason() {
 struct Careful;
 
 impl parlor_agent::Agent for Careful {
-    async fn prompt(&self, turn: parlor_agent::Turn) -> Result<parlor_agent::Stop, parlor_agent::Failure> {
-        let call = turn.tool("Read it").start().await;
-        call.ask(&[parlor_agent::Choice::AllowOnce]).await?;
-        Ok(parlor_agent::Stop::EndTurn)
+    async fn prompt(
+        &self,
+        turn: parlor_agent::Turn,
+    ) -> Result<parlor_agent::StopReason, parlor_agent::TurnError> {
+        let call = turn.tool_call("Read it").start().await;
+        call.request_permission([parlor_agent::PermissionOption::allow_once()]).await?;
+        Ok(parlor_agent::StopReason::EndTurn)
     }
 }
 
 #[tokio::test]
 async fn a_turn_ends_if_the_client_handles_no_requests() {
-    let server = parlor_agent::Server::of(Careful).start().await.unwrap();
+    let server = parlor_agent::Server::builder(Careful).start().await.unwrap();
     for version in [Version::V1, Version::V2] {
         let (read, write) = tokio::io::split(server.connect());
         let client = within_timeout(connector().only(version).over(read, write)).await.unwrap();

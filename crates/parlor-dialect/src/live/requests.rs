@@ -15,6 +15,13 @@ pub const SETTLED: &str = "_parlor/settled";
 /// The notification to an agent inside the process when a session that it created is open to all clients.
 pub const BEGUN: &str = "_parlor/begun";
 
+/// The prefix of requests of an agent inside the process for a service of a client, such as
+/// `_parlor/client/fs/read_text_file`: a client answers them, or nobody does.
+pub const CLIENT_SERVICE: &str = "_parlor/client/";
+
+/// The `data.reason` of the error for such a request when the client that was sent it has disconnected.
+pub const CLIENT_GONE: &str = "client_gone";
+
 /// Converts the method and params of a client's request for the agent.
 pub fn request_to_agent(
     method: &str,

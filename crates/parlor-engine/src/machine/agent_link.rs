@@ -552,8 +552,7 @@ impl SessionMachine {
     /// The client that serves files: the one whose prompt runs, if it does so on this machine.
     fn editor(&self, method: &str) -> Option<ClientId> {
         let client = self.session.running_prompt_sender().filter(|client| self.is_staying(*client))?;
-        let serves =
-            |subscriber: &Subscriber| subscriber.client.is_local && subscriber.client.serves_file(method);
+        let serves = |subscriber: &Subscriber| subscriber.client.is_local && subscriber.client.serves(method);
         self.subscribers.get(&client).is_some_and(serves).then_some(client)
     }
 

@@ -28,6 +28,8 @@ pub(super) struct PeerRequest {
     pub(super) opened_at: i64,
     /// The client that answered it without having been sent it.
     pub(super) decided_by: Option<Decider>,
+    /// Whether only a client can answer it, and not the server in place of the client.
+    pub(super) client_only: bool,
 }
 
 impl SessionMachine {
@@ -90,6 +92,9 @@ impl SessionMachine {
             "elicitation/create" => self.open_request(id, method, params, true),
             "fs/read_text_file" | "fs/write_text_file" => self.serve_file(id, method, params),
             live::SETTLED => self.on_settled_request(&id),
+            _ if method.starts_with(live::CLIENT_SERVICE) => {
+                self.request_service(id, &method[live::CLIENT_SERVICE.len()..], params);
+            }
             _ if method.starts_with("terminal/") => {
                 self.command(AgentCommand::ServeTerminal { id, method, params });
             }
@@ -99,7 +104,16 @@ impl SessionMachine {
 
     fn peer_request(&self, id: RequestId, method: String, params: Object, forwarded: bool) -> PeerRequest {
         let (clients, opened_at) = (BTreeMap::new(), self.now.wall.0);
-        PeerRequest { id, method, params, clients, forwarded, opened_at, decided_by: None }
+        PeerRequest {
+            id,
+            method,
+            params,
+            clients,
+            forwarded,
+            opened_at,
+            decided_by: None,
+            client_only: false,
+        }
     }
 
     fn add_request(&mut self, asked: PeerRequest) -> PeerRequestId {
@@ -155,6 +169,27 @@ impl SessionMachine {
         self.send_request(peer_request, client);
     }
 
+    /// Requests a service of a client: of the one whose prompt runs, else of the driver that is connected the longest and
+    /// serves it.
+    fn request_service(&mut self, id: RequestId, service: &str, params: Object) {
+        let serves = |client: &ClientId| {
+            let subscriber = self.subscribers.get(client);
+            self.is_staying(*client) && subscriber.is_some_and(|subscriber| subscriber.client.serves(service))
+        };
+        let client = match self.session.running_prompt_sender().filter(|client| self.is_staying(*client)) {
+            Some(sender) => Some(sender).filter(serves),
+            None => self.session.drivers().find(serves),
+        };
+        let Some(client) = client else {
+            let message = format!("the client does not support {service}");
+            return self.respond_to_agent(id, Err(RpcError::new(code::METHOD_NOT_FOUND, message).to_json()));
+        };
+        let asked =
+            PeerRequest { client_only: true, ..self.peer_request(id, service.to_owned(), params, true) };
+        let peer_request = self.add_request(asked);
+        self.send_request(peer_request, client);
+    }
+
     /// Whether a client is attached and does not close the session.
     pub(super) fn is_staying(&self, client: ClientId) -> bool {
         self.subscribers.contains_key(&client) && !self.is_closing(client)
@@ -171,14 +206,17 @@ impl SessionMachine {
             .collect();
         for peer_request in its {
             self.cancel_request(peer_request, client);
-            let Some(PeerRequest { id, method, params, .. }) = self.requests.remove(&peer_request) else {
+            let Some(PeerRequest { id, method, params, client_only, .. }) =
+                self.requests.remove(&peer_request)
+            else {
                 continue;
             };
-            if method.starts_with("fs/") {
+            if method.starts_with("fs/") && !client_only {
                 self.serve_file_from_disk(id, method, params);
             } else {
                 let message = format!("the client that was asked {method} has left the session");
-                let error = RpcError::new(code::INTERNAL_ERROR, message);
+                let data = Object::new().with("reason", live::CLIENT_GONE);
+                let error = RpcError::new(code::INTERNAL_ERROR, message).with_data(data.to_json());
                 self.respond_to_agent(id, Err(error.to_json()));
             }
         }

@@ -98,3 +98,48 @@ fn an_answer_to_a_cancelled_request_does_not_answer_the_request_that_was_sent_ag
         assert_eq!(commands.iter().filter(|command| command.contains("respond")).count(), responses);
     }
 }
+
+const SERVES: &str = r#"{"clientCapabilities":{"fs":{"readTextFile":true},"terminal":true}}"#;
+
+/// A session whose turn runs for a client.
+fn with_a_turn_of(client: u64) -> Script {
+    let mut script = Script::new(Dialect::V2);
+    script.attach_with(1, Dialect::V1, SERVES, parlor_engine::ReplayFrom::Start);
+    script.attach(2, Dialect::V2);
+    script.prompt(client, 1, "One");
+    script.responds(0, r#"{"messageId":"u"}"#);
+    script.says(&[RUNNING]);
+    script.sent(1);
+    script.sent(2);
+    script.commands();
+    script
+}
+
+#[test]
+fn a_service_of_a_client_is_requested_from_the_client_whose_prompt_runs_and_never_served_by_the_server() {
+    let mut script = with_a_turn_of(1);
+    script.asks(4, "_parlor/client/fs/read_text_file", r#"{"sessionId":"theirs","path":"/a"}"#);
+    assert!(script.sent(1)[0].starts_with("request fs/read_text_file"));
+    script.answers(1, r#"{"content":"x"}"#);
+    let commands = script.commands();
+    assert!(commands.len() == 1 && commands[0].contains(r#"{"content":"x"}"#), "{commands:?}");
+
+    // The client does not declare that it writes files, and the other one declares nothing.
+    script.asks(5, "_parlor/client/fs/write_text_file", r#"{"sessionId":"theirs","path":"/a"}"#);
+    let commands = script.commands();
+    assert!(commands.len() == 1 && commands[0].contains("-32601"), "{commands:?}");
+    let mut script = with_a_turn_of(2);
+    script.asks(4, "_parlor/client/terminal/create", r#"{"sessionId":"theirs","command":"ls"}"#);
+    let commands = script.commands();
+    assert!(commands.len() == 1 && commands[0].contains("-32601"), "{commands:?}");
+    assert_eq!(script.sent(1), [""; 0], "the turn is not of this client");
+}
+
+#[test]
+fn a_request_for_a_service_of_a_client_fails_when_the_client_disconnects() {
+    let mut script = with_a_turn_of(1);
+    script.asks(4, "_parlor/client/fs/read_text_file", r#"{"sessionId":"theirs","path":"/a"}"#);
+    script.handle([Event::Disconnected(ClientId(1))]);
+    let commands = script.commands();
+    assert!(commands.iter().any(|command| command.contains(r#""reason":"client_gone""#)), "{commands:?}");
+}

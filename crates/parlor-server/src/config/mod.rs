@@ -1,20 +1,29 @@
 //! `config.toml`: the configured agents and the address of the server.
 
+#[cfg_attr(not(feature = "config"), expect(dead_code, reason = "the tables of the file are not read"))]
 mod agent;
 mod choice;
 mod env;
 mod preset;
 
+#[cfg(feature = "config")]
 use std::collections::BTreeMap;
+#[cfg(feature = "config")]
 use std::ffi::OsString;
+#[cfg(feature = "config")]
 use std::fs;
+#[cfg(feature = "config")]
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+#[cfg(feature = "config")]
+use std::path::Path;
+use std::path::PathBuf;
 
+#[cfg(feature = "config")]
 use etcetera::BaseStrategy;
 use serde::de::{self, Deserialize, Deserializer};
 
+#[cfg(feature = "http")]
 use crate::transport::HttpOptions;
 
 pub use self::agent::{AgentConfig, EmbeddedAgent, ProcessMode};
@@ -65,9 +74,11 @@ pub struct ConfigError {
     pub hint: Option<String>,
 }
 
+#[cfg(feature = "config")]
 /// The hint for a file that cannot be parsed; the parser's message lists the settings that it knows.
 const SYNTAX_HINT: &str = "check the spelling; docs/configuration.md lists all settings";
 
+#[cfg(feature = "config")]
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -78,6 +89,7 @@ struct File {
     server: ServerConfig,
 }
 
+#[cfg(feature = "config")]
 impl Config {
     /// Reads the file of the command line, else of `PARLOR_CONFIG`, else the [default](default_path), which may be missing.
     pub fn load(flag: Option<PathBuf>, env: Option<OsString>) -> Result<Self, ConfigError> {
@@ -130,6 +142,7 @@ impl Config {
     }
 }
 
+#[cfg(feature = "http")]
 impl ServerConfig {
     /// The options of the HTTP listener.
     pub fn http(&self) -> HttpOptions {
@@ -153,6 +166,7 @@ impl Default for ServerConfig {
     }
 }
 
+#[cfg(feature = "config")]
 /// The default path of `config.toml`.
 pub fn default_path() -> Option<PathBuf> {
     Some(etcetera::base_strategy::Xdg::new().ok()?.config_dir().join("parlor").join("config.toml"))

@@ -1,11 +1,14 @@
 //! Decodes the hello of a client.
 
+#[cfg(feature = "http")]
 use parlor_dialect::Dialect;
 pub use parlor_wire::hello::{Agent, Hello, VERSION, Welcome};
 
+#[cfg(feature = "http")]
 use crate::hub::{AgentChoice, Peer, Role, TransportKind};
 
 /// The client that sends this hello.
+#[cfg(feature = "http")]
 pub(super) fn to_peer(hello: Hello) -> Result<Peer, String> {
     let dialect = hello.dialect.as_deref().map(str::parse::<Dialect>).transpose();
     Ok(Peer {
@@ -21,7 +24,7 @@ pub(super) fn to_peer(hello: Hello) -> Result<Peer, String> {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "http"))]
 mod tests {
     use super::*;
 

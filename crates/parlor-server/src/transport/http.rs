@@ -24,8 +24,8 @@ use uuid::Uuid;
 
 use super::access::Access;
 use super::connection_limit::{ConnectionGuard, ConnectionLimit};
+use super::listen::{Limits, ListenError, pause_after};
 use super::websocket::{self, Handshake};
-use super::{Limits, ListenError, pause_after};
 use crate::data_dir::Tokens;
 use crate::hub::{AgentChoice, Hub, Peer, Role, TransportKind};
 

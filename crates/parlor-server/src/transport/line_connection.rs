@@ -10,10 +10,13 @@ use parlor_wire::{InputLine, LineDecoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 
+#[cfg(feature = "http")]
 use super::connection_limit::ConnectionGuard;
 use super::in_flight::InFlightRequests;
 use crate::hub::{Connection, Hub, Peer};
-use crate::send_queue::{SendQueueReader, SocketHalf, SocketWriter};
+use crate::send_queue::SendQueueReader;
+#[cfg(feature = "http")]
+use crate::send_queue::{SocketHalf, SocketWriter};
 
 /// How many bytes are read at once.
 const READ: usize = 64 << 10;
@@ -43,6 +46,7 @@ pub(super) struct LineConnection {
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     /// Ends it when the server stops.
+    #[cfg(feature = "http")]
     pub(super) guard: Option<ConnectionGuard>,
     /// How long a client that sends no more may wait for responses; without limit if `None`.
     pub(super) drain_timeout: Option<Duration>,
@@ -76,23 +80,27 @@ impl LineConnection {
         Self { connection, queue, in_flight: Arc::new(InFlightRequests::new()) }
     }
 
+    #[cfg(feature = "http")]
     /// Handles a line of the client.
     pub(super) async fn handle_line(&mut self, line: InputLine<'_>) {
         handle_line(&mut self.connection, &self.in_flight, line).await;
     }
 
-    /// Serves the client until it is gone, or sends no more and has its responses, or the hub closes the connection.
-    pub(super) async fn run<R, W>(self, input: LineInput<R>, mut write: W, bounds: Bounds)
+    /// Serves the client until it is gone, or sends no more and has its responses, or the hub closes the connection. An error
+    /// of a stream ends the connection and is returned.
+    pub(super) async fn run<R, W>(self, input: LineInput<R>, mut write: W, bounds: Bounds) -> io::Result<()>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
         let Self { connection, queue, in_flight } = self;
         let output = StreamOutput { queue, write: &mut write, in_flight: &in_flight };
-        exchange(connection, input, output, &in_flight, bounds).await;
+        let ended = exchange(connection, input, output, &in_flight, bounds).await;
         let _ = write.shutdown().await;
+        ended
     }
 
+    #[cfg(feature = "http")]
     /// Serves the client over a socket, to which pushing a frame writes.
     pub(super) async fn run_on_socket<R>(self, input: LineInput<R>, socket: SocketHalf, bounds: Bounds)
     where
@@ -107,7 +115,7 @@ impl LineConnection {
                 encoded.push(frame.bytes().clone());
             }),
         );
-        exchange(connection, input, writer, &in_flight, bounds).await;
+        let _ = exchange(connection, input, writer, &in_flight, bounds).await;
     }
 }
 
@@ -143,6 +151,7 @@ impl<W: AsyncWrite + Unpin> Output for StreamOutput<'_, W> {
     }
 }
 
+#[cfg(feature = "http")]
 impl Output for SocketWriter {
     async fn write_all(&mut self, finishing: impl Future<Output = ()>) -> io::Result<()> {
         tokio::select! {
@@ -161,7 +170,7 @@ async fn exchange<R: AsyncRead + Unpin>(
     mut output: impl Output,
     in_flight: &InFlightRequests,
     bounds: Bounds,
-) {
+) -> io::Result<()> {
     let end_of_input = Notify::new();
     let reading = async {
         loop {
@@ -181,20 +190,21 @@ async fn exchange<R: AsyncRead + Unpin>(
     };
     let finishing = async {
         tokio::select! {
-            () = closing(bounds.guard.as_ref()) => {}
+            () = closing(&bounds) => {}
             () = async { end_of_input.notified().await; in_flight.settled().await } => {}
         }
     };
     let ended = tokio::select! {
         read = reading => read,
         written = output.write_all(finishing) => written,
-        () = aborted(bounds.guard.as_ref()) => Ok(()),
+        () = aborted(&bounds) => Ok(()),
     };
-    if let Err(error) = ended {
+    if let Err(error) = &ended {
         tracing::debug!(%error, "a connection failed");
     }
     // The hub knows that the client is gone before its slot is free.
     drop(connection);
+    ended
 }
 
 async fn handle_line(connection: &mut Connection, in_flight: &InFlightRequests, line: InputLine<'_>) {
@@ -227,18 +237,31 @@ async fn write_gathered<W: AsyncWrite + Unpin>(
     write.flush().await
 }
 
-async fn closing(guard: Option<&ConnectionGuard>) {
-    match guard {
+#[cfg(feature = "http")]
+async fn closing(bounds: &Bounds) {
+    match &bounds.guard {
         Some(guard) => guard.closing().await,
         None => std::future::pending().await,
     }
 }
 
-async fn aborted(guard: Option<&ConnectionGuard>) {
-    match guard {
+#[cfg(feature = "http")]
+async fn aborted(bounds: &Bounds) {
+    match &bounds.guard {
         Some(guard) => guard.aborted().await,
         None => std::future::pending().await,
     }
+}
+
+/// Without a listener no connection is closed by the server.
+#[cfg(not(feature = "http"))]
+async fn closing(_: &Bounds) {
+    std::future::pending::<()>().await;
+}
+
+#[cfg(not(feature = "http"))]
+async fn aborted(_: &Bounds) {
+    std::future::pending::<()>().await;
 }
 
 #[cfg(test)]

@@ -13,12 +13,12 @@ use tokio::net::unix::pipe;
 use super::line_connection::{Bounds, LineConnection, LineInput};
 use crate::hub::{Hub, Peer};
 
-/// Serves the client at the standard streams until it sends no more and has all responses, or is gone.
+/// Serves the client at the standard streams until it sends no more and has all responses. Fails if a stream does.
 ///
 /// Reading standard input cannot always be interrupted, so `main` has to end the process afterwards without waiting for its
 /// runtime.
-pub async fn stdio(hub: &Arc<Hub>, peer: Peer) {
-    streams(hub, peer, standard_input(), standard_output()).await;
+pub async fn stdio(hub: &Arc<Hub>, peer: Peer) -> io::Result<()> {
+    streams(hub, peer, standard_input(), standard_output()).await
 }
 
 /// Standard input. A pipe or a socket, as editors make them, is read without a thread that waits for it and would have to
@@ -77,11 +77,11 @@ fn stdout() -> Box<dyn AsyncWrite + Send + Unpin> {
     Box::new(tokio::io::stdout())
 }
 
-/// Serves one client over any two streams.
-pub async fn streams<R, W>(hub: &Arc<Hub>, peer: Peer, read: R, write: W)
+/// Serves one client over any two streams. Fails if one of them does.
+pub async fn streams<R, W>(hub: &Arc<Hub>, peer: Peer, read: R, write: W) -> io::Result<()>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    LineConnection::new(hub, peer).run(LineInput::new(read), write, Bounds::default()).await;
+    LineConnection::new(hub, peer).run(LineInput::new(read), write, Bounds::default()).await
 }

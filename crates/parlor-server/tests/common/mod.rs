@@ -26,7 +26,7 @@ pub(crate) fn connect(hub: &Arc<Hub>, role: Role) -> DuplexStream {
     let hub = Arc::clone(hub);
     tokio::spawn(async move {
         let (read, write) = tokio::io::split(there);
-        streams(&hub, peer, read, write).await;
+        let _ = streams(&hub, peer, read, write).await;
     });
     here
 }

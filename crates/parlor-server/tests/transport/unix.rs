@@ -240,7 +240,7 @@ async fn streams_are_served_until_they_end() {
     let (write, mut stdout) = tokio::io::duplex(1 << 16);
     stdin.write_all(format!("{}\n{}\n", request(3), response(3)).as_bytes()).await.unwrap();
     drop(stdin);
-    in_time(streams(&hub, peer, read, write)).await;
+    in_time(streams(&hub, peer, read, write)).await.unwrap();
     let mut said = String::new();
     in_time(stdout.read_to_string(&mut said)).await.unwrap();
     assert_eq!(id_of(said.lines().next().unwrap()), Some(3));

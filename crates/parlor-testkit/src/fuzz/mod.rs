@@ -4,6 +4,9 @@ pub mod fold;
 pub mod translate;
 pub mod wire;
 
+/// A check of any bytes, which panics if it fails.
+pub type Check = fn(&[u8]);
+
 /// The targets by name.
-pub const TARGETS: [(&str, fn(&[u8])); 3] =
+pub const TARGETS: [(&str, Check); 3] =
     [("wire", wire::check), ("fold", fold::check), ("translate", translate::check)];

@@ -1,5 +1,6 @@
 //! Any bytes as JSON-RPC lines.
 
+use parlor_json::JsonRef;
 use parlor_wire::{
     Batches, Body, EXCERPT_CHARS, Incoming, InputLine, LineDecoder, Malformed, Message, Outcome, RequestId,
     parse,
@@ -57,8 +58,7 @@ fn take_all(lines: &mut LineDecoder, seen: &mut Vec<Seen>) {
 }
 
 fn count_lines(input: &[u8]) -> usize {
-    let ends = input.iter().filter(|byte| **byte == b'\n').count();
-    ends + usize::from(input.last().is_some_and(|byte| *byte != b'\n'))
+    input.split_inclusive(|byte| *byte == b'\n').count()
 }
 
 fn check_line(line: &str) {
@@ -99,7 +99,7 @@ fn check_message(message: &Message<'_>) {
 
 fn payload<'a>(message: &Message<'a>) -> Option<&'a str> {
     match &message.body {
-        Body::Request { params, .. } | Body::Notification { params, .. } => params.map(|raw| raw.as_str()),
+        Body::Request { params, .. } | Body::Notification { params, .. } => params.map(JsonRef::as_str),
         Body::Response { outcome: Outcome::Result(raw) | Outcome::Error(raw), .. } => Some(raw.as_str()),
     }
 }

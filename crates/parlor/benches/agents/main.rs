@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use parlor_agent::{Agent, Failure, Info, Server, Stop, Turn};
+use parlor_agent::{Agent, Info, Server, StopReason, Turn, TurnError};
 use parlor_testkit::programs;
 
 /// How many chunks a turn has.
@@ -28,8 +28,8 @@ fn main() {
     let runtime = || tokio::runtime::Runtime::new().expect("there are threads");
     match mode.as_str() {
         "parlor-agent" => runtime().block_on(async {
-            let server = Server::of(Streamer).start().await.expect("it starts");
-            server.stdio().await;
+            let server = Server::builder(Streamer).start().await.expect("it starts");
+            server.stdio().await.expect("the client reads everything");
         }),
         "sdk-1" => runtime().block_on(sdk::v1::serve()).expect("the connection is good"),
         "sdk-2" => runtime().block_on(sdk::v2::serve()).expect("the connection is good"),
@@ -51,11 +51,11 @@ impl Agent for Streamer {
         Info::new("streamer", "1")
     }
 
-    async fn prompt(&self, turn: Turn) -> Result<Stop, Failure> {
+    async fn prompt(&self, turn: Turn) -> Result<StopReason, TurnError> {
         for number in 0..CHUNKS {
-            turn.say(&text(number)).await;
+            turn.send_text(&text(number)).await;
         }
-        Ok(Stop::EndTurn)
+        Ok(StopReason::EndTurn)
     }
 }
 

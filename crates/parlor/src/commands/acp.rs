@@ -115,7 +115,7 @@ impl Acp {
             cwd: std::env::current_dir().ok(),
         };
         tokio::select! {
-            () = stdio(&hub, peer) => {}
+            _ = stdio(&hub, peer) => {}
             () = stop_signals.wait() => {}
         }
         hub.stop().await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::script::{Command, command, flag, items, millis, or, some};
 
-/// A step of the agent in a turn.
+/// A command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     Help,
@@ -36,20 +36,20 @@ pub(crate) enum Step {
 /// A stream of numbered chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stream {
-    /// The number of chunks.
+    /// How many.
     pub(crate) count: u32,
-    /// The size of each chunk in bytes.
+    /// How many bytes of text each has.
     pub(crate) size: usize,
-    /// Chunks per second; without it they are sent as fast as the client reads.
+    /// How many are sent per second; without a limit if `None`.
     pub(crate) rate: Option<u32>,
 }
 
-/// The length of the number and the space at the start of a chunk.
+/// The digits and the space that a chunk of a stream begins with.
 pub(crate) const NUMBER: usize = 9;
 const MAX_STREAM: u32 = 10_000_000;
 const MAX_SIZE: usize = 1 << 20;
 const MAX_BACKGROUND: u32 = 1000;
-/// The longest time that the agent waits.
+/// The longest wait.
 const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// Every command.
@@ -57,26 +57,26 @@ const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
 pub(crate) const COMMANDS: &[Command<Step>] = &[
     command("help", "", "lists these commands", |_| Some(Step::Help)),
     command("say", "TEXT", "streams the words of TEXT", |rest| Some(Step::Say(rest.into()))),
-    command("think", "TEXT", "streams TEXT as a thought", |rest| Some(Step::Think(rest.into()))),
-    command("two", "TEXT", "sends TEXT in two messages", |rest| Some(Step::Two(rest.into()))),
-    command("redact", "[clear]", "sends a message and replaces (or clears) it", |rest| flag(rest, "clear").map(|clear| Step::Redact { clear })),
-    command("image", "", "sends an image", |_| Some(Step::Image)),
-    command("link", "", "sends a link to a resource", |_| Some(Step::Link)),
-    command("stream", "N SIZE [RATE]", "sends N chunks of SIZE bytes, RATE per second", stream),
-    command("tool", "[TITLE]", "makes a tool call with a diff", |rest| Some(Step::Tool(or(rest, "Edit the notes")))),
-    command("ask", "[TITLE]", "makes a tool call that needs permission", |rest| Some(Step::Ask(or(rest, "Delete the notes")))),
-    command("elicit", "", "sends a form to fill in", |_| Some(Step::Elicit)),
-    command("terminal", "COMMAND", "runs a shell command and streams its output", |rest| some(rest).map(Step::Terminal)),
-    command("plan", "A;B;C", "sends a plan and completes its steps", |rest| items(rest).map(Step::Plan)),
-    command("unplan", "", "removes the plan", |_| Some(Step::Unplan)),
+    command("think", "TEXT", "the same as a thought", |rest| Some(Step::Think(rest.into()))),
+    command("two", "TEXT", "says TEXT in two messages in a row", |rest| Some(Step::Two(rest.into()))),
+    command("redact", "[clear]", "says something and replaces (or clears) it", |rest| flag(rest, "clear").map(|clear| Step::Redact { clear })),
+    command("image", "", "says a picture", |_| Some(Step::Image)),
+    command("link", "", "says a link to a resource", |_| Some(Step::Link)),
+    command("stream", "N SIZE [RATE]", "N chunks of SIZE bytes, RATE a second", stream),
+    command("tool", "[TITLE]", "a tool call with a diff", |rest| Some(Step::Tool(or(rest, "Edit the notes")))),
+    command("ask", "[TITLE]", "a tool call that needs permission", |rest| Some(Step::Ask(or(rest, "Delete the notes")))),
+    command("elicit", "", "asks you to fill in a form", |_| Some(Step::Elicit)),
+    command("terminal", "COMMAND", "runs a shell command and shows what it writes", |rest| some(rest).map(Step::Terminal)),
+    command("plan", "A;B;C", "a plan that is worked off", |rest| items(rest).map(Step::Plan)),
+    command("unplan", "", "takes the plan away", |_| Some(Step::Unplan)),
     command("title", "[TEXT]", "sets the session's title, or clears it", |rest| Some(Step::Title(rest.into()))),
-    command("meta", "JSON", "patches the session's metadata; null removes a member", |rest| some(rest).map(Step::Meta)),
-    command("mode", "NAME", "changes the mode: ask, code", |rest| some(rest).map(Step::Mode)),
-    command("usage", "", "sends the usage of the context window", |_| Some(Step::Usage)),
-    command("whoami", "", "prints session, directory, mode, model and message count", |_| Some(Step::Whoami)),
+    command("meta", "JSON", "changes the session's metadata: an object whose nulls remove", |rest| some(rest).map(Step::Meta)),
+    command("mode", "NAME", "changes the mode by itself: ask, code", |rest| some(rest).map(Step::Mode)),
+    command("usage", "", "tells how full the context window is", |_| Some(Step::Usage)),
+    command("whoami", "", "says session, directory, mode, model and message count", |_| Some(Step::Whoami)),
     command("sleep", "MS", "waits", |rest| wait(rest).map(Step::Sleep)),
-    command("later", "MS TEXT", "sends TEXT after MS milliseconds, also after the turn", later),
-    command("background", "N", "sends N updates in the background, five per second", |rest| rest.parse().ok().filter(|n| *n <= MAX_BACKGROUND).map(Step::Background)),
+    command("later", "MS TEXT", "says TEXT by itself, so long from now", later),
+    command("background", "N", "N updates by itself, five a second, while you go on", |rest| rest.parse().ok().filter(|n| *n <= MAX_BACKGROUND).map(Step::Background)),
     command("fail", "CODE TEXT", "ends the turn with this error", fail),
     command("refuse", "", "ends the turn with the stop reason refusal", |_| Some(Step::Refuse)),
 ];
@@ -110,7 +110,7 @@ mod tests {
     use crate::script::{Part, parts};
 
     #[test]
-    fn a_command_with_invalid_arguments_has_its_usage() {
+    fn invalid_arguments_are_answered_with_the_usage() {
         for (line, usage) in [
             ("sleep 3600001", "sleep MS"),
             ("later soon x", "later MS TEXT"),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_of_a_stream_is_at_least_as_long_as_its_number() {
+    fn a_stream_has_room_for_its_numbers() {
         let stream = |line: &str| parts(line, COMMANDS).remove(0);
         let is = |count, size, rate| Part::Step(Step::Stream(Stream { count, size, rate }));
         assert_eq!(stream("stream 3 100"), is(3, 100, None));

@@ -1,44 +1,55 @@
-//! Steps that make tool calls or send requests.
+//! Commands that use a tool, or request something of people.
 
-use parlor_agent::{Choice, Failure, Json, Turn};
+use parlor_agent::{
+    FormOutcome, Json, PermissionOption, PermissionOptionKind, PermissionOutcome, ToolKind, Turn, TurnError,
+};
 
-use super::messages::say;
+use super::text::say;
 
-/// Makes a tool call with a diff.
+/// A tool call with content and a diff.
 pub(super) async fn edit(turn: &Turn, title: &str) {
     let path = turn.cwd().join("notes.txt");
-    let path = path.to_string_lossy();
-    let call = turn.tool(title).kind("edit").file(path.as_ref()).start().await;
-    call.say("One line changed.").await;
-    call.diff(&path, Some("Hello\n"), "Hello, world\n").await;
+    let call = turn.tool_call(title).kind(ToolKind::Edit).location(&path, None).start().await;
+    call.send_content("One line changed.").await;
+    call.send_diff(&path, Some("Hello\n"), "Hello, world\n").await;
     call.complete().await;
 }
 
-/// Makes a tool call that needs permission. If the request is not answered, the turn and the tool call fail.
-pub(super) async fn ask(turn: &Turn, title: &str) -> Result<(), Failure> {
-    let call = turn.tool(title).kind("delete").start().await;
-    let choice = call.ask(&[Choice::AllowOnce, Choice::AllowAlways, Choice::RejectOnce]).await?;
-    let choice = choice.ok_or("the permission request was not answered")?;
-    if choice.allows() {
+/// A tool call that needs permission. If no client decides, the turn fails, and the tool call with it.
+pub(super) async fn ask(turn: &Turn, title: &str) -> Result<(), TurnError> {
+    let call = turn.tool_call(title).kind(ToolKind::Delete).start().await;
+    let options =
+        [PermissionOption::allow_once(), PermissionOption::allow_always(), PermissionOption::reject_once()];
+    let PermissionOutcome::Selected(selected) = call.request_permission(options).await? else {
+        return Err(TurnError::new("nobody decided"));
+    };
+    if selected.kind.allows() {
         call.complete().await;
     } else {
         call.fail().await;
     }
-    let answer = match choice {
-        Choice::AllowOnce => "You allowed it this once.",
-        Choice::AllowAlways => "You allowed it from now on.",
-        Choice::RejectOnce | Choice::RejectAlways | _ => "You did not allow it.",
+    let answer = match selected.kind {
+        PermissionOptionKind::AllowOnce => "You allowed it this once.",
+        PermissionOptionKind::AllowAlways => "You allowed it from now on.",
+        PermissionOptionKind::RejectOnce
+        | PermissionOptionKind::RejectAlways
+        | PermissionOptionKind::Other(_)
+        | _ => "You did not allow it.",
     };
     say(turn, answer).await;
     Ok(())
 }
 
-/// Sends a form.
-pub(super) async fn form(turn: &Turn) -> Result<(), Failure> {
+/// A form for people.
+pub(super) async fn form(turn: &Turn) -> Result<(), TurnError> {
     let schema = r#"{"type":"object","properties":{"name":{"type":"string","title":"Your name"},"sugar":{"type":"boolean","title":"Sugar?"}},"required":["name"]}"#;
-    match turn.form("Who wants coffee?", &Json::parse(schema)?).await? {
-        Some(filled_in) => say(turn, &format!("You filled in {}.", filled_in.to_json().as_str())).await,
-        None => say(turn, "The form was not filled in.").await,
+    match turn.request_form("Who wants coffee?", &Json::parse(schema)?).await? {
+        FormOutcome::Accepted(values) => {
+            say(turn, &format!("You filled in {}.", values.to_json().as_str())).await;
+        }
+        FormOutcome::Declined | FormOutcome::Cancelled | FormOutcome::Unanswered | _ => {
+            say(turn, "Nobody filled it in.").await;
+        }
     }
     Ok(())
 }

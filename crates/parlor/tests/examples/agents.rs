@@ -67,7 +67,7 @@ async fn the_reader_agent_of_the_guide_reads_allowed_files() {
         let client_run =
             SdkClientRun { agent: &agent, cwd: dir.path(), session: None, prompts: &["poem.txt"] };
         let (_, view) = client_run.by(version).await;
-        let messages = [("user", "poem.txt"), ("agent", "I will have a look."), ("agent", "It has 2 lines.")];
+        let messages = [("user", "poem.txt"), ("agent", "I will read it."), ("agent", "It has 2 lines.")];
         assert_eq!(view.messages(), messages, "{version:?}");
         let shown = format!("Read {}", dir.path().join("poem.txt").display());
         assert_eq!(view.tools, [(shown, "completed".to_owned())], "{version:?}");
@@ -113,4 +113,63 @@ async fn an_agent_with_an_open_request_exits_when_the_client_disconnects() {
     drop(write);
     let status = within_timeout(agent.wait()).await.unwrap();
     assert!(status.success(), "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_whose_client_does_not_read_exits_with_the_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut agent = Command::new(example("echo"))
+        .stdin(Stdio::piped())
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    drop(reader);
+    let mut stdin = agent.stdin.take().unwrap();
+    let line = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#;
+    stdin.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    let output = within_timeout(agent.wait_with_output()).await.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("Connection(") && stderr.contains("BrokenPipe"), "{stderr}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_login_agent_requires_a_login() {
+    for (key, code) in [(Some("x"), None), (None, Some("-32000"))] {
+        let mut command = Command::new(example("login"));
+        command.env_remove("EXAMPLE_API_KEY").stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        if let Some(key) = key {
+            command.env("EXAMPLE_API_KEY", key);
+        }
+        let mut agent = command.spawn().unwrap();
+        let (mut write, read) = (agent.stdin.take().unwrap(), agent.stdout.take().unwrap());
+        let mut lines = BufReader::new(read).lines();
+        let mut responses = Vec::new();
+        let new = r#""session/new","params":{"cwd":"/","mcpServers":[]}"#;
+        for (id, request) in [
+            r#""initialize","params":{"protocolVersion":1}"#,
+            new,
+            r#""authenticate","params":{"methodId":"key"}"#,
+            new,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{request}}}\n");
+            write.write_all(line.as_bytes()).await.unwrap();
+            responses.push(within_timeout(lines.next_line()).await.unwrap().unwrap());
+        }
+        assert!(responses[0].contains(r#""authMethods":[{"id":"key""#), "{}", responses[0]);
+        assert!(responses[1].contains("-32000"), "{}", responses[1]);
+        for response in &responses[2..] {
+            match code {
+                Some(code) => assert!(response.contains(code), "{response}"),
+                None => assert!(response.contains("result"), "{response}"),
+            }
+        }
+        drop(write);
+        assert!(within_timeout(agent.wait()).await.unwrap().success());
+    }
 }

@@ -1,96 +1,132 @@
-//! An agent of a few lines, as clients of both versions meet it.
+//! Turns of an agent, with clients of both versions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parlor_agent::{Agent, Choice, Failure, Info, Json, Server, Step, Stop, Turn};
+use parlor_agent::{
+    Agent, Info, Json, PermissionOption, PlanEntry, PromptCapability, Server, SessionRequest,
+    SessionRequestKind, StopReason, ToolKind, Turn, TurnError,
+};
 use parlor_client::{
-    Client, Connector, EntryId, MessageId, Object, PermissionOptionKind, Role, Session, Slot, State,
-    Transcript, Version,
+    Client, Connector, EntryId, MessageId, Object, PermissionOptionKind, Session, Slot, State, Transcript,
+    Version,
 };
 use parlor_testkit::wait::within_timeout;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::Notify;
 
-/// Does what the first word of the prompt says.
+/// Executes the first word of the prompt.
 #[derive(Default)]
 struct Worker {
-    /// Ends the turns that were asked to wait for it.
+    /// Ends the turns that wait for it.
     release: Arc<Notify>,
+    /// How many sessions were resumed: a server that cannot cancel a turn starts the agent again.
+    resumed: Arc<AtomicUsize>,
 }
 
 impl Agent for Worker {
     fn info(&self) -> Info {
-        Info::new("worker", "1.2").title("Worker").takes("image")
+        Info::new("worker", "1.2").title("Worker").accepts(PromptCapability::Image)
     }
 
-    async fn prompt(&self, turn: Turn) -> Result<Stop, Failure> {
-        let text = turn.text();
+    async fn prompt(&self, turn: Turn) -> Result<StopReason, TurnError> {
+        let text = turn.prompt_text();
         match text.split(' ').next().unwrap_or_default() {
             "count" => {
                 let transcript = turn.transcript().await?;
-                turn.say(&format!("{} entries in {}", transcript.entries().len(), turn.cwd().display()))
-                    .await;
+                turn.send_text(&format!(
+                    "{} entries in {}",
+                    transcript.entries().len(),
+                    turn.cwd().display()
+                ))
+                .await;
             }
             "work" => {
-                turn.think("Hm.").await;
-                turn.plan(&[Step::Completed("look"), Step::InProgress("edit"), Step::Pending("rest")]).await;
-                turn.say("I will ").await;
-                turn.say("edit.").await;
+                turn.send_thought("Hm.").await;
+                turn.set_plan([
+                    PlanEntry::completed("look"),
+                    PlanEntry::in_progress("edit"),
+                    PlanEntry::pending("rest"),
+                ])
+                .await;
+                turn.send_text("I will ").await;
+                turn.send_text("edit.").await;
                 let input = Json::parse(r#"{"n":12345678901234567890}"#)?;
-                let call = turn.tool("Edit notes").kind("edit").file("/notes").input(input).start().await;
-                match call.ask(&[Choice::AllowOnce, Choice::RejectOnce]).await? {
-                    Some(choice) if choice.allows() => {
-                        call.diff("/notes", Some("a\n"), "b\n").await;
-                        call.complete().await;
-                    }
-                    _ => call.fail().await,
+                let call = turn
+                    .tool_call("Edit notes")
+                    .kind(ToolKind::Edit)
+                    .location("/notes", None)
+                    .raw_input(input)
+                    .start()
+                    .await;
+                let options = [PermissionOption::allow_once(), PermissionOption::reject_once()];
+                if call.request_permission(options).await?.is_allowed() {
+                    call.send_diff("/notes", Some("a\n"), "b\n").await;
+                    call.complete().await;
+                } else {
+                    call.fail().await;
                 }
-                let terminal = turn.terminal("ls").await;
-                terminal.output(b"notes\n").await;
+                let terminal = turn.create_terminal("ls").await;
+                terminal.send_output(b"notes\n").await;
                 terminal.exit(0).await;
-                turn.title("Notes").await;
-                turn.say("Done.").await;
+                turn.set_title("Notes").await;
+                turn.send_text("Done.").await;
             }
             "messages" => {
-                turn.think("Hm.").await;
-                turn.say("One ").await;
-                turn.say("message.").await;
+                turn.send_thought("Hm.").await;
+                turn.send_text("One ").await;
+                turn.send_text("message.").await;
                 turn.end_message();
-                turn.say("Another.").await;
+                turn.send_text("Another.").await;
             }
             "two" => {
-                turn.say("One.").await;
+                turn.send_text("One.").await;
                 turn.end_message();
-                turn.say("Two.").await;
+                turn.send_text("Two.").await;
             }
             "wait" => {
-                let _call = turn.tool("Waiting").start().await;
-                turn.say("Waiting.").await;
+                let _call = turn.tool_call("Waiting").start().await;
+                turn.send_text("Waiting.").await;
                 std::future::pending::<()>().await;
             }
             "slow" => {
                 self.release.notified().await;
-                turn.say("Slow.").await;
+                turn.send_text("Slow.").await;
             }
             "stream" => {
                 for number in 0..STREAMED {
-                    turn.say(&format!("{number:08} ")).await;
+                    turn.send_text(&format!("{number:08} ")).await;
                 }
             }
             "panic" => panic!("as asked"),
-            "fail" => return Err(Failure::new("no model answers")),
-            "refuse" => return Ok(Stop::Refusal),
-            _ => turn.say(&text).await,
+            "fail" => return Err(TurnError::new("no model answers")),
+            "refuse" => return Ok(StopReason::Refusal),
+            _ => turn.send_text(&text).await,
         }
-        Ok(Stop::EndTurn)
+        Ok(StopReason::EndTurn)
     }
 
-    async fn other(&self, method: &str, _params: &parlor_agent::Object) -> Result<Json, Failure> {
-        if method == "_worker/ping" { Ok(Json::parse(r#"{"pong":1}"#)?) } else { Err(Failure::new("what?")) }
+    async fn open_session(&self, request: &SessionRequest) -> Result<(), TurnError> {
+        if request.kind() == SessionRequestKind::Resume {
+            self.resumed.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    async fn extension_request(
+        &self,
+        method: &str,
+        _params: &parlor_agent::Object,
+    ) -> Result<Json, TurnError> {
+        if method == "_worker/ping" {
+            Ok(Json::parse(r#"{"pong":1}"#)?)
+        } else {
+            Err(TurnError::new("what?"))
+        }
     }
 }
 
-/// How much is streamed: more than waits for a client that does not keep up.
+/// More chunks than the queue of a slow client holds.
 const STREAMED: usize = 30_000;
 
 async fn client(server: &Server, version: Version) -> Client {
@@ -131,8 +167,8 @@ fn said(transcript: &Transcript) -> Vec<String> {
 const VERSIONS: [Version; 2] = [Version::V2, Version::V1];
 
 #[tokio::test]
-async fn an_agent_is_who_it_says_it_is() {
-    let server = Server::of(Worker::default()).start().await.unwrap();
+async fn clients_receive_the_name_title_and_version_of_the_agent() {
+    let server = Server::builder(Worker::default()).start().await.unwrap();
     for version in VERSIONS {
         let client = client(&server, version).await;
         let info = client.info().get("info").unwrap().as_str();
@@ -143,17 +179,17 @@ async fn an_agent_is_who_it_says_it_is() {
 }
 
 #[tokio::test]
-async fn all_that_an_agent_says_reaches_clients_of_both_versions() {
-    let server = Server::of(Worker::default()).start().await.unwrap();
+async fn all_updates_reach_clients_of_both_versions() {
+    let server = Server::builder(Worker::default()).start().await.unwrap();
     for version in VERSIONS {
         let client = client(&server, version).await;
         let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
-        let mut questions = client.requests();
+        let mut requests = client.requests();
         let (worked, ()) = tokio::join!(turn(&session, "work now"), async {
-            let question = within_timeout(questions.next()).await.unwrap();
-            let choice = question.options()[0].clone();
+            let request = within_timeout(requests.next()).await.unwrap();
+            let choice = request.options()[0].clone();
             assert_eq!(choice.kind, PermissionOptionKind::AllowOnce);
-            question.select(&choice).await;
+            request.select(&choice).await;
         });
         assert_eq!(reason(&worked), "end_turn");
         let transcript = session.transcript();
@@ -178,16 +214,16 @@ async fn all_that_an_agent_says_reaches_clients_of_both_versions() {
 }
 
 #[tokio::test]
-async fn turns_end_in_every_way() {
-    let server = Server::of(Worker::default()).start().await.unwrap();
+async fn a_turn_ends_with_a_stop_reason_or_an_error() {
+    let server = Server::builder(Worker::default()).start().await.unwrap();
     for version in VERSIONS {
         let client = client(&server, version).await;
         let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
         assert_eq!(reason(&turn(&session, "two").await), "end_turn");
         assert_eq!(said(&session.transcript())[1..], ["Agent: One.", "Agent: Two."]);
         assert_eq!(reason(&turn(&session, "refuse").await), "refusal");
-        for (prompt, why) in [("fail", "no model answers"), ("panic", "has a fault")] {
-            // A client of version 1 hears of it as the answer to its prompt.
+        for (prompt, why) in [("fail", "no model answers"), ("panic", "the agent panicked")] {
+            // A client of version 1 receives it as the response to its prompt.
             let end = turn(&session, prompt).await;
             assert_eq!(reason(&end), "error");
             assert!(end.fields.get("error").unwrap().as_str().contains(why), "{end:?}");
@@ -197,8 +233,10 @@ async fn turns_end_in_every_way() {
 }
 
 #[tokio::test]
-async fn a_cancelled_turn_is_dropped_and_what_was_begun_ends() {
-    let server = Server::of(Worker::default()).start().await.unwrap();
+async fn a_cancelled_turn_is_dropped_and_its_tool_calls_end() {
+    let worker = Worker::default();
+    let resumed = Arc::clone(&worker.resumed);
+    let server = Server::builder(worker).start().await.unwrap();
     for version in VERSIONS {
         let client = client(&server, version).await;
         let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
@@ -213,17 +251,18 @@ async fn a_cancelled_turn_is_dropped_and_what_was_begun_ends() {
         let call = shown.iter().find(|line| line.starts_with("tool")).unwrap();
         assert!(call.ends_with("\"cancelled\"") || call.ends_with("\"failed\""), "{call}");
         assert_eq!(reason(&turn(&session, "hello").await), "end_turn");
+        assert_eq!(resumed.load(Ordering::Relaxed), 0, "the agent itself ended the turn");
     }
 }
 
 #[tokio::test]
-async fn prompts_wait_for_each_other() {
+async fn prompts_are_queued_in_order() {
     let worker = Worker::default();
     let release = Arc::clone(&worker.release);
-    let server = Server::of(worker).start().await.unwrap();
+    let server = Server::builder(worker).start().await.unwrap();
     let client = client(&server, Version::V2).await;
     let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
-    // A session takes what it is asked in order: with the answer to this it has all prompts.
+    // A session handles requests in order: with the response to this one it has all prompts.
     let all_prompts_arrived = async {
         let mut params = Object::default();
         params.set("sessionId", Json::parse(format!("{:?}", session.id().to_string())).unwrap());
@@ -245,11 +284,12 @@ async fn prompts_wait_for_each_other() {
     );
 }
 
+#[cfg(feature = "persist")]
 #[tokio::test]
-async fn history_lasts_is_listed_forked_and_known_to_the_agent() {
+async fn sessions_are_persisted_listed_forked_and_available_to_the_agent() {
     let home = tempfile::tempdir().unwrap();
     let store = home.path().join("sessions.db");
-    let server = Server::of(Worker::default()).store(&store).start().await.unwrap();
+    let server = Server::builder(Worker::default()).persist(&store).start().await.unwrap();
     let first = client(&server, Version::V2).await;
     assert_eq!(first.info().get("info").map(|info| info.as_str().contains("worker")), Some(true));
     let session = within_timeout(first.new_session("/tmp".as_ref())).await.unwrap();
@@ -257,7 +297,7 @@ async fn history_lasts_is_listed_forked_and_known_to_the_agent() {
     turn(&session, "count").await;
     assert_eq!(said(&session.transcript()).last().unwrap(), "Agent: 3 entries in /tmp");
     let answer = |transcript: &Transcript| -> MessageId {
-        let EntryId::Message(Role::Agent, id) = transcript.entries()[1].id() else {
+        let EntryId::Message(parlor_client::Role::Agent, id) = transcript.entries()[1].id() else {
             panic!("{transcript:?}")
         };
         id.clone()
@@ -271,7 +311,7 @@ async fn history_lasts_is_listed_forked_and_known_to_the_agent() {
     within_timeout(server.stop()).await;
     drop(server);
 
-    let server = Server::of(Worker::default()).store(&store).start().await.unwrap();
+    let server = Server::builder(Worker::default()).persist(&store).start().await.unwrap();
     for version in VERSIONS {
         let client = client(&server, version).await;
         assert_eq!(within_timeout(client.list(None)).await.unwrap().len(), 2);
@@ -289,10 +329,10 @@ async fn history_lasts_is_listed_forked_and_known_to_the_agent() {
     assert_eq!(within_timeout(client.list(None)).await.unwrap().len(), 1);
 }
 
-/// Agents must not answer by themselves after forking, and must refuse an id that they do not know.
+/// Agents must not start a turn after a fork, and must reject an unknown message id.
 #[tokio::test]
-async fn a_fork_is_quiet_and_an_unknown_message_is_no_place_to_fork_at() {
-    let server = Server::of(Worker::default()).start().await.unwrap();
+async fn a_fork_starts_no_turn_and_an_unknown_message_cannot_be_forked_at() {
+    let server = Server::builder(Worker::default()).start().await.unwrap();
     for version in VERSIONS {
         let client = client(&server, version).await;
         let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
@@ -308,8 +348,8 @@ async fn a_fork_is_quiet_and_an_unknown_message_is_no_place_to_fork_at() {
 /// In version 2 every chunk of a message must have an id, a string; in version 1 agents should give it too. Chunks of one
 /// message share it, and no other message has it.
 #[tokio::test]
-async fn every_chunk_on_the_wire_has_the_id_of_its_message() {
-    let server = Server::of(Worker::default()).start().await.unwrap();
+async fn every_chunk_has_the_id_of_its_message() {
+    let server = Server::builder(Worker::default()).start().await.unwrap();
     for version in [1, 2] {
         let (read, mut write) = tokio::io::split(server.connect());
         let mut lines = BufReader::new(read).lines();
@@ -345,8 +385,8 @@ async fn every_chunk_on_the_wire_has_the_id_of_its_message() {
 }
 
 #[tokio::test]
-async fn two_clients_are_in_one_session() {
-    let server = Server::of(Worker::default()).start().await.unwrap();
+async fn two_clients_attach_to_one_session() {
+    let server = Server::builder(Worker::default()).start().await.unwrap();
     let (one, two) = (client(&server, Version::V1).await, client(&server, Version::V2).await);
     let session = within_timeout(one.new_session("/tmp".as_ref())).await.unwrap();
     let joined = within_timeout(two.load(session.id(), "/tmp".as_ref())).await.unwrap();
@@ -358,8 +398,8 @@ async fn two_clients_are_in_one_session() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_stream_is_lost_doubled_or_out_of_order() {
-    let server = Server::of(Worker::default()).start().await.unwrap();
+async fn a_long_stream_arrives_complete_and_in_order() {
+    let server = Server::builder(Worker::default()).start().await.unwrap();
     let whole: String = (0..STREAMED).map(|number| format!("{number:08} ")).collect();
     for version in VERSIONS {
         let client = client(&server, version).await;
@@ -371,8 +411,8 @@ async fn nothing_of_a_stream_is_lost_doubled_or_out_of_order() {
 }
 
 #[tokio::test]
-async fn other_methods_are_the_agents_own() {
-    let server = Server::of(Worker::default()).start().await.unwrap();
+async fn extension_requests_are_answered_by_the_agent() {
+    let server = Server::builder(Worker::default()).start().await.unwrap();
     let client = client(&server, Version::V2).await;
     let pong = within_timeout(client.call("_worker/ping", &parlor_agent::Object::default())).await.unwrap();
     assert_eq!(pong.get("pong").unwrap().as_str(), "1");
@@ -386,7 +426,7 @@ struct Endless(tokio::sync::watch::Sender<bool>);
 struct Running(tokio::sync::watch::Sender<bool>);
 
 impl Agent for Endless {
-    async fn prompt(&self, _turn: Turn) -> Result<Stop, Failure> {
+    async fn prompt(&self, _turn: Turn) -> Result<StopReason, TurnError> {
         let _running = Running(self.0.clone());
         std::future::pending().await
     }
@@ -399,9 +439,9 @@ impl Drop for Running {
 }
 
 #[tokio::test]
-async fn an_agent_works_no_more_when_its_server_ends() {
+async fn a_turn_is_dropped_when_the_server_stops() {
     let (sender, mut gone) = tokio::sync::watch::channel(false);
-    let server = Server::of(Endless(sender)).start().await.unwrap();
+    let server = Server::builder(Endless(sender)).start().await.unwrap();
     let client = client(&server, Version::V2).await;
     let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
     let _turn = within_timeout(session.prompt("work for ever")).await.unwrap();

@@ -1,25 +1,25 @@
-//! What an agent can say, in a turn and apart from one, and what becomes of it.
+//! Updates and requests of an agent, in a turn and outside of turns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parlor_agent::{
-    Agent, Choice, EntryId, Failure, Info, Json, Object, Role, Server, Session, Setting, Stop, Transcript,
-    Turn,
+    Agent, EntryId, FormOutcome, Info, Json, Object, PermissionOption, Role, Server, Session, Setting,
+    SettingCategory, StopReason, Transcript, Turn, TurnError,
 };
 use parlor_client::{Client, Connector, Slot, State, Version};
 use parlor_testkit::wait::within_timeout;
 use tokio::sync::Notify;
 
-/// Does what the prompt says.
+/// Executes the prompt.
 #[derive(Clone, Default)]
 struct Speaker {
     greets: bool,
-    /// Lets what goes on in the background go on.
+    /// Lets background tasks continue.
     go: Arc<Notify>,
-    /// How many turns got past a question.
+    /// How many turns got past a request.
     passed: Arc<AtomicUsize>,
-    /// Told when a method of the agent's own hangs, and when it is dropped.
+    /// Notified when an extension request hangs, and when it is dropped.
     hangs: Arc<Notify>,
     dropped: Arc<Notify>,
 }
@@ -33,27 +33,27 @@ impl Drop for TellDropped {
 }
 
 impl Speaker {
-    /// Goes on beside the turn.
+    /// Starts a background task.
     async fn beside(&self, turn: &Turn, word: &str, rest: &str) {
         let (go, ended) = (Arc::clone(&self.go), Arc::clone(&self.dropped));
         match word {
             "background" => {
-                turn.say("I will tell you.").await;
+                turn.send_text("I will tell you.").await;
                 let session = turn.session();
                 tokio::spawn(async move {
                     go.notified().await;
-                    let _call = session.tool("Never ends").start().await;
-                    session.say("It is ").await;
-                    session.say("built.").await;
+                    let _call = session.tool_call("Never ends").start().await;
+                    session.send_text("It is ").await;
+                    session.send_text("built.").await;
                 });
             }
             "late" => {
                 let turn = turn.clone();
                 tokio::spawn(async move {
                     go.notified().await;
-                    turn.say("Late words.").await;
-                    let _call = turn.tool("Late").start().await;
-                    let _terminal = turn.terminal("late").await;
+                    turn.send_text("Late words.").await;
+                    let _call = turn.tool_call("Late").start().await;
+                    let _terminal = turn.create_terminal("late").await;
                 });
                 if rest == "and wait" {
                     std::future::pending::<()>().await;
@@ -64,7 +64,7 @@ impl Speaker {
                 tokio::spawn(async move {
                     go.notified().await;
                     let gone = session.transcript().await.is_err();
-                    let asked = session.form("Anybody?", &Json::parse("{}").unwrap()).await;
+                    let asked = session.request_form("Anybody?", &Json::parse("{}").unwrap()).await;
                     assert!(gone && asked.is_err());
                     ended.notify_one();
                 });
@@ -76,103 +76,118 @@ impl Speaker {
 impl Agent for Speaker {
     fn info(&self) -> Info {
         Info::new("speaker", "1")
-            .mcp("stdio")
+            .mcp_transport("stdio")
             .command("shout", "says it loudly", Some("what"))
             .command("hush", "says nothing", None)
-            .setting(Setting::new("mode", "Mode").category("mode").value("ask", "Ask").value("code", "Code"))
-            .setting(Setting::new("model", "Model").category("model").value("s", "Small").value("l", "Large"))
+            .setting(
+                Setting::new("mode", "Mode")
+                    .category(SettingCategory::Mode)
+                    .value("ask", "Ask")
+                    .value("code", "Code"),
+            )
+            .setting(
+                Setting::new("model", "Model")
+                    .category(SettingCategory::Model)
+                    .value("s", "Small")
+                    .value("l", "Large"),
+            )
     }
 
-    async fn begun(&self, session: Session) {
+    async fn session_started(&self, session: Session) {
         if self.greets {
-            session.say("Welcome.").await;
+            session.send_text("Welcome.").await;
             let entries = session.transcript().await.map_or(0, |transcript| transcript.entries().len());
             let schema = Json::parse(r#"{"type":"object","properties":{"name":{"type":"string"}}}"#).unwrap();
-            if let Ok(Some(filled)) = session.form("Who is there?", &schema).await {
+            if let Ok(FormOutcome::Accepted(filled)) = session.request_form("Who is there?", &schema).await {
                 session.end_message();
-                session.say(&format!("{entries}: {}", filled.to_json().as_str())).await;
+                session.send_text(&format!("{entries}: {}", filled.to_json().as_str())).await;
             }
         }
     }
 
-    async fn prompt(&self, turn: Turn) -> Result<Stop, Failure> {
-        let text = turn.text();
+    async fn prompt(&self, turn: Turn) -> Result<StopReason, TurnError> {
+        let text = turn.prompt_text();
         let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
         match word {
             "replace" => {
-                turn.think("It is swordfish.").await;
-                let thought = turn.said().ok_or_else(|| Failure::new("nothing was said"))?;
-                turn.say("The password is ").await;
-                turn.say("swordfish.").await;
-                let said = turn.said().ok_or_else(|| Failure::new("nothing was said"))?;
-                turn.replace(&thought, "").await;
-                turn.replace(&said, "The password is safe.").await;
-                turn.say(" Really.").await;
+                turn.send_thought("It is swordfish.").await;
+                let thought = turn.current_message().ok_or_else(|| TurnError::new("nothing was said"))?;
+                turn.send_text("The password is ").await;
+                turn.send_text("swordfish.").await;
+                let said = turn.current_message().ok_or_else(|| TurnError::new("nothing was said"))?;
+                turn.replace_message(&thought, "").await;
+                turn.replace_message(&said, "The password is safe.").await;
+                turn.send_text(" Really.").await;
             }
             "settings" => {
                 let value = |id| turn.setting(id).unwrap_or_else(|| "none".to_owned());
-                turn.say(&format!("{} {} {}", value("mode"), value("model"), value("other"))).await;
+                turn.send_text(&format!("{} {} {}", value("mode"), value("model"), value("other"))).await;
             }
-            "choose" => turn.choose("mode", rest).await?,
+            "choose" => turn.set_setting("mode", rest).await?,
             "form" => {
                 let schema =
                     Json::parse("{\n\"type\":\"object\",\n\"properties\":{\"n\":{\"type\":\"integer\"}}}")?;
-                match turn.form("How many?", &schema).await? {
-                    Some(filled) => turn.say(filled.to_json().as_str()).await,
-                    None => turn.say("Nobody says.").await,
+                match turn.request_form("How many?", &schema).await? {
+                    FormOutcome::Accepted(filled) => turn.send_text(filled.to_json().as_str()).await,
+                    outcome @ (FormOutcome::Declined
+                    | FormOutcome::Cancelled
+                    | FormOutcome::Unanswered
+                    | _) => {
+                        turn.send_text(&format!("{outcome:?}")).await;
+                    }
                 }
             }
             "usage" => {
-                turn.usage(1000, u64::MAX).await;
-                turn.spent(10, 1);
-                turn.spent(20, 2);
+                turn.set_usage(1000, u64::MAX).await;
+                turn.add_tokens(10, 1);
+                turn.add_tokens(20, 2);
             }
-            "servers" => turn.say(&format!("{:?}", turn.mcp_servers())).await,
+            "servers" => turn.send_text(&format!("{:?}", turn.mcp_servers())).await,
             "lines" => {
-                turn.say_block(&Json::parse("{\n\"type\":\"text\",\r\n\"text\":\"in lines\"}")?).await;
+                turn.send_content(Json::parse("{\n\"type\":\"text\",\r\n\"text\":\"in lines\"}")?).await;
                 let update =
                     Json::parse("{\n\"sessionUpdate\":\"_weather\",\n\"rain\":12345678901234567890}")?;
-                turn.update(&Object::parse(update.raw())?).await;
+                turn.send_update(&Object::parse(update.raw())?).await;
             }
             "background" | "late" | "outlive" => self.beside(&turn, word, rest).await,
             "ask" => {
-                let call = turn.tool("Ask").start().await;
-                let choice = call.ask(&[Choice::AllowOnce]).await;
+                let call = turn.tool_call("Ask").start().await;
+                let choice = call.request_permission([PermissionOption::allow_once()]).await;
                 self.passed.fetch_add(1, Ordering::Relaxed);
-                turn.say(&format!("{choice:?}")).await;
+                turn.send_text(&format!("{choice:?}")).await;
                 choice?;
             }
             "impatient" => {
-                let call = turn.tool("Ask").start().await;
+                let call = turn.tool_call("Ask").start().await;
                 tokio::select! {
-                    answer = call.ask(&[Choice::AllowOnce]) => panic!("nobody answers: {answer:?}"),
+                    answer = call.request_permission([PermissionOption::allow_once()]) => panic!("nobody answers: {answer:?}"),
                     () = self.go.notified() => {}
                 }
-                turn.say("I do not wait.").await;
+                turn.send_text("I do not wait.").await;
                 self.go.notified().await;
             }
             "terminal" => {
-                let terminal = turn.terminal("sleep").await;
-                terminal.output(b"zzz").await;
-                let _running = turn.terminal("forgotten").await;
-                terminal.killed("SIGKILL").await;
+                let terminal = turn.create_terminal("sleep").await;
+                terminal.send_output(b"zzz").await;
+                let _running = turn.create_terminal("forgotten").await;
+                terminal.exit_by_signal("SIGKILL").await;
             }
             "transcript" => {
                 for number in 1..=100 {
-                    turn.think(&format!("{number} ")).await;
+                    turn.send_thought(&format!("{number} ")).await;
                 }
-                turn.say("So.").await;
+                turn.send_text("So.").await;
                 let transcript = turn.transcript().await?;
                 turn.end_message();
-                turn.say(&said(&transcript).concat()).await;
+                turn.send_text(&said(&transcript).concat()).await;
             }
-            "code" => return Err(Failure::with_code(-32000, "log in first")),
-            _ => turn.say(&text).await,
+            "code" => return Err(TurnError::with_code(-32000, "log in first")),
+            _ => turn.send_text(&text).await,
         }
-        Ok(Stop::EndTurn)
+        Ok(StopReason::EndTurn)
     }
 
-    async fn other(&self, method: &str, _params: &Object) -> Result<Json, Failure> {
+    async fn extension_request(&self, method: &str, _params: &Object) -> Result<Json, TurnError> {
         match method {
             "_panic" => panic!("as asked"),
             "_hang" => {
@@ -209,7 +224,7 @@ fn reason(state: &State) -> String {
     state.stop_reason.as_ref().map(|reason| reason.to_text().into_owned()).unwrap_or_default()
 }
 
-/// What the agent said, message by message.
+/// The texts of the agent's messages.
 fn said(transcript: &Transcript) -> Vec<String> {
     let messages = transcript
         .entries()
@@ -218,7 +233,7 @@ fn said(transcript: &Transcript) -> Vec<String> {
     messages.map(|entry| entry.body().content.to_text()).collect()
 }
 
-/// Waits until a session looks like this.
+/// Waits until a condition holds for the transcript.
 async fn until(session: &parlor_client::Session, mut holds: impl FnMut(&Transcript) -> bool) {
     let mut news = session.updates();
     while !holds(&session.transcript()) {
@@ -241,23 +256,24 @@ fn status(transcript: &Transcript, title: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn what_was_said_is_replaced_and_taken_back() {
-    let server = Server::of(Speaker::default()).start().await.unwrap();
+async fn a_message_is_replaced_and_cleared() {
+    let server = Server::builder(Speaker::default()).start().await.unwrap();
     let (_client, session) = begin(&server, Version::V2).await;
     turn(&session, "replace").await;
     assert_eq!(said(&session.transcript()), ["", "The password is safe. Really."]);
-    // Who comes later is never told what was taken back.
+    // A client that attaches later never receives the cleared text.
     let other = client(&server, Version::V1).await;
     let loaded = within_timeout(other.load(session.id(), "/tmp".as_ref())).await.unwrap();
     let all: String = said(&loaded.transcript()).concat();
     assert_eq!(all, "The password is safe. Really.");
 }
 
+#[cfg(feature = "persist")]
 #[tokio::test]
-async fn settings_are_chosen_by_people_and_by_the_agent_and_stay_chosen() {
+async fn settings_are_selected_by_people_and_the_agent_and_persist() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sessions.db");
-    let server = Server::of(Speaker::default()).store(&file).start().await.unwrap();
+    let server = Server::builder(Speaker::default()).persist(&file).start().await.unwrap();
     for version in VERSIONS {
         let (client, session) = begin(&server, version).await;
         turn(&session, "settings").await;
@@ -290,24 +306,25 @@ async fn settings_are_chosen_by_people_and_by_the_agent_and_stay_chosen() {
     server.stop().await;
     drop(server);
 
-    // The file is free when the last who had it is gone.
-    let server = Server::of(Speaker::default()).store(&file).start().await.unwrap();
+    // The file is free when the last clone of the server is dropped.
+    let server = Server::builder(Speaker::default()).persist(&file).start().await.unwrap();
     let again = client(&server, Version::V2).await;
     let session = within_timeout(again.load(session.id(), "/tmp".as_ref())).await.unwrap();
     turn(&session, "settings").await;
     assert_eq!(said(&session.transcript()).last().unwrap(), "code s none");
 }
 
+#[cfg(feature = "persist")]
 #[tokio::test]
-async fn a_setting_can_be_chosen_as_soon_as_a_session_is_loaded() {
+async fn a_setting_can_be_selected_as_soon_as_a_session_is_loaded() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sessions.db");
-    let server = Server::of(Speaker::default()).store(&file).start().await.unwrap();
+    let server = Server::builder(Speaker::default()).persist(&file).start().await.unwrap();
     let (_client, session) = begin(&server, Version::V2).await;
     turn(&session, "hello").await;
     server.stop().await;
     drop(server);
-    let server = Server::of(Speaker::default()).store(&file).start().await.unwrap();
+    let server = Server::builder(Speaker::default()).persist(&file).start().await.unwrap();
     let again = client(&server, Version::V2).await;
     let session = within_timeout(again.load(session.id(), "/tmp".as_ref())).await.unwrap();
     let params = format!(
@@ -321,8 +338,8 @@ async fn a_setting_can_be_chosen_as_soon_as_a_session_is_loaded() {
 }
 
 #[tokio::test]
-async fn commands_are_announced_to_clients_of_both_versions() {
-    let server = Server::of(Speaker::default()).start().await.unwrap();
+async fn commands_are_sent_to_clients_of_both_versions() {
+    let server = Server::builder(Speaker::default()).start().await.unwrap();
     for version in VERSIONS {
         let (_client, session) = begin(&server, version).await;
         until(&session, |transcript| {
@@ -338,52 +355,52 @@ async fn commands_are_announced_to_clients_of_both_versions() {
 }
 
 #[tokio::test]
-async fn a_form_is_filled_in_or_not() {
-    let server = Server::of(Speaker::default()).start().await.unwrap();
+async fn a_form_is_accepted_declined_or_unanswered() {
+    let server = Server::builder(Speaker::default()).start().await.unwrap();
     for version in VERSIONS {
         let (client, session) = begin(&server, version).await;
-        let mut questions = client.requests();
+        let mut requests = client.requests();
         let prompt = within_timeout(session.prompt("form")).await.unwrap();
-        let question = within_timeout(questions.next()).await.unwrap();
+        let request = within_timeout(requests.next()).await.unwrap();
         let mut answer = Object::default();
         answer.set("action", Json::parse(r#""accept""#).unwrap());
         answer.set("content", Json::parse(r#"{"n":3}"#).unwrap());
-        question.respond(answer).await;
+        request.respond(answer).await;
         within_timeout(prompt.outcome()).await.unwrap();
         assert_eq!(said(&session.transcript()), [r#"{"n":3}"#], "{version:?}");
 
         let mut declined = Object::default();
         declined.set("action", Json::parse(r#""decline""#).unwrap());
-        for answer in [Some(declined), None] {
+        for (answer, outcome) in [(Some(declined), "Declined"), (None, "Unanswered")] {
             let prompt = within_timeout(session.prompt("form")).await.unwrap();
-            let question = within_timeout(questions.next()).await.unwrap();
+            let request = within_timeout(requests.next()).await.unwrap();
             match answer {
-                Some(answer) => question.respond(answer).await,
-                None => question.decline().await,
+                Some(answer) => request.respond(answer).await,
+                None => request.decline().await,
             }
             assert_eq!(reason(&within_timeout(prompt.outcome()).await.unwrap().state), "end_turn");
-            assert_eq!(said(&session.transcript()).last().unwrap(), "Nobody says.");
+            assert_eq!(said(&session.transcript()).last().unwrap(), outcome);
         }
     }
 }
 
 #[tokio::test]
-async fn an_agent_may_speak_first() {
-    let server = Server::of(Speaker { greets: true, ..Speaker::default() }).start().await.unwrap();
+async fn an_agent_can_send_and_request_before_the_first_turn() {
+    let server = Server::builder(Speaker { greets: true, ..Speaker::default() }).start().await.unwrap();
     for version in VERSIONS {
         let client = client(&server, version).await;
-        let mut questions = client.requests();
+        let mut requests = client.requests();
         let session = within_timeout(client.new_session("/tmp".as_ref())).await.unwrap();
         says(&session, "Welcome.").await;
-        // It may ask as well, and know what was said.
+        // It can request forms and read the transcript as well.
         let mut answer = Object::default();
         answer.set("action", Json::parse(r#""accept""#).unwrap());
         answer.set("content", Json::parse(r#"{"name":"Ada"}"#).unwrap());
-        within_timeout(questions.next()).await.unwrap().respond(answer).await;
+        within_timeout(requests.next()).await.unwrap().respond(answer).await;
         says(&session, r#"1: {"name":"Ada"}"#).await;
         turn(&session, "hello").await;
         assert_eq!(said(&session.transcript()), ["Welcome.", r#"1: {"name":"Ada"}"#, "hello"]);
-        // A fork is nothing new.
+        // A fork is not started like a new session.
         let fork = within_timeout(session.fork(None, "/tmp".as_ref())).await.unwrap();
         turn(&fork, "there").await;
         assert_eq!(said(&fork.transcript()).last().unwrap(), "there");
@@ -391,28 +408,26 @@ async fn an_agent_may_speak_first() {
 }
 
 #[tokio::test]
-async fn an_agent_goes_on_when_the_turn_is_over() {
+async fn updates_after_the_turn_are_delivered_and_open_tool_calls_fail() {
     let agent = Speaker::default();
-    let server = Server::of(agent.clone()).start().await.unwrap();
+    let server = Server::builder(agent.clone()).start().await.unwrap();
     for version in VERSIONS {
         let (_client, session) = begin(&server, version).await;
         assert_eq!(reason(&turn(&session, "background").await), "end_turn");
         agent.go.notify_one();
         says(&session, "It is built.").await;
-        // Nobody can end the call any more.
+        // Nothing is left that could end the call.
         until(&session, |transcript| status(transcript, "Never ends").as_deref() == Some("\"failed\"")).await;
     }
 }
 
 #[tokio::test]
-async fn what_is_said_in_a_session_that_everybody_left_is_kept() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("sessions.db");
+async fn updates_in_a_session_without_clients_are_stored() {
     let agent = Speaker::default();
-    let server = Server::of(agent.clone()).store(&file).start().await.unwrap();
+    let server = Server::builder(agent.clone()).start().await.unwrap();
     let (_client, session) = begin(&server, Version::V2).await;
     turn(&session, "background").await;
-    // The last to close lets the agent go.
+    // The session releases the agent when the last client has closed it.
     within_timeout(session.clone().close()).await.unwrap();
     agent.go.notify_one();
     let other = client(&server, Version::V1).await;
@@ -421,9 +436,9 @@ async fn what_is_said_in_a_session_that_everybody_left_is_kept() {
 }
 
 #[tokio::test]
-async fn words_of_a_turn_that_is_over_are_said_and_those_of_a_cancelled_one_are_not() {
+async fn late_updates_of_a_turn_are_delivered_and_those_of_a_cancelled_turn_are_dropped() {
     let agent = Speaker::default();
-    let server = Server::of(agent.clone()).start().await.unwrap();
+    let server = Server::builder(agent.clone()).start().await.unwrap();
     let (_client, session) = begin(&server, Version::V2).await;
     turn(&session, "late").await;
     agent.go.notify_one();
@@ -443,14 +458,14 @@ async fn words_of_a_turn_that_is_over_are_said_and_those_of_a_cancelled_one_are_
     assert_eq!(
         session.transcript().entries().len(),
         before + 2,
-        "nobody hears of tools and terminals either"
+        "tool calls and terminals are dropped as well"
     );
 }
 
 #[tokio::test]
-async fn what_outlives_its_server_is_told_so() {
+async fn requests_fail_after_the_server_has_stopped() {
     let agent = Speaker::default();
-    let server = Server::of(agent.clone()).start().await.unwrap();
+    let server = Server::builder(agent.clone()).start().await.unwrap();
     let (_client, session) = begin(&server, Version::V2).await;
     turn(&session, "outlive").await;
     server.stop().await;
@@ -460,18 +475,18 @@ async fn what_outlives_its_server_is_told_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_turn_that_is_cancelled_while_it_asks_says_nothing_more() {
+async fn a_turn_that_is_cancelled_during_a_request_sends_nothing_more() {
     let agent = Speaker::default();
-    let server = Server::of(agent.clone()).start().await.unwrap();
+    let server = Server::builder(agent.clone()).start().await.unwrap();
     let (client, session) = begin(&server, Version::V2).await;
-    let mut questions = client.requests();
+    let mut requests = client.requests();
     let rounds = 100;
     for _ in 0..rounds {
         let prompt = within_timeout(session.prompt("ask")).await.unwrap();
-        let question = within_timeout(questions.next()).await.unwrap();
+        let request = within_timeout(requests.next()).await.unwrap();
         within_timeout(session.cancel()).await.unwrap();
         assert_eq!(reason(&within_timeout(prompt.outcome()).await.unwrap().state), "cancelled");
-        drop(question);
+        drop(request);
     }
     assert_eq!(said(&session.transcript()), Vec::<String>::new());
     let transcript = session.transcript();
@@ -482,15 +497,15 @@ async fn a_turn_that_is_cancelled_while_it_asks_says_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_not_waited_for_is_taken_back_and_the_turn_goes_on() {
+async fn a_dropped_request_is_cancelled_and_the_turn_continues() {
     let agent = Speaker::default();
-    let server = Server::of(agent.clone()).start().await.unwrap();
+    let server = Server::builder(agent.clone()).start().await.unwrap();
     let (client, session) = begin(&server, Version::V2).await;
-    let mut questions = client.requests();
+    let mut requests = client.requests();
     let prompt = within_timeout(session.prompt("impatient")).await.unwrap();
-    let mut question = within_timeout(questions.next()).await.unwrap();
+    let mut request = within_timeout(requests.next()).await.unwrap();
     agent.go.notify_one();
-    within_timeout(question.cancelled()).await;
+    within_timeout(request.cancelled()).await;
     says(&session, "I do not wait.").await;
     let state = session.transcript().state().map(|state| format!("{:?}", state.activity));
     assert_eq!(state.as_deref(), Some("Running"));
@@ -499,23 +514,23 @@ async fn a_question_that_is_not_waited_for_is_taken_back_and_the_turn_goes_on() 
 }
 
 #[tokio::test]
-async fn a_question_names_the_tool_that_it_is_about() {
-    let server = Server::of(Speaker::default()).start().await.unwrap();
+async fn a_permission_request_has_the_title_of_its_tool_call() {
+    let server = Server::builder(Speaker::default()).start().await.unwrap();
     for version in VERSIONS {
         let (client, session) = begin(&server, version).await;
-        let mut questions = client.requests();
+        let mut requests = client.requests();
         let prompt = within_timeout(session.prompt("ask")).await.unwrap();
-        let question = within_timeout(questions.next()).await.unwrap();
-        assert!(question.params().to_json().as_str().contains(r#""title":"Ask""#), "{version:?}");
-        let choice = question.options()[0].clone();
-        question.select(&choice).await;
+        let request = within_timeout(requests.next()).await.unwrap();
+        assert!(request.params().to_json().as_str().contains(r#""title":"Ask""#), "{version:?}");
+        let choice = request.options()[0].clone();
+        request.select(&choice).await;
         within_timeout(prompt.outcome()).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn terminals_end_with_the_turn_at_the_latest() {
-    let server = Server::of(Speaker::default()).start().await.unwrap();
+async fn terminals_end_with_the_turn() {
+    let server = Server::builder(Speaker::default()).start().await.unwrap();
     let (_client, session) = begin(&server, Version::V2).await;
     turn(&session, "terminal").await;
     let transcript = session.transcript();
@@ -525,8 +540,8 @@ async fn terminals_end_with_the_turn_at_the_latest() {
 }
 
 #[tokio::test]
-async fn usage_is_told_with_its_numbers() {
-    let server = Server::of(Speaker::default()).start().await.unwrap();
+async fn usage_has_exact_numbers() {
+    let server = Server::builder(Speaker::default()).start().await.unwrap();
     let (_client, session) = begin(&server, Version::V2).await;
     let end = turn(&session, "usage").await;
     assert_eq!(
@@ -538,8 +553,8 @@ async fn usage_is_told_with_its_numbers() {
 }
 
 #[tokio::test]
-async fn json_that_has_line_breaks_arrives_whole() {
-    let server = Server::of(Speaker::default()).start().await.unwrap();
+async fn json_with_line_breaks_arrives_complete() {
+    let server = Server::builder(Speaker::default()).start().await.unwrap();
     let (_client, session) = begin(&server, Version::V2).await;
     turn(&session, "lines").await;
     assert_eq!(said(&session.transcript()), ["in lines"]);
@@ -549,8 +564,8 @@ async fn json_that_has_line_breaks_arrives_whole() {
 }
 
 #[tokio::test]
-async fn the_servers_of_a_client_reach_the_agent_as_they_came() {
-    let server = Server::of(Speaker::default()).start().await.unwrap();
+async fn mcp_servers_reach_the_agent_unchanged() {
+    let server = Server::builder(Speaker::default()).start().await.unwrap();
     let client = client(&server, Version::V2).await;
     let params = r#"{"cwd":"/tmp","mcpServers":[{"type":"stdio","name":"x","command":"/bin/x","args":[],"env":[],"n":1e2}]}"#;
     let params = Object::parse(Json::parse(params).unwrap().raw()).unwrap();
@@ -565,8 +580,8 @@ async fn the_servers_of_a_client_reach_the_agent_as_they_came() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_transcript_has_what_the_turn_said_just_now() {
-    let server = Server::of(Speaker::default()).start().await.unwrap();
+async fn the_transcript_contains_what_the_turn_has_sent() {
+    let server = Server::builder(Speaker::default()).start().await.unwrap();
     for version in VERSIONS {
         let thoughts: String = (1..=100).map(|number| format!("{number} ")).collect();
         let client = client(&server, version).await;
@@ -579,8 +594,8 @@ async fn the_transcript_has_what_the_turn_said_just_now() {
 }
 
 #[tokio::test]
-async fn a_failure_keeps_its_code() {
-    let server = Server::of(Speaker::default()).start().await.unwrap();
+async fn an_error_keeps_its_code() {
+    let server = Server::builder(Speaker::default()).start().await.unwrap();
     let (_client, session) = begin(&server, Version::V2).await;
     let end = turn(&session, "code").await;
     assert_eq!(
@@ -590,9 +605,9 @@ async fn a_failure_keeps_its_code() {
 }
 
 #[tokio::test]
-async fn a_method_of_the_agents_own_is_answered_also_if_it_panics_and_dropped_if_nobody_waits() {
+async fn an_extension_request_is_answered_if_the_agent_panics_and_dropped_if_the_client_cancels() {
     let agent = Speaker::default();
-    let server = Server::of(agent.clone()).start().await.unwrap();
+    let server = Server::builder(agent.clone()).start().await.unwrap();
     let (client, session) = begin(&server, Version::V2).await;
     let mut params = Object::default();
     params.set("sessionId", session.id().as_json());
