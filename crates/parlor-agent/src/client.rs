@@ -182,7 +182,7 @@ impl TerminalCommand {
         let params =
             params.optional_str("cwd", self.cwd.as_ref().map(|cwd| cwd.to_string_lossy()).as_deref());
         match self.output_limit {
-            Some(limit) => params.u64("outputByteLimit", limit.into()),
+            Some(limit) => params.u64("outputByteLimit", limit),
             None => params,
         }
     }

@@ -219,7 +219,7 @@ impl Session {
 
     /// Reports how many tokens of the context window are used, and its size.
     pub async fn set_usage(&self, used: u64, size: u64) {
-        let update = update("usage_update").u64("used", used.into()).u64("size", size.into());
+        let update = update("usage_update").u64("used", used).u64("size", size);
         self.send_raw_update(&update.finish()).await;
     }
 
@@ -414,8 +414,8 @@ impl Session {
             Some((input, output)) => {
                 let usage = ObjectWriter::new()
                     .u64("totalTokens", input.saturating_add(output))
-                    .u64("inputTokens", input.into())
-                    .u64("outputTokens", output.into());
+                    .u64("inputTokens", input)
+                    .u64("outputTokens", output);
                 idle.raw("usage", &usage.finish())
             }
             None => idle,
