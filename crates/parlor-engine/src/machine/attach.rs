@@ -139,10 +139,8 @@ impl SessionMachine {
         let through = transcript.seq();
         let first = first_before(transcript, before, entries);
         let mut result = Object::default();
+        // Not the subscriber's own encoder, which knows what its client was sent.
         let mut encoder = live::UpdateEncoder::new(client.dialect, &client.initialize);
-        if let Some(subscriber) = self.subscribers.get_mut(&client.id) {
-            std::mem::swap(&mut encoder, &mut subscriber.encoder);
-        }
         // From the last entry backwards, so that a page that is too long keeps the entries next to those that the client has.
         let mut pages: Vec<String> = Vec::new();
         let (mut end, mut bytes) = (before, 0);
@@ -152,9 +150,6 @@ impl SessionMachine {
             bytes += page.iter().map(String::len).sum::<usize>();
             pages.splice(0..0, page);
             end = entry;
-        }
-        if let Some(subscriber) = self.subscribers.get_mut(&client.id) {
-            subscriber.encoder = encoder;
         }
         let mut updates = ArrayWriter::with_capacity(bytes + pages.len());
         pages.iter().for_each(|update| updates.push(update));

@@ -283,6 +283,11 @@ impl SessionMachine {
         self.forks.has_waiting()
     }
 
+    /// The open requests that any driver may answer.
+    pub fn open_requests(&self) -> impl Iterator<Item = PeerRequestId> {
+        self.requests.iter().filter(|(_, request)| !request.forwarded).map(|(id, _)| *id)
+    }
+
     /// How much waits in the session.
     pub fn queues(&self) -> QueueSizes {
         QueueSizes {

@@ -324,12 +324,10 @@ impl SessionMachine {
 
     /// Reports the open requests that any driver may answer, if they are others than before.
     pub(super) fn report_open_requests(&mut self) {
-        let is_open = |asked: &PeerRequest| !asked.forwarded;
-        let open = self.requests.iter().filter(|(_, asked)| is_open(asked)).map(|(id, _)| *id);
-        if open.clone().eq(self.reported_requests.iter().copied()) {
+        if self.open_requests().eq(self.reported_requests.iter().copied()) {
             return;
         }
-        self.reported_requests = open.collect();
+        self.reported_requests = self.open_requests().collect();
         let reported = self
             .reported_requests
             .iter()

@@ -3,7 +3,7 @@
 use parlor_dialect::Dialect;
 use parlor_engine::{ClientCall, Event, ForkKind, ForkRequest, ReplayFrom};
 use parlor_json::{Json, JsonStr, Object};
-use parlor_session::session::{Answer, ClientId, PromptId, Scope};
+use parlor_session::session::{Answer, ClientId, PeerRequestId, PromptId, Scope};
 use parlor_session::{EntryId, SessionId};
 use parlor_wire::RequestId;
 
@@ -41,7 +41,7 @@ impl World {
     }
 
     fn driver_acts(&mut self, client: ClientId, person: usize) {
-        let weights = [8, 30, 6, 5, 6, 12, 4, 3, 2, 1, 4, 6, 5, 4, 2, 3];
+        let weights = [8, 30, 6, 5, 6, 12, 4, 3, 2, 1, 4, 6, 5, 4, 2, 3, 5, 3];
         match self.random.weighted(&weights) {
             0 => self.attach(client, person),
             1 => self.prompt(client, person),
@@ -58,7 +58,9 @@ impl World {
             12 => self.forward(client),
             13 => self.stall(person),
             14 => self.lose_connection(client),
-            _ => self.new_session(client),
+            15 => self.new_session(client),
+            16 => self.answer_listed(client),
+            _ => self.read_older(client),
         }
     }
 
@@ -267,6 +269,33 @@ impl World {
             _ => Answer::Result(Json::parse(result).unwrap()),
         };
         self.answer(client, id, answer);
+    }
+
+    /// Answers a request of any session, which the client need not be attached to, or one that is over.
+    fn answer_listed(&mut self, client: ClientId) {
+        let open = self.shells.iter().flat_map(|(session, shell)| {
+            shell.open_requests.iter().map(move |request| (session.clone(), *request))
+        });
+        let open: Vec<_> = open.collect();
+        let listed = self.random.pick(&open).or_else(|| Some((self.any_session()?, PeerRequestId(0))));
+        let Some((session, peer_request)) = listed else { return };
+        self.count("answers by request id");
+        let id = RequestId::from(self.new_request(client, Some(&session), What::Other("answer")));
+        let result = Json::parse(
+            r#"{"outcome":{"outcome":"selected","optionId":"allow"},"action":"accept","content":{}}"#,
+        );
+        let result = result.expect("it is JSON");
+        self.call(client, &session, ClientCall::AnswerRequest { id, peer_request, result });
+    }
+
+    /// Reads a page of entries, and says what a person has seen.
+    fn read_older(&mut self, client: ClientId) {
+        let Some(session) = self.any_session() else { return };
+        let before = 1 + self.random.below(40) as u64;
+        let id = RequestId::from(self.new_request(client, Some(&session), What::Other("older")));
+        self.call(client, &session, ClientCall::Older { id, before, entries: 5 });
+        let id = RequestId::from(self.new_request(client, Some(&session), What::Other("seen")));
+        self.call(client, &session, ClientCall::Seen { id, seq: before });
     }
 
     fn close(&mut self, client: ClientId, person: usize) {

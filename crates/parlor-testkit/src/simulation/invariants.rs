@@ -251,6 +251,14 @@ impl World {
                 }
             }
         }
+        for (session, shell) in &self.shells {
+            if !shell.machine.open_requests().eq(shell.open_requests.iter().copied()) {
+                problem = Some(format!(
+                    "{session} reports other open requests than it has: {:?}",
+                    shell.open_requests
+                ));
+            }
+        }
         if let Some(problem) = problem {
             self.fail(Invariant::PeerRequests, problem);
         }

@@ -10,7 +10,7 @@ use parlor_engine::{
 };
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
-use parlor_session::session::{Answer, ClientId, PromptId};
+use parlor_session::session::{Answer, ClientId, PeerRequestId, PromptId};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::Invariant;
@@ -37,6 +37,8 @@ pub(super) struct Shell {
     pub(super) is_new: bool,
     /// The ids under which clients were sent requests.
     pub(super) requests: BTreeMap<(ClientId, ClientRequestId), u64>,
+    /// The open requests, as the machine last reported them.
+    pub(super) open_requests: Vec<PeerRequestId>,
     pub(super) ties: BTreeMap<AgentEpoch, Place>,
     pub(super) sent_prompts: BTreeMap<PromptId, u64>,
     pub(super) sent_calls: BTreeMap<(ClientId, u64), u64>,
@@ -81,6 +83,7 @@ impl Shell {
             tokens: Vec::new(),
             is_new: true,
             requests: BTreeMap::new(),
+            open_requests: Vec::new(),
             ties: BTreeMap::new(),
             sent_prompts: BTreeMap::new(),
             sent_calls: BTreeMap::new(),
@@ -341,6 +344,9 @@ impl World {
 
     /// Releases an output in order.
     fn release(&mut self, key: &SessionId, output: Output) {
+        if let (Some(open), Some(shell)) = (&output.open_requests, self.shells.get_mut(key)) {
+            shell.open_requests = open.iter().map(|open| open.request).collect();
+        }
         for delivery in output.sends {
             self.deliver(key, delivery.to, delivery.what);
         }
