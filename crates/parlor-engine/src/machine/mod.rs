@@ -657,6 +657,7 @@ impl SessionMachine {
             && !background
             && self.starting.is_none()
             && !self.forks.has_waiting()
+            && self.closing.responses.is_empty()
             && self.throttle.is_empty()
             && self.pending.is_empty()
             && self.now.monotonic.saturating_sub(self.last_active) >= idle

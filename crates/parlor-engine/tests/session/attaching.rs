@@ -1,8 +1,11 @@
 //! Clients that attach, fall behind, catch up and leave.
 
+use std::time::Duration;
+
 use expect_test::expect;
 use parlor_dialect::Dialect;
-use parlor_engine::{ClientCall, Event, ReplayFrom};
+use parlor_engine::{AgentCall, AgentEvent, ClientCall, Event, ReplayFrom};
+use parlor_json::Json;
 use parlor_session::session::ClientId;
 use parlor_wire::RequestId;
 
@@ -248,4 +251,28 @@ fn no_entries_are_before_the_first() {
         script.call(3, older(7, before, 10));
         assert_eq!(page(&script.sent(3)), (Vec::new(), None), "before {before}");
     }
+}
+
+#[test]
+fn a_session_that_owes_the_response_to_a_close_is_not_evicted() {
+    let mut script = Script::new(Dialect::V2);
+    script.attach(1, Dialect::V2);
+    script.prompt(1, 7, "Hello");
+    // After a restart nobody waits for the outcome of the prompt.
+    script.reopen();
+    script.attach(1, Dialect::V2);
+    script.restores(false);
+    script.handle([Event::Disconnected(ClientId(1))]);
+    script.connect(2, Dialect::V2, "{}");
+    script.call(2, ClientCall::Close { id: RequestId::from(3) });
+    assert_eq!(script.sent(2), [""; 0], "the agent has not answered the prompt");
+    let tick = || Event::Tick { idle: Duration::ZERO, idle_unrestorable: Duration::ZERO };
+    script.handle([tick()]);
+    assert!(script.machine.end().is_none(), "{:?}", script.machine.end());
+    let call = AgentCall::Prompt(*script.prompts.last().expect("the agent has the prompt"));
+    let cancelled = Json::parse(r#"{"code":-32800,"message":"cancelled"}"#).unwrap();
+    script.handle([Event::Agent(script.epoch, AgentEvent::Response(call, Err(cancelled)))]);
+    assert_eq!(script.sent(2), ["3 -> {}"]);
+    script.handle([tick()]);
+    assert!(script.machine.end().is_some(), "now nobody uses it");
 }

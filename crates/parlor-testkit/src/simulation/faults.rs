@@ -76,7 +76,11 @@ impl World {
         if cuts_power {
             // Changes that were lost had numbers, which other changes get now: no client can go on from one of them.
             let replicas = self.people.iter_mut().flat_map(|person| person.replicas.values_mut());
-            replicas.for_each(|replica| replica.seq = None);
+            replicas.for_each(|replica| {
+                replica.seq = None;
+                // Other prompts may get the ids of lost ones.
+                replica.queue = None;
+            });
             // The names of messages may be lost as well.
             self.people.iter_mut().for_each(|person| person.aliases.clear());
         }
