@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const CORE: [&str; 5] = ["parlor-json", "parlor-wire", "parlor-session", "parlor-dialect", "parlor-engine"];
 
 /// The allowed dependencies of the core. None of these does I/O; `tracing` only if the program installs a subscriber.
-const DEPENDENCIES: [&str; 12] = [
+const DEPENDENCIES: [&str; 13] = [
     "base64",
     "bytes",
     "jiff",
@@ -20,6 +20,7 @@ const DEPENDENCIES: [&str; 12] = [
     "serde_json",
     "similar",
     "tracing",
+    "thiserror",
 ];
 
 const FORBIDDEN: [&str; 17] = [

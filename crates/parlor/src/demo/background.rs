@@ -27,7 +27,7 @@ impl Background {
         T: IntoIterator<Item = String, IntoIter: Send> + Send + 'static,
     {
         let Ok(permit) = Arc::clone(&self.0).try_acquire_owned() else {
-            return say(turn, "I have enough to do already.").await;
+            return say(turn, "Too many background tasks are running.").await;
         };
         let session = turn.session();
         tokio::spawn(async move {

@@ -71,7 +71,7 @@ impl Agent for Demo {
                     continue;
                 }
                 Part::Misused(usage) => {
-                    text::say(turn, &format!("It is used like this: {usage}")).await;
+                    text::say(turn, &format!("Usage: {usage}")).await;
                     continue;
                 }
             };

@@ -23,7 +23,7 @@ pub(super) async fn plan(turn: &Turn, steps: &[String]) {
 pub(super) async fn meta(turn: &Turn, patch: &str) {
     match Json::parse(patch).ok().and_then(|patch| Object::parse(patch.raw()).ok()) {
         Some(patch) => turn.patch_meta(&patch).await,
-        None => say(turn, "Metadata is a JSON object.").await,
+        None => say(turn, "The metadata has to be a JSON object.").await,
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) async fn run(turn: &Turn, command: &str) -> Result<(), TurnError> {
         Ok(running) => running,
         Err(error) => {
             call.fail().await;
-            say(turn, &format!("It cannot be run: {error}")).await;
+            say(turn, &format!("The command cannot be started: {error}")).await;
             return Ok(());
         }
     };
@@ -46,7 +46,7 @@ pub(super) async fn run(turn: &Turn, command: &str) -> Result<(), TurnError> {
             drop(running);
             terminal.exit_by_signal("SIGKILL").await;
             call.fail().await;
-            say(turn, "It wrote more than I show, so I ended it.").await;
+            say(turn, "The command was killed, because its output exceeds 1 MiB.").await;
             return Ok(());
         }
         room -= count;

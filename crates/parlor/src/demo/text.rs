@@ -46,7 +46,7 @@ pub(super) async fn twice(turn: &Turn, text: &str) {
 }
 
 pub(super) async fn help(turn: &Turn) {
-    turn.send_text(&format!("One command a line:\n{}", script::list(COMMANDS))).await;
+    turn.send_text(&format!("One command per line:\n{}", script::list(COMMANDS))).await;
 }
 
 /// Answers a line that is no command.

@@ -21,7 +21,7 @@ pub(super) async fn ask(turn: &Turn, title: &str) -> Result<(), TurnError> {
     let options =
         [PermissionOption::allow_once(), PermissionOption::allow_always(), PermissionOption::reject_once()];
     let PermissionOutcome::Selected(selected) = call.request_permission(options).await? else {
-        return Err(TurnError::new("nobody decided"));
+        return Err(TurnError::new("the permission request was not answered"));
     };
     if selected.kind.allows() {
         call.complete().await;
@@ -48,7 +48,7 @@ pub(super) async fn form(turn: &Turn) -> Result<(), TurnError> {
             say(turn, &format!("You filled in {}.", values.to_json().as_str())).await;
         }
         FormOutcome::Declined | FormOutcome::Cancelled | FormOutcome::Unanswered | _ => {
-            say(turn, "Nobody filled it in.").await;
+            say(turn, "The form was not filled in.").await;
         }
     }
     Ok(())
