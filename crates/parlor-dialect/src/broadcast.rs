@@ -223,7 +223,7 @@ impl UpdateEncoder {
         lines: &mut String,
     ) {
         let change = broadcast.change;
-        // A line without a seq cannot be forwarded.
+        // The agent's line has no seq, so a client that wants seqs cannot be sent it.
         let line = broadcast.line.filter(|_| !wants_seq);
         if let Some(line) = line.filter(|line| line.is_chunk(&change.update))
             && self.takes_chunk(&change.update, broadcast.encode_context.from)

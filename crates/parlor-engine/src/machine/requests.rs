@@ -151,7 +151,7 @@ impl SessionMachine {
         id.or(named)
     }
 
-    /// Sends a request to one client: the one whose prompt runs, else the driver that is attached the longest.
+    /// Sends a request to one client: the one whose prompt runs, else the attached driver that is connected the longest.
     pub(super) fn forward_to_client(&mut self, id: RequestId, method: String, params: Object) {
         let running_prompt_sender =
             self.session.running_prompt_sender().filter(|client| self.is_staying(*client));
@@ -169,8 +169,8 @@ impl SessionMachine {
         self.send_request(peer_request, client);
     }
 
-    /// Requests a service of a client: of the one whose prompt runs, else of the driver that is connected the longest and
-    /// serves it.
+    /// Requests a service of a client: of the one whose prompt runs, else of the attached driver that is connected the longest
+    /// and serves it.
     fn request_service(&mut self, id: RequestId, service: &str, params: Object) {
         let serves = |client: &ClientId| {
             let subscriber = self.subscribers.get(client);
