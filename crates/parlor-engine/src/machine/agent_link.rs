@@ -251,7 +251,7 @@ impl SessionMachine {
                     Reply::Error(error) => Err(error),
                     Reply::Cancelled => Ok(live::cancelled_answer(&asked.method)),
                     Reply::CancelledByAgent => {
-                        let error = RpcError::new(code::REQUEST_CANCELLED, "the question was taken back");
+                        let error = RpcError::new(code::REQUEST_CANCELLED, "the agent cancelled the request");
                         Err(error.to_json())
                     }
                     Reply::AgentLost => return cancels,
@@ -300,7 +300,7 @@ impl SessionMachine {
         self.decoder.on_turn_boundary();
         // The agent may have spoken another version when the prompt was taken.
         if is_empty {
-            let message = "nothing of the prompt can be said in the agent's version of the protocol";
+            let message = "the agent's protocol version supports none of the prompt's content: send text";
             let error = RpcError::new(code::INVALID_PARAMS, message).to_json();
             let failed = AgentEvent::Response(AgentCall::Prompt(prompt.id), Err(error));
             return self.pending.push_back(Pending::Event(Event::Agent(self.epoch, failed)));

@@ -77,8 +77,10 @@ impl SessionMachine {
             }
         };
         if since > seq {
-            let error =
-                RpcError::new(code::INVALID_PARAMS, format!("the session has {seq} changes, not {since}"));
+            let message = format!(
+                "`seq` {since} is after the session's last change ({seq}): load the session from the start"
+            );
+            let error = RpcError::new(code::INVALID_PARAMS, message);
             self.send_unattached(client.id, Frame::error(&id, &error));
             return;
         }

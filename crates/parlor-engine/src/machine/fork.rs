@@ -116,7 +116,7 @@ impl SessionMachine {
             (ForkKind::Fork, Some(message)) => Point::After(message.clone()),
             (ForkKind::Edit | ForkKind::Regenerate, Some(message)) => Point::BeforePrompt(message.clone()),
             (ForkKind::Edit | ForkKind::Regenerate, None) => {
-                return Err(RpcError::new(code::INVALID_PARAMS, "`messageId` must be a string"));
+                return Err(RpcError::new(code::INVALID_PARAMS, "`messageId` is required"));
             }
         };
         let fork = self.session.fork(&point).map_err(|why| not_forked(message.as_ref(), why))?;
@@ -264,7 +264,8 @@ impl SessionMachine {
     /// The prompt that replaces an earlier one.
     fn edited(&self, params: &Object, message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
         if fork.prompt.as_ref().map(|(prompt, _)| prompt) != message {
-            return Err(bad_message(message, "not_a_prompt", "only what a person said can be edited"));
+            let text = "only a prompt can be edited: this message is not one";
+            return Err(bad_message(message, "not_a_prompt", text));
         }
         let prompt = params.get("prompt").cloned().unwrap_or_else(Json::null);
         self.check_prompt(&prompt)?;
@@ -392,8 +393,10 @@ fn message_of(params: &Object) -> Result<Option<MessageId>, RpcError> {
 fn not_forked(message: Option<&MessageId>, why: ForkError) -> RpcError {
     let (reason, text) = match why {
         ForkError::Unknown => ("unknown", "there is no such message in the session"),
-        ForkError::BeingWritten => ("being_written", "the agent is still writing this message"),
-        ForkError::NoPrompt => ("no_prompt", "nobody said anything before this message"),
+        ForkError::BeingWritten => {
+            ("being_written", "the agent is still writing this message: try again when the turn has ended")
+        }
+        ForkError::NoPrompt => ("no_prompt", "there is no prompt at or before this message"),
     };
     bad_message(message, reason, text)
 }
@@ -412,7 +415,7 @@ fn again(message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
     let content = fork.prompt.as_ref().map(|(_, content)| content.clone());
     content
         .filter(|content| content.as_str() != "[]")
-        .ok_or_else(|| bad_message(message, "empty", "there is nothing left of the prompt"))
+        .ok_or_else(|| bad_message(message, "empty", "the prompt is empty and cannot be sent again"))
 }
 
 /// The metadata of a request that is for the agent.

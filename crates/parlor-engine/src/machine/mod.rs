@@ -428,7 +428,10 @@ impl SessionMachine {
             Event::Answered { request, by, answer } => self.on_answer(request, by, answer),
             Event::Relay { id, frame, clients } => self.on_relay(id, &frame, &clients),
             Event::Agent(epoch, event) if epoch < self.epoch => {
-                let error = RpcError::new(code::INTERNAL_ERROR, "the agent that was asked is gone");
+                let error = RpcError::new(
+                    code::INTERNAL_ERROR,
+                    "the agent process that received the request has ended",
+                );
                 self.refuse_event(&Event::Agent(epoch, event), &error);
             }
             Event::Agent(
@@ -498,7 +501,10 @@ impl SessionMachine {
         if self.closing.deferred.len() < self.config.limits.deferred_calls {
             self.closing.deferred.push(event);
         } else {
-            let error = RpcError::new(code::INTERNAL_ERROR, "too much waits for the session to be closed");
+            let error = RpcError::new(
+                code::INTERNAL_ERROR,
+                "too many requests wait until the session is closed: try again later",
+            );
             self.refuse_event(&event, &error);
         }
     }

@@ -42,7 +42,7 @@ impl SessionMachine {
         names.dedup();
         let mut data = Object::default();
         data.set("losses", Json::array(names));
-        let message = "nothing of the prompt can be said in the agent's version of the protocol";
+        let message = "the agent's protocol version supports none of the prompt's content: send text";
         Err(RpcError::new(code::INVALID_PARAMS, message).with_data(data.to_json()))
     }
 
@@ -79,7 +79,8 @@ impl SessionMachine {
             self.step(Input::Withdrawn { prompt, by: client.id });
             self.send(client.id, Frame::response(id, &Object::default()));
         } else {
-            let error = RpcError::new(code::INVALID_PARAMS, "no such prompt waits in this session");
+            let message = "the prompt is not queued: it was sent to the agent, withdrawn, or never existed";
+            let error = RpcError::new(code::INVALID_PARAMS, message);
             self.send(client.id, Frame::error(id, &error));
         }
     }
@@ -160,8 +161,10 @@ impl SessionMachine {
                 (Frame::error(&id, &error), None)
             }
             PromptOutcome::NoRoom(refused) => {
-                let error =
-                    RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"));
+                let error = RpcError::new(
+                    code::INTERNAL_ERROR,
+                    format!("the session cannot store the prompt: {refused}"),
+                );
                 (Frame::error(&id, &error), None)
             }
             PromptOutcome::TooMany { limit } => {
@@ -207,7 +210,7 @@ impl SessionMachine {
             | PromptOutcome::Failed(_) => return,
             PromptOutcome::Rejected { error, .. } => RpcError::from_raw(error.raw()),
             PromptOutcome::NoRoom(refused) => {
-                RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"))
+                RpcError::new(code::INTERNAL_ERROR, format!("the session cannot store the prompt: {refused}"))
             }
             PromptOutcome::TooMany { limit } => {
                 RpcError::new(code::INTERNAL_ERROR, format!("{limit} prompts wait in this session already"))

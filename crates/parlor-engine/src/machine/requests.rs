@@ -405,7 +405,7 @@ fn not_open() -> RpcError {
 
 /// The answer for a client that cannot be sent a request.
 pub fn cannot_ask() -> Json {
-    RpcError::new(code::METHOD_NOT_FOUND, "the client cannot be asked this").to_json()
+    RpcError::new(code::METHOD_NOT_FOUND, "the client does not support this request").to_json()
 }
 
 /// The state of a session whose turn was cancelled.

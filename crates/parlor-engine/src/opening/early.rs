@@ -322,7 +322,7 @@ mod tests {
         events.extend(["10 result {}".to_owned(), "210 timeout".to_owned()]);
         let printed = script(agent, plan).run(events);
         let rejected: Vec<_> = printed.lines().filter(|line| line.contains("reject")).collect();
-        assert_eq!(rejected, ["    reject 100: -32603 too many requests before the session is there"]);
+        assert_eq!(rejected, ["    reject 100: -32603 too many requests before the session is open"]);
         assert_eq!(printed.matches("early: request").count(), MAX_MESSAGES);
     }
 

@@ -193,13 +193,9 @@ impl Agent {
         }
     }
 
-    /// Calls the agent and waits for its response until a deadline.
-    pub(crate) async fn call_until(&self, method: &str, params: &Object, until: Instant) -> Reply {
-        let answer = tokio::time::timeout_at(until.into(), self.call(method, params)).await;
-        answer.unwrap_or_else(|_| {
-            let message = format!("agent '{}' did not answer {method} in time", self.info.label);
-            Err(RpcError::new(code::INTERNAL_ERROR, message).to_json())
-        })
+    /// Calls the agent and waits for its result until a deadline; `None` if it answers with an error, too late or not at all.
+    pub(crate) async fn call_until(&self, method: &str, params: &Object, until: Instant) -> Option<Json> {
+        tokio::time::timeout_at(until.into(), self.call(method, params)).await.ok()?.ok()
     }
 
     /// Calls the agent; the request is queued before this returns.
