@@ -241,22 +241,22 @@ impl SessionMachine {
                 cancels = true;
             }
             Effect::RespondRequest(peer_request, reply) => {
-                let Some(asked) = self.requests.remove(&peer_request) else { return cancels };
+                let Some(request) = self.requests.remove(&peer_request) else { return cancels };
                 let reply = match reply {
                     Reply::Result(result) => Ok(result),
                     // A form that nobody here can show is one that nobody filled in.
-                    Reply::Error(error) if asked.is_unasked_form(&error) => {
-                        Ok(live::cancelled_answer(&asked.method))
+                    Reply::Error(error) if request.is_unasked_form(&error) => {
+                        Ok(live::cancelled_answer(&request.method))
                     }
                     Reply::Error(error) => Err(error),
-                    Reply::Cancelled => Ok(live::cancelled_answer(&asked.method)),
+                    Reply::Cancelled => Ok(live::cancelled_answer(&request.method)),
                     Reply::CancelledByAgent => {
                         let error = RpcError::new(code::REQUEST_CANCELLED, "the agent cancelled the request");
                         Err(error.to_json())
                     }
                     Reply::AgentLost => return cancels,
                 };
-                self.respond_to_agent(asked.id, reply);
+                self.respond_to_agent(request.id, reply);
             }
             Effect::StartAgent => self.start_agent(),
             Effect::RespondPrompt { .. }
@@ -497,7 +497,7 @@ impl SessionMachine {
 
     /// Cancels requests that were put to one client.
     fn cancel_forwarded(&mut self) {
-        let forwarded = self.requests.iter().filter(|(_, asked)| asked.forwarded);
+        let forwarded = self.requests.iter().filter(|(_, request)| request.forwarded);
         let forwarded: Vec<_> = forwarded.map(|(peer_request, _)| *peer_request).collect();
         for peer_request in forwarded {
             self.cancel_forwarded_request(peer_request);

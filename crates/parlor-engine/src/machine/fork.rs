@@ -22,9 +22,9 @@ use crate::{AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, Kn
 #[derive(Debug, Default)]
 pub(super) struct Forks {
     /// Those that were asked for in this batch.
-    planned: Vec<Planned>,
+    planned: Vec<PlannedFork>,
     /// Those that wait for the agent.
-    waiting: Vec<Planned>,
+    waiting: Vec<PlannedFork>,
 }
 
 impl Forks {
@@ -45,7 +45,7 @@ impl Forks {
 
 /// A fork on its way.
 #[derive(Debug)]
-struct Planned {
+struct PlannedFork {
     start: ForkStart,
     /// The native fork, if the agent can make it.
     native: Option<Native>,
@@ -108,7 +108,7 @@ impl SessionMachine {
         }
     }
 
-    fn plan_fork(&mut self, client: &ClientInfo, request: &ForkRequest) -> Result<Planned, RpcError> {
+    fn plan_fork(&mut self, client: &ClientInfo, request: &ForkRequest) -> Result<PlannedFork, RpcError> {
         let ForkRequest { id, params, kind, known_agent } = request;
         let message = message_of(params)?.map(|message| self.resolve_alias(message));
         let point = match (kind, &message) {
@@ -122,8 +122,8 @@ impl SessionMachine {
         let fork = self.session.fork(&point).map_err(|why| not_forked(message.as_ref(), why))?;
         let prompt = match kind {
             ForkKind::Fork => None,
-            ForkKind::Edit => Some(self.edited(params, message.as_ref(), &fork)?),
-            ForkKind::Regenerate => Some(again(message.as_ref(), &fork)?),
+            ForkKind::Edit => Some(self.edited_prompt(params, message.as_ref(), &fork)?),
+            ForkKind::Regenerate => Some(regenerated_prompt(message.as_ref(), &fork)?),
         };
         let mut row = self.row_of_fork(client, params, *kind, message.as_ref())?;
         let mut data = SessionData::of(&row);
@@ -143,7 +143,7 @@ impl SessionMachine {
             writes,
             is_stored: false,
         };
-        Ok(Planned { start, native })
+        Ok(PlannedFork { start, native })
     }
 
     fn row_of_fork(
@@ -201,7 +201,7 @@ impl SessionMachine {
         &mut self,
         fork: &Fork,
         row: &SessionRow,
-        asked: &Object,
+        client_params: &Object,
         known: Option<&KnownAgent>,
     ) -> Option<Native> {
         let agents = JsonStr::from_literal(self.row.agent_session.as_deref()?)?;
@@ -237,7 +237,7 @@ impl SessionMachine {
         if let Some(message) = message {
             params.set("messageId", message.as_json());
         }
-        if let Some(meta) = agents_meta(asked) {
+        if let Some(meta) = agents_meta(client_params) {
             params.set("_meta", meta.to_json());
         }
         let end = message.is_none().then(|| self.session.transcript().seq());
@@ -262,7 +262,12 @@ impl SessionMachine {
     }
 
     /// The prompt that replaces an earlier one.
-    fn edited(&self, params: &Object, message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
+    fn edited_prompt(
+        &self,
+        params: &Object,
+        message: Option<&MessageId>,
+        fork: &Fork,
+    ) -> Result<Json, RpcError> {
         if fork.prompt.as_ref().map(|(prompt, _)| prompt) != message {
             let text = "only a prompt can be edited: this message is not one";
             return Err(bad_message(message, "not_a_prompt", text));
@@ -340,8 +345,8 @@ impl SessionMachine {
         }
     }
 
-    fn decide_fork(&mut self, planned: Planned, error: Option<&RpcError>) {
-        let Planned { mut start, native } = planned;
+    fn decide_fork(&mut self, planned: PlannedFork, error: Option<&RpcError>) {
+        let PlannedFork { mut start, native } = planned;
         let error = error.cloned().filter(|_| native.is_some());
         // The agent may have lost its history since, or have gone on: then it would fork something else.
         let is_the_same = |native: &Native| {
@@ -411,7 +416,7 @@ fn bad_message(message: Option<&MessageId>, reason: &str, text: &str) -> RpcErro
 }
 
 /// The prompt that is sent again.
-fn again(message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
+fn regenerated_prompt(message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
     let content = fork.prompt.as_ref().map(|(_, content)| content.clone());
     content
         .filter(|content| content.as_str() != "[]")

@@ -299,8 +299,8 @@ impl SessionMachine {
 
     /// Whether a client was sent a request of the agent that is still open.
     pub fn is_asking(&self, request: ClientRequestId, client: ClientId) -> bool {
-        let asked = self.requests.get(&request.peer_request);
-        asked.is_some_and(|asked| asked.clients.get(&client) == Some(&request))
+        let open = self.requests.get(&request.peer_request);
+        open.is_some_and(|open| open.clients.get(&client) == Some(&request))
     }
 
     /// Why the session is not live any more, once it is not.

@@ -122,13 +122,13 @@ impl SessionMachine {
 
     /// A person decided something: that is on record before the agent acts on it.
     pub(super) fn record_decision(&mut self, peer_request: PeerRequestId, by: ClientId, result: &Json) {
-        let Some(asked) = self.requests.get(&peer_request) else { return };
-        let by = match (&asked.decided_by, self.subscribers.get(&by)) {
+        let Some(request) = self.requests.get(&peer_request) else { return };
+        let by = match (&request.decided_by, self.subscribers.get(&by)) {
             (Some(decider), _) => decider.clone(),
             (None, Some(subscriber)) => subscriber.client.decider(),
             (None, None) => Decider { client: by, name: None },
         };
-        let decision = event::decision(&asked.method, &asked.params, result, by);
+        let decision = event::decision(&request.method, &request.params, result, by);
         self.step(Input::EventOccurred(decision));
         self.dirty.durable = true;
     }

@@ -116,10 +116,10 @@ impl SessionMachine {
         }
     }
 
-    fn add_request(&mut self, asked: PeerRequest) -> PeerRequestId {
+    fn add_request(&mut self, request: PeerRequest) -> PeerRequestId {
         let peer_request = PeerRequestId(self.next_peer_request);
         self.next_peer_request += 1;
-        self.requests.insert(peer_request, asked);
+        self.requests.insert(peer_request, request);
         peer_request
     }
 
@@ -131,8 +131,8 @@ impl SessionMachine {
         }
         // Only a tool call that waits for permission is over without an answer.
         let call = about.filter(|_| !form);
-        let asked = self.peer_request(id, method, params, false);
-        let peer_request = self.add_request(asked);
+        let request = self.peer_request(id, method, params, false);
+        let peer_request = self.add_request(request);
         self.step(Input::RequestOpened { peer_request, form, call });
     }
 
@@ -164,8 +164,8 @@ impl SessionMachine {
     }
 
     pub(super) fn forward_to(&mut self, client: ClientId, id: RequestId, method: String, params: Object) {
-        let asked = self.peer_request(id, method, params, true);
-        let peer_request = self.add_request(asked);
+        let request = self.peer_request(id, method, params, true);
+        let peer_request = self.add_request(request);
         self.send_request(peer_request, client);
     }
 
@@ -184,9 +184,9 @@ impl SessionMachine {
             let message = format!("the client does not support {service}");
             return self.respond_to_agent(id, Err(RpcError::new(code::METHOD_NOT_FOUND, message).to_json()));
         };
-        let asked =
+        let request =
             PeerRequest { client_only: true, ..self.peer_request(id, service.to_owned(), params, true) };
-        let peer_request = self.add_request(asked);
+        let peer_request = self.add_request(request);
         self.send_request(peer_request, client);
     }
 
@@ -195,13 +195,13 @@ impl SessionMachine {
         self.subscribers.contains_key(&client) && !self.is_closing(client)
     }
 
-    /// A client leaves: requests that it alone was asked are answered without it. Files are on the disk as well.
+    /// Answers requests that were sent only to this client, which leaves: files are served from the disk, others fail.
     pub(super) fn answer_without_client(&mut self, client: ClientId) {
-        let is_its = |asked: &PeerRequest| asked.forwarded && asked.clients.contains_key(&client);
+        let is_its = |request: &PeerRequest| request.forwarded && request.clients.contains_key(&client);
         let its: Vec<_> = self
             .requests
             .iter()
-            .filter(|(_, asked)| is_its(asked))
+            .filter(|(_, request)| is_its(request))
             .map(|(peer_request, _)| *peer_request)
             .collect();
         for peer_request in its {
@@ -224,21 +224,22 @@ impl SessionMachine {
 
     /// Cancels a request at the one client that was sent it.
     pub(super) fn cancel_forwarded_request(&mut self, peer_request: PeerRequestId) {
-        let asked = self.requests.get(&peer_request).filter(|asked| asked.forwarded);
-        let clients: Vec<_> = asked.map(|asked| asked.clients.keys().copied().collect()).unwrap_or_default();
+        let request = self.requests.get(&peer_request).filter(|request| request.forwarded);
+        let clients: Vec<_> =
+            request.map(|request| request.clients.keys().copied().collect()).unwrap_or_default();
         clients.into_iter().for_each(|client| self.cancel_request(peer_request, client));
     }
 
     /// Puts a question to a client.
     pub(super) fn send_request(&mut self, peer_request: PeerRequestId, client: ClientId) {
         let from = self.agent_dialect();
-        let Some(asked) = self.requests.get_mut(&peer_request) else { return };
+        let Some(request) = self.requests.get_mut(&peer_request) else { return };
         let Some(subscriber) = self.subscribers.get(&client) else { return };
-        let mut params = asked.params.clone();
+        let mut params = request.params.clone();
         if params.get("sessionId").is_some() {
             params.set("sessionId", self.id.as_json());
         }
-        if asked.method == "elicitation/create"
+        if request.method == "elicitation/create"
             && !subscriber.client.elicits(params.get_string("mode").as_deref())
         {
             return self.apply_answer(peer_request, client, Answer::Error(cannot_ask()));
@@ -246,22 +247,22 @@ impl SessionMachine {
         let to = subscriber.client.dialect;
         let transcript = self.session.transcript();
         let said = live::request_to_client(
-            &asked.method,
-            &asked.id,
+            &request.method,
+            &request.id,
             &params,
             from,
             to,
             transcript,
             &mut self.losses,
         );
-        let request = said.map(|params| {
-            let request = ClientRequestId { peer_request, sending: self.next_sending };
+        let outgoing = said.map(|params| {
+            let client_request = ClientRequestId { peer_request, sending: self.next_sending };
             self.next_sending += 1;
-            asked.clients.insert(client, request);
-            Outgoing::Request { request, method: asked.method.clone(), params }
+            request.clients.insert(client, client_request);
+            Outgoing::Request { request: client_request, method: request.method.clone(), params }
         });
-        match request {
-            Ok(request) => self.send(client, request),
+        match outgoing {
+            Ok(outgoing) => self.send(client, outgoing),
             // One that cannot be asked counts as one that cannot answer.
             Err(_) => self.apply_answer(peer_request, client, Answer::Error(cannot_ask())),
         }
@@ -269,9 +270,9 @@ impl SessionMachine {
 
     /// Cancels a request at a client.
     pub(super) fn cancel_request(&mut self, peer_request: PeerRequestId, client: ClientId) {
-        let asked = self.requests.get_mut(&peer_request);
-        if let Some(request) = asked.and_then(|asked| asked.clients.remove(&client)) {
-            self.send(client, Outgoing::CancelRequest(request));
+        let request = self.requests.get_mut(&peer_request);
+        if let Some(client_request) = request.and_then(|request| request.clients.remove(&client)) {
+            self.send(client, Outgoing::CancelRequest(client_request));
         }
     }
 
@@ -283,17 +284,17 @@ impl SessionMachine {
     }
 
     fn apply_answer(&mut self, peer_request: PeerRequestId, by: ClientId, answer: Answer) {
-        let Some(asked) = self.requests.get_mut(&peer_request) else { return };
-        asked.clients.remove(&by);
+        let Some(request) = self.requests.get_mut(&peer_request) else { return };
+        request.clients.remove(&by);
         let from = self.subscribers.get(&by).map_or(Dialect::V2, |subscriber| subscriber.client.dialect);
         let to = self.agent.as_ref().map_or(Dialect::V2, |link| link.agent.dialect);
         let answer = match answer {
             Answer::Result(result) => {
-                Answer::Result(live::answer_to_agent(&asked.method, &result, from, to, &mut self.losses))
+                Answer::Result(live::answer_to_agent(&request.method, &result, from, to, &mut self.losses))
             }
             error @ Answer::Error(_) => error,
         };
-        if asked.forwarded {
+        if request.forwarded {
             let reply = match answer {
                 Answer::Result(result) => Reply::Result(result),
                 Answer::Error(error) => Reply::Error(error),
@@ -313,19 +314,19 @@ impl SessionMachine {
         result: &Json,
     ) {
         let to = self.agent_dialect();
-        let Some(asked) = self.requests.get_mut(&peer_request).filter(|asked| !asked.forwarded) else {
+        let Some(request) = self.requests.get_mut(&peer_request).filter(|request| !request.forwarded) else {
             return self.send_unattached(client.id, Frame::error(id, &not_open()));
         };
-        asked.decided_by = Some(client.decider());
-        let result = live::answer_to_agent(&asked.method, result, client.dialect, to, &mut self.losses);
+        request.decided_by = Some(client.decider());
+        let result = live::answer_to_agent(&request.method, result, client.dialect, to, &mut self.losses);
         self.step(Input::RequestDecided { peer_request, by: client.id, result });
         self.respond(client, id, &Object::default());
     }
 
     /// Reports the open requests that any driver may answer, if they are others than before.
     pub(super) fn report_open_requests(&mut self) {
-        let is_open = |asked: &PeerRequest| !asked.forwarded;
-        let open = self.requests.iter().filter(|(_, asked)| is_open(asked)).map(|(id, _)| *id);
+        let is_open = |request: &PeerRequest| !request.forwarded;
+        let open = self.requests.iter().filter(|(_, request)| is_open(request)).map(|(id, _)| *id);
         if open.clone().eq(self.reported_requests.iter().copied()) {
             return;
         }
@@ -337,20 +338,20 @@ impl SessionMachine {
         self.output.open_requests = Some(reported.collect());
     }
 
-    fn open_request_info(&self, request: PeerRequestId, asked: &PeerRequest) -> OpenRequest {
-        let mut params = asked.params.clone();
+    fn open_request_info(&self, id: PeerRequestId, request: &PeerRequest) -> OpenRequest {
+        let mut params = request.params.clone();
         params.set("sessionId", self.id.as_json());
         let encode = |to| {
             let (from, transcript) = (self.agent_dialect(), self.session.transcript());
             let mut losses = Losses::default();
-            live::request_to_client(&asked.method, &asked.id, &params, from, to, transcript, &mut losses)
+            live::request_to_client(&request.method, &request.id, &params, from, to, transcript, &mut losses)
         };
         OpenRequest {
-            request,
-            method: asked.method.clone(),
+            request: id,
+            method: request.method.clone(),
             tool_call: encode(Dialect::V1).ok().and_then(|params| self.whole_tool_call(&params)),
             params: encode(Dialect::V2).unwrap_or(params),
-            opened_at: asked.opened_at,
+            opened_at: request.opened_at,
         }
     }
 
@@ -369,8 +370,8 @@ impl SessionMachine {
     }
 
     pub(super) fn on_agent_cancels_request(&mut self, id: &RequestId) {
-        let found = self.requests.iter().find(|(_, asked)| asked.id == *id);
-        match found.map(|(peer_request, asked)| (*peer_request, asked.forwarded)) {
+        let found = self.requests.iter().find(|(_, request)| request.id == *id);
+        match found.map(|(peer_request, request)| (*peer_request, request.forwarded)) {
             Some((peer_request, true)) => {
                 self.cancel_forwarded_request(peer_request);
                 self.effects.push(Effect::RespondRequest(peer_request, Reply::CancelledByAgent));

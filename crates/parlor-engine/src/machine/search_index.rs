@@ -19,7 +19,7 @@ pub(super) struct IndexBacklog {
     /// Entries whose old text must leave the index at once.
     stale: BTreeSet<u64>,
     /// When those were last handed in that grow without a turn, in milliseconds since 1970.
-    handed_in: i64,
+    last_indexed_at: i64,
 }
 
 /// Whether growing entries are indexed now.
@@ -115,11 +115,12 @@ impl IndexBacklog {
         turn: TurnPhase,
         now: i64,
     ) -> Vec<Write> {
-        let grows =
-            turn == TurnPhase::Idle && !self.open.is_empty() && now.saturating_sub(self.handed_in) >= PAUSE;
+        let grows = turn == TurnPhase::Idle
+            && !self.open.is_empty()
+            && now.saturating_sub(self.last_indexed_at) >= PAUSE;
         if grows || turn == TurnPhase::Ended {
             self.due.append(&mut self.open);
-            self.handed_in = now;
+            self.last_indexed_at = now;
         }
         if turn != TurnPhase::Running {
             self.finish_running();

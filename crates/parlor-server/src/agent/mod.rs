@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{oneshot, watch};
 
 use crate::client::Client;
-use crate::hub::Shared;
+use crate::hub::HubState;
 use crate::lock;
 use crate::send_queue::{SendQueue, SendQueueReader, send_queue};
 use crate::services::budget::FileBudget;
@@ -114,7 +114,7 @@ struct Links {
 /// A session that was unloaded and has released its agent session.
 #[derive(Debug, Clone)]
 pub(crate) struct UnloadedSession {
-    pub(crate) hub: Weak<Shared>,
+    pub(crate) hub: Weak<HubState>,
     pub(crate) session: SessionId,
     /// The epoch of the released agent session.
     pub(crate) epoch: AgentEpoch,
