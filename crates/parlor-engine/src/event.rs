@@ -79,7 +79,7 @@ pub enum Event {
     Terminal(TerminalEvent),
     /// Time has passed.
     Tick {
-        /// How long a session that nobody uses stays in memory if its agent can restore it.
+        /// How long an idle session stays in memory if its agent can restore it.
         idle: Duration,
         /// How long it stays if the agent cannot.
         idle_unrestorable: Duration,

@@ -454,7 +454,7 @@ async fn tick(shared: Weak<HubState>) {
             shared.upgrade().is_some_and(|shared| shared.idle_timeout(true) < shared.idle);
         let wait = if is_under_pressure { every.min(PRESSURE_TICK_INTERVAL) } else { every };
         let Some(memory) = shared.upgrade().map(|shared| Arc::clone(shared.memory())) else { return };
-        // While memory is short, it looks again soon; else also when memory becomes short.
+        // Wakes early when memory becomes short; while it is short, the interval is shorter.
         let _ = tokio::time::timeout(wait, memory.under_pressure()).await;
         let Some(shared) = shared.upgrade() else { return };
         shared.tick_sessions();

@@ -1,7 +1,8 @@
 //! Forks: sessions that continue from a point of another.
 //!
-//! A fork is stored together with what changed here, so that it is the conversation of one moment. Only then its agent is
-//! taken care of: one that can fork is asked to, and any other is given the conversation with the first prompt.
+//! A fork is stored in the same batch as the changes of its parent, so that it is a consistent snapshot. Then the server gives
+//! the agent the conversation: it asks an agent that can fork to do so, and sends any other agent the transcript with the
+//! first prompt.
 
 use parlor_dialect::live::UpdateEncoder;
 use parlor_dialect::settings::Settings;
@@ -18,10 +19,10 @@ use crate::session_data::SessionData;
 use crate::stored::{OPENED, SIDE_STATE};
 use crate::{AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, KnownAgent, fields};
 
-/// The forks of a session that are on their way.
+/// The forks of a session that are planned or wait for the agent.
 #[derive(Debug, Default)]
 pub(super) struct Forks {
-    /// Those that were asked for in this batch.
+    /// Those that clients requested in this batch.
     planned: Vec<PlannedFork>,
     /// Those that wait for the agent.
     waiting: Vec<PlannedFork>,
@@ -43,7 +44,7 @@ impl Forks {
     }
 }
 
-/// A fork on its way.
+/// A fork that is planned or waits for the agent.
 #[derive(Debug)]
 struct PlannedFork {
     start: ForkStart,
@@ -51,16 +52,16 @@ struct PlannedFork {
     native: Option<Native>,
 }
 
-/// A stored fork whose agent is taken care of next.
+/// A stored fork, for which the server next opens an agent session.
 #[derive(Debug)]
 pub struct ForkStart {
-    /// The client that asked for it.
+    /// The client that requested it.
     pub client: ClientId,
-    /// The request, which is answered when the fork is there.
+    /// The request, which is answered when the fork exists.
     pub id: RequestId,
     /// The new session.
     pub row: SessionRow,
-    /// The result; a native fork adds what the agent answers.
+    /// The result of the request; used if the agent does not fork.
     pub answer: Object,
     /// The first prompt of the new session.
     pub prompt: Option<Json>,
@@ -74,16 +75,16 @@ pub struct ForkStart {
 /// How the agent of a fork gets the conversation.
 #[derive(Debug)]
 pub enum ForkAgent {
-    /// An incarnation of the agent is asked to fork.
+    /// The agent of this epoch is asked to fork.
     Native {
-        /// The incarnation.
+        /// The epoch.
         epoch: AgentEpoch,
         /// The params of `session/fork`.
         params: Object,
-        /// The settings that the new session is to have.
+        /// The settings that the fork must have.
         settings: Box<Settings>,
     },
-    /// It is given the transcript with the first prompt. The error says why a native fork failed, if one was possible.
+    /// The server sends it the transcript with the first prompt. The error says why the agent did not fork, if it could have.
     Transcript(Option<RpcError>),
 }
 
@@ -93,7 +94,7 @@ struct Native {
     params: Object,
     /// The session at the agent that is forked.
     session: SessionId,
-    /// The last change of a fork at the end: later changes must not be in it.
+    /// The last change, for a fork at the end: if the session has changed since, the agent would fork too much.
     end: Option<u64>,
 }
 
@@ -261,7 +262,7 @@ impl SessionMachine {
         answer
     }
 
-    /// The prompt that replaces an earlier one.
+    /// The prompt of an edit, which replaces an earlier one.
     fn edited_prompt(
         &self,
         params: &Object,
@@ -338,7 +339,7 @@ impl SessionMachine {
         }
     }
 
-    /// Forks that waited for the agent go on, with it or without.
+    /// Continues the forks that waited for the agent. With an error, their agents get the transcript.
     pub(super) fn resume_forks(&mut self, error: Option<&RpcError>) {
         for planned in std::mem::take(&mut self.forks.waiting) {
             self.decide_fork(planned, error);
@@ -348,7 +349,7 @@ impl SessionMachine {
     fn decide_fork(&mut self, planned: PlannedFork, error: Option<&RpcError>) {
         let PlannedFork { mut start, native } = planned;
         let error = error.cloned().filter(|_| native.is_some());
-        // The agent may have lost its history since, or have gone on: then it would fork something else.
+        // If the agent has lost its history or the session has changed since, the agent would fork another conversation.
         let is_the_same = |native: &Native| {
             let seq = self.session.transcript().seq();
             let same_session = self.agent.as_ref().is_some_and(|link| link.session == native.session);
@@ -366,7 +367,7 @@ impl SessionMachine {
         self.output.forks.push(start);
     }
 
-    /// Forks that could not be stored do not exist; those that were stored before go on.
+    /// Answers the requests for forks that were not stored with the error. Forks that were stored before continue.
     pub(super) fn refuse_forks(&mut self, starts: Vec<ForkStart>, error: &RpcError) {
         self.output.forks.extend(starts);
         self.resume_forks(Some(error));
@@ -415,7 +416,7 @@ fn bad_message(message: Option<&MessageId>, reason: &str, text: &str) -> RpcErro
     RpcError::new(code::INVALID_PARAMS, text).with_data(data.to_json())
 }
 
-/// The prompt that is sent again.
+/// The prompt that a regenerate sends again.
 fn regenerated_prompt(message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
     let content = fork.prompt.as_ref().map(|(_, content)| content.clone());
     content

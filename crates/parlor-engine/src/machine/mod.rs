@@ -1,7 +1,8 @@
 //! One live session: its conversation, the clients that are attached to it, and its agent.
 //!
-//! [`SessionMachine::handle`] takes what happened and returns what to do about it. It does no I/O: whoever drives it stores
-//! the batch of the [`Output`], releases the rest, and reports whether that worked.
+//! [`SessionMachine::handle`] takes events and returns an [`Output`]. It does no I/O. The caller (`SessionTask`) stores the
+//! batch of the output and reports whether that worked: after `on_stored` it releases the rest of the output, after
+//! `on_store_failed` it releases what that returns.
 
 mod agent_link;
 mod aliases;
@@ -71,9 +72,9 @@ pub struct SessionMachine {
     /// How the agent spelled its last chunk.
     stream: Option<Stream>,
     agent: Option<AgentLink>,
-    /// The incarnation of the agent that is there, or was there last.
+    /// The epoch of the current agent session, or of the last one.
     epoch: AgentEpoch,
-    /// Whether the updates of an adopted session are being taken, before the session has its agent.
+    /// Whether the replay of an adopted session is being applied; the session has no agent yet.
     is_adopting: bool,
     /// Since when the agent's session is being restored.
     starting: Option<Duration>,
@@ -106,7 +107,7 @@ pub struct SessionMachine {
     forks: fork::Forks,
     /// Calls of clients that wait for the agent to be restored.
     waiting_calls: Vec<WaitingCall>,
-    /// `_parlor/settled` requests that are answered once the incarnation of the agent that sent them is bound.
+    /// The agent's `_parlor/settled` requests, each answered when its epoch is bound.
     settled_requests: Vec<(AgentEpoch, RequestId)>,
     aliases: Aliases,
     dirty_rows: DirtyParts,
@@ -148,7 +149,7 @@ pub enum SessionEnd {
 enum Pending {
     /// An event that came earlier.
     Event(Event),
-    /// A client was sent all that it missed and its response; whether it resumed from a change that it knew.
+    /// A client was sent everything that it missed, and its response. `is_resumed`: it resumed after a change.
     CaughtUp { client: ClientId, is_resumed: bool },
 }
 
@@ -232,7 +233,7 @@ impl SessionMachine {
         if was_busy {
             let error = RpcError::new(code::INTERNAL_ERROR, "parlor was stopped in the middle of the turn");
             machine.step(Input::AgentLost(live::failed_state(&error)));
-            // Whatever its last state says, no turn runs.
+            // No turn is running after a restart, even if the last state says so.
             machine.dirty.row |= std::mem::take(&mut machine.row.busy);
         }
         machine
@@ -258,7 +259,7 @@ impl SessionMachine {
         &self.session
     }
 
-    /// The incarnation of the agent that is there, or was there last.
+    /// The epoch of the current agent session, or of the last one.
     pub fn epoch(&self) -> AgentEpoch {
         self.epoch
     }
@@ -351,7 +352,7 @@ impl SessionMachine {
         self.forks.on_stored();
     }
 
-    /// A session that nobody uses stays live after all, because somebody called it.
+    /// Keeps a session live that was about to be evicted, because a client or its agent called it.
     pub fn stay(&mut self) {
         self.end = None;
     }
@@ -415,7 +416,7 @@ impl SessionMachine {
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Client { client, is_connected, call } => {
-                // A client that closes the session is answered before anything else comes of its calls.
+                // A client that closes the session gets the response before its later calls are handled.
                 if self.is_closing(client.id) {
                     return self.defer(Event::Client { client, is_connected, call });
                 }
@@ -599,7 +600,7 @@ impl SessionMachine {
         }
         for refused in step.rejected.drain(..) {
             self.losses.add(LossKind::UpdateRefused);
-            tracing::warn!(session = %self.id, "an update was not taken: {refused}");
+            tracing::warn!(session = %self.id, "an update was rejected: {refused}");
         }
         for effect in step.effects.drain(..) {
             match effect {
@@ -649,7 +650,7 @@ impl SessionMachine {
         }
     }
 
-    /// Time passed: a session that nobody uses is evicted.
+    /// Evicts a session that has been idle for long enough.
     fn on_tick(&mut self, idle: Duration, idle_unrestorable: Duration) {
         let is_restorable = self.agent.as_ref().is_none_or(|link| link.agent.restores());
         let idle = if is_restorable { idle } else { idle_unrestorable };

@@ -1,4 +1,4 @@
-//! Requests between clients and the agent: permission requests, elicitations and others, and what ends a session.
+//! The agent's requests to clients: permission requests, elicitations, and requests to one client. Also deletes sessions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use parlor_wire::{RequestId, RpcError, code};
 use super::{SessionEnd, SessionMachine};
 use crate::{AgentCommand, ClientInfo, ClientRequestId, Delivery, Frame, FrameKind, OpenRequest, Outgoing};
 
-/// A request of the agent to people or to one client.
+/// A request of the agent to all drivers or to one client.
 #[derive(Debug)]
 pub(super) struct PeerRequest {
     /// The agent's id for it.
@@ -22,7 +22,7 @@ pub(super) struct PeerRequest {
     pub(super) params: Object,
     /// The clients that were sent it and have not answered.
     pub(super) clients: BTreeMap<ClientId, ClientRequestId>,
-    /// Whether it is put to one client and its answer is passed on whatever it is.
+    /// Whether it is sent to one client, and any answer is forwarded unchanged.
     pub(super) forwarded: bool,
     /// When the agent sent it.
     pub(super) opened_at: i64,
@@ -41,7 +41,7 @@ impl SessionMachine {
         self.output.relayed.push((id, here));
     }
 
-    /// Ends the session for all: its turn is over, and no prompt of anybody's is left without an answer.
+    /// Deletes the session: ends its turn and answers all prompts.
     pub(super) fn on_delete(&mut self, client: &Arc<ClientInfo>, id: &RequestId, is_connected: bool) {
         self.step(Input::Cancelled { by: client.id, scope: Scope::Session });
         self.step(Input::AgentLost(cancelled_state()));
@@ -85,7 +85,7 @@ impl SessionMachine {
         }
     }
 
-    /// The agent asks something that is for people, or for parlor.
+    /// Handles a request of the agent, by its method.
     pub(super) fn on_agent_request(&mut self, id: RequestId, method: String, params: Object) {
         match method.as_str() {
             "session/request_permission" => self.open_request(id, method, params, false),
@@ -136,8 +136,8 @@ impl SessionMachine {
         self.step(Input::RequestOpened { peer_request, form, call });
     }
 
-    /// Names the tool call that a request is about as the session does, which may not be as the agent does. It stands in
-    /// the request, or in it by its name only.
+    /// Replaces the agent's id of the tool call in a request by the session's id, and returns it. The request contains the tool
+    /// call, or only its id.
     fn map_tool_call(&self, holder: &mut Object) -> Option<ToolCallId> {
         let name = |holder: &mut Object| {
             let id = self.session.id_map().tool_call(&holder.get_json_str("toolCallId")?.into());
@@ -157,7 +157,7 @@ impl SessionMachine {
             self.session.running_prompt_sender().filter(|client| self.is_staying(*client));
         let Some(client) = running_prompt_sender.or_else(|| self.session.drivers().next()) else {
             let error =
-                RpcError::new(code::METHOD_NOT_FOUND, format!("no client is here to answer {method}"));
+                RpcError::new(code::METHOD_NOT_FOUND, format!("no client is attached to answer {method}"));
             return self.respond_to_agent(id, Err(error.to_json()));
         };
         self.forward_to(client, id, method, params);
@@ -214,7 +214,7 @@ impl SessionMachine {
             if method.starts_with("fs/") && !client_only {
                 self.serve_file_from_disk(id, method, params);
             } else {
-                let message = format!("the client that was asked {method} has left the session");
+                let message = format!("the client that received {method} has left the session");
                 let data = Object::new().with("reason", live::CLIENT_GONE);
                 let error = RpcError::new(code::INTERNAL_ERROR, message).with_data(data.to_json());
                 self.respond_to_agent(id, Err(error.to_json()));
@@ -230,7 +230,7 @@ impl SessionMachine {
         clients.into_iter().for_each(|client| self.cancel_request(peer_request, client));
     }
 
-    /// Puts a question to a client.
+    /// Sends a peer request to a client.
     pub(super) fn send_request(&mut self, peer_request: PeerRequestId, client: ClientId) {
         let from = self.agent_dialect();
         let Some(request) = self.requests.get_mut(&peer_request) else { return };
@@ -263,7 +263,7 @@ impl SessionMachine {
         });
         match outgoing {
             Ok(outgoing) => self.send(client, outgoing),
-            // One that cannot be asked counts as one that cannot answer.
+            // A client that cannot be sent the request counts as one that answered with an error.
             Err(_) => self.apply_answer(peer_request, client, Answer::Error(cannot_ask())),
         }
     }

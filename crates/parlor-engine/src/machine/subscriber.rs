@@ -48,7 +48,7 @@ pub(crate) enum SubscriberState {
         reading: ReplayCursor,
         /// The requests that are answered after these.
         answers: Vec<AttachRequest>,
-        /// Whether somebody waits for it to read on.
+        /// Whether an event is due when it has read what was sent ([`Outgoing::AwaitDrain`]).
         waiting: bool,
     },
 }

@@ -152,7 +152,7 @@ impl EarlyMessages {
         self.replay = Replay::Over;
     }
 
-    /// Takes the settings of the replay for those that nobody knows. They are better than nothing.
+    /// Uses the settings of the replay where no other value is known.
     pub(super) fn use_replayed_settings(&mut self) {
         self.settings.add_missing(std::mem::take(&mut self.replayed_settings));
     }

@@ -663,7 +663,7 @@ mod tests {
             29999 timeout
             100000 timeout
                 unlink
-                failed: -32002 there is no such session {"sessionId":"s","reason":"the agent did not answer session/load in time"}
+                failed: -32002 there is no such session {"sessionId":"s","reason":"the agent did not answer session/resume in time"}
             adopted
             29999 timeout
                 done s {}

@@ -107,7 +107,7 @@ pub(super) fn data(client: &Client, mut params: Object, agent: Dialect) -> Sessi
     SessionData { params, params_dialect, agent_dialect, command, ..SessionData::default() }
 }
 
-/// The agent for a client, which is started if it is not running. Dropping the future does not stop the start.
+/// Returns the agent for a client, and starts it if it is not running. Dropping the future does not cancel the start.
 pub(super) async fn agent(
     hub: &Arc<HubState>,
     client: &Arc<Client>,
