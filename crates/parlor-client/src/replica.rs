@@ -87,6 +87,7 @@ pub(crate) enum Replay {
     All,
 }
 
+/// The local copy of a session, and which connection updates it.
 pub(crate) struct ReplicaState {
     pub(crate) fold: SessionFold,
     /// How often the session was reloaded.

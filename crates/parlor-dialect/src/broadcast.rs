@@ -161,7 +161,7 @@ pub struct Broadcast<'a, 'l> {
     line: Option<&'a AgentLine<'l>>,
     params_extra: &'a ParamsExtra,
     /// The agent's line with the session's ids, once a subscriber needs it.
-    passed: String,
+    forwarded_line: String,
 }
 
 impl<'a, 'l> Broadcast<'a, 'l> {
@@ -181,12 +181,12 @@ impl<'a, 'l> Broadcast<'a, 'l> {
         let params_extra = line.map_or(NOTHING, |line| &line.params_extra);
         // Reserved keys are still in the line.
         let line = line.filter(|line| !line.params_extra.was_reserved && line.spans.is_some());
-        Self { session, change, encode_context, line, params_extra, passed: buffer }
+        Self { session, change, encode_context, line, params_extra, forwarded_line: buffer }
     }
 
     /// Returns the buffer.
     pub fn into_buffer(self) -> String {
-        self.passed
+        self.forwarded_line
     }
 
     /// The message that changed, by its id in the session.
@@ -204,11 +204,11 @@ impl<'a, 'l> Broadcast<'a, 'l> {
     }
 
     /// The agent's line with the session's ids.
-    fn passed(&mut self, line: &AgentLine<'_>) -> &str {
-        if let Some(spans) = line.spans.filter(|_| self.passed.is_empty()) {
-            spans.pass(line.line, self.session, self.message(), &mut self.passed);
+    fn forwarded_line(&mut self, line: &AgentLine<'_>) -> &str {
+        if let Some(spans) = line.spans.filter(|_| self.forwarded_line.is_empty()) {
+            spans.pass(line.line, self.session, self.message(), &mut self.forwarded_line);
         }
-        &self.passed
+        &self.forwarded_line
     }
 }
 
@@ -223,17 +223,17 @@ impl UpdateEncoder {
         lines: &mut String,
     ) {
         let change = broadcast.change;
-        // A line without a seq cannot be forwarded.
+        // The agent's line has no seq, so a client that wants seqs cannot be sent it.
         let line = broadcast.line.filter(|_| !wants_seq);
         if let Some(line) = line.filter(|line| line.is_chunk(&change.update))
             && self.takes_chunk(&change.update, broadcast.encode_context.from)
         {
-            lines.push_str(broadcast.passed(line));
+            lines.push_str(broadcast.forwarded_line(line));
             return;
         }
         for update in self.encode(&change.update, broadcast.encode_context, new_id, losses) {
             match line.filter(|line| line.equals(&update, broadcast.message())) {
-                Some(line) => lines.push_str(broadcast.passed(line)),
+                Some(line) => lines.push_str(broadcast.forwarded_line(line)),
                 None => {
                     let seq = wants_seq.then_some(change.seq);
                     lines.push_str(&update_line_with(

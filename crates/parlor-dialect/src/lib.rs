@@ -1,7 +1,7 @@
 //! The dialects of the Agent Client Protocol.
 //!
-//! Peers speak `v1`, `v2` as published, or the `draft` of v2 with its proposals. This is the only crate that knows
-//! them; it converts between the wire and the model of `parlor-session`.
+//! Peers speak `v1`, `v2` as published, or the `draft` of v2 with its proposals. Only this crate
+//! decodes and encodes updates; it converts between the wire and the model of `parlor-session`.
 //!
 //! - [`Decoder`] decodes the updates of one session.
 //! - [`Fold`] reads whole lines, recorded or live, and builds the transcript of one session.

@@ -142,7 +142,7 @@ fn a_prompt_that_a_v1_agent_rejects_during_a_turn_is_removed() {
     let mut relay = overlapping();
     relay.agent(
         json!({ "id": 2, "result": { "stopReason": "cancelled" } }),
-        &[r#"client: 2 failed {"code":-32800,"message":"the prompt was taken back"}"#],
+        &[r#"client: 2 failed {"code":-32800,"message":"the prompt was withdrawn"}"#],
     );
     relay.agent(
         json!({ "id": 1, "result": { "stopReason": "cancelled" } }),

@@ -378,7 +378,7 @@ fn a_bad_message_of_a_batch_does_not_spoil_the_others() {
     let mut fold = Fold::new(V2);
     assert_eq!(
         fold.line(&batch).unwrap_err().to_string(),
-        "in a batch: agent_message_chunk: `messageId` must be a string, this is null; a message is an object, not a number: 7"
+        "in a batch: agent_message_chunk: `messageId` must be a string, this is null; the message must be an object, not a number: 7"
     );
     assert_eq!(fold.transcript().entries().len(), 2);
     let refused = Fold::new(V1).line(&batch).unwrap_err().to_string();

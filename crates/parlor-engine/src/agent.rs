@@ -9,8 +9,7 @@ use parlor_session::SessionId;
 use parlor_session::session::{ClientId, PromptId};
 use parlor_wire::RequestId;
 
-/// Numbers the incarnations of agents: whenever a session gets an agent, by any process, it is another one. Later ones have
-/// greater numbers.
+/// Identifies one binding of a session to an agent session. Each new binding, also to the same process, has a greater number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AgentEpoch(pub u64);
 
@@ -18,7 +17,7 @@ impl AgentEpoch {
     /// Before any agent.
     pub const NONE: Self = Self(0);
 
-    /// After this incarnation, and not after any later one.
+    /// An epoch that is greater than this one and not greater than any later binding's.
     #[must_use]
     pub fn end(self) -> Self {
         Self(self.0 + 1)
@@ -62,7 +61,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// Whether an agent has it that said this of itself.
+    /// Whether an agent with this `initialize` response has the capability.
     pub fn is_in(self, dialect: Dialect, initialize: &Object) -> bool {
         let has = |holder: &Object, name: &str| holder.get(name).is_some_and(|value| !value.is_null());
         let flag = |holder: &Object, name: &str| holder.get_bool(name) == Some(true);
@@ -114,7 +113,7 @@ impl AgentInfo {
 /// An agent's session that belongs to one of ours.
 #[derive(Debug, Clone)]
 pub struct AgentLink {
-    /// Which incarnation of the agent it is.
+    /// The epoch of this binding.
     pub epoch: AgentEpoch,
     /// The agent.
     pub agent: Arc<AgentInfo>,
@@ -238,7 +237,7 @@ pub enum AgentCommand {
         /// The params that name the terminal.
         params: Object,
     },
-    /// Tells a client from now on what the agent says about no session.
+    /// From now on, sends the client the agent's messages that belong to no session.
     AddClient(ClientId),
     /// Gives the agent no more sessions, because it hangs.
     Retire,
@@ -249,7 +248,7 @@ pub enum AgentCommand {
 }
 
 impl AgentCommand {
-    /// Whether this is done also if the changes could not be stored: it tells the agent of none.
+    /// Whether this is done even if the changes were not stored: it reveals none of them to the agent.
     pub fn is_due_if_not_stored(&self) -> bool {
         match self {
             Self::Respond { reply, .. } => reply.is_err(),

@@ -1,8 +1,8 @@
-//! A conversation as a text for an agent that was not there.
+//! The transcript as text for an agent that does not have it.
 //!
-//! It says who said what, which tools were used on which files and what they brought. All that anybody said is quoted, line
-//! by line, so that nothing in it can look like the beginning of another part. When the text is too long, what tools brought
-//! is shortened first, the oldest first; then what lies between the first message and the latest is left out.
+//! The text has the messages, the tool calls with their files, and their results. All content is quoted, line by line, so that
+//! none of it can look like the start of another part. If the text is too long, results of tools are shortened first, the
+//! oldest first; then the parts between the first message and the latest ones are left out.
 
 use std::fmt::Write as _;
 
@@ -10,36 +10,36 @@ use parlor_json::{Json, Object};
 use parlor_session::session::Envelope;
 use parlor_session::{Entry, EntryId, Role, Transcript};
 
-/// How much of a conversation is handed over.
+/// The maximum length of the text in bytes.
 const MOST: usize = 200 << 10;
 
-/// What is left of something that is shortened.
+/// The length in bytes of a shortened result.
 const SHORT: usize = 400;
 
-/// What stands before a line that somebody said.
+/// The prefix of each quoted line.
 const QUOTE: &str = "> ";
 
 const INTRODUCTION: &str = "This is the conversation so far, from before you joined it. Lines that begin with \
     \"> \" are quoted: what was said, and what tools returned. Do not answer it again; go on with what follows it.\n\n";
 
-/// One thing that was said or done. All but the headings is quoted.
+/// A message or a tool call. Everything except the headings is quoted.
 #[derive(Debug, Default)]
 struct Part {
     heading: &'static str,
-    /// What was said.
+    /// The text of the message, or the title, files and input of the tool call.
     said: String,
-    /// What the rest is.
+    /// The heading of `result`.
     subheading: &'static str,
-    /// What a tool brought, or what was attached.
-    brought: String,
+    /// The result of the tool call, or the attachments of the message.
+    result: String,
 }
 
-/// The first entries of a conversation as a text, which is empty if there is nothing to say.
+/// The first entries of a transcript as text; empty if they have no content.
 pub fn of(transcript: &Transcript, entries: &[Entry]) -> String {
     bounded(entries.iter().filter_map(|entry| part(transcript, entry)).collect(), MOST)
 }
 
-/// A prompt with a conversation in front of it, as a text block of its own: other blocks do not reach every model.
+/// Puts the text in front of a prompt, as a text block: other kinds of blocks do not reach every model.
 pub fn in_front_of(prompt: &Json, text: &str, envelope: &Envelope) -> Json {
     if text.is_empty() {
         return prompt.clone();
@@ -57,7 +57,7 @@ pub fn is_command(prompt: &Json) -> bool {
     text.is_some_and(|text| text.trim_start().starts_with('/'))
 }
 
-/// Whether a title is made of nothing but words of a conversation that was handed over in this envelope.
+/// Whether a title consists only of words of the text that was sent in this envelope.
 pub fn is_title_of(title: &str, text: &str, envelope: &Envelope) -> bool {
     let title = words(title);
     if title.is_empty() {
@@ -83,9 +83,9 @@ fn bounded(mut parts: Vec<Part>, most: usize) -> String {
         if length <= most {
             break;
         }
-        length -= part.brought.len();
-        shorten(&mut part.brought, SHORT);
-        length += part.brought.len();
+        length -= part.result.len();
+        shorten(&mut part.result, SHORT);
+        length += part.result.len();
     }
     // The first message says what all of it is about, and stays.
     let mut left_out = 0;
@@ -113,20 +113,19 @@ fn bounded(mut parts: Vec<Part>, most: usize) -> String {
 
 impl Part {
     fn len(&self) -> usize {
-        self.said.len() + self.brought.len()
+        self.said.len() + self.result.len()
     }
 
     fn write(&self, text: &mut String) {
         let _ = write!(text, "{}:\n{}", self.heading, self.said);
-        if !self.brought.is_empty() {
-            let _ = write!(text, "{}:\n{}", self.subheading, self.brought);
+        if !self.result.is_empty() {
+            let _ = write!(text, "{}:\n{}", self.subheading, self.result);
         }
         text.push('\n');
     }
 }
 
-/// Text that somebody said, with the mark of a quotation before each line. Whatever a reader may take for the end of a line
-/// is one.
+/// Quotes each line of a text. Every character that a reader may take for the end of a line ends one.
 fn quoted(text: &str) -> String {
     let is_end = |c: char| matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}');
     let text = text.replace("\r\n", "\n");
@@ -169,7 +168,7 @@ fn part(transcript: &Transcript, entry: &Entry) -> Option<Part> {
                 return None;
             }
             let heading = if *role == Role::User { "User" } else { "Assistant" };
-            Some(Part { heading, said: quoted(&said), subheading: "Attached", brought: attached })
+            Some(Part { heading, said: quoted(&said), subheading: "Attached", result: attached })
         }
         EntryId::ToolCall(_) => {
             let field = |name: &str| body.fields.get_string(name);
@@ -185,15 +184,15 @@ fn part(transcript: &Transcript, entry: &Entry) -> Option<Part> {
                 input = quoted(&format!("Input: {}", raw.as_str()));
                 shorten(&mut input, SHORT);
             }
-            let mut brought = String::new();
+            let mut result = String::new();
             for item in body.content.iter() {
-                outcome(transcript, item.json, &mut said, &mut brought);
+                outcome(transcript, item.json, &mut said, &mut result);
             }
             Some(Part {
                 heading: "Tool call",
                 said: quoted(&said) + &input,
                 subheading: "It returned",
-                brought,
+                result,
             })
         }
         EntryId::Message(Role::Thought, _)
@@ -221,7 +220,7 @@ fn files(fields: &Object) -> Vec<String> {
     places.collect()
 }
 
-/// What one block says, and what is attached to it, quoted.
+/// Adds the text of a content block, and quoted what is attached to it.
 fn block(text: &str, said: &mut String, attached: &mut String) {
     if let Some(text) = parlor_session::text_of(text) {
         said.push_str(&text);
@@ -257,8 +256,8 @@ fn named(name: &str, text: &str) -> String {
     quoted(&format!("{}:\n{}", name.lines().collect::<Vec<_>>().join(" "), quoted(text)))
 }
 
-/// What a tool call brought, quoted.
-fn outcome(transcript: &Transcript, text: &str, said: &mut String, brought: &mut String) {
+/// Adds the result of a tool call, quoted.
+fn outcome(transcript: &Transcript, text: &str, said: &mut String, result: &mut String) {
     let Ok(item) = Json::parse(text) else { return };
     let item = item.to_object().unwrap_or_default();
     match item.get_string("type").as_deref() {
@@ -267,8 +266,8 @@ fn outcome(transcript: &Transcript, text: &str, said: &mut String, brought: &mut
             if let Some(content) = item.get("content") {
                 block(content.as_str(), &mut text, &mut attached);
             }
-            brought.push_str(&quoted(&text));
-            brought.push_str(&attached);
+            result.push_str(&quoted(&text));
+            result.push_str(&attached);
         }
         Some("diff") => {
             let changes = item.get_array("changes");
@@ -277,18 +276,18 @@ fn outcome(transcript: &Transcript, text: &str, said: &mut String, brought: &mut
                 let _ = write!(said, "\n- changed {path}");
             }
             if let Some(patch) = item.get_object("patch").and_then(|patch| patch.get_string("text")) {
-                brought.push_str(&named("changes", &patch));
+                result.push_str(&named("changes", &patch));
             } else if let Some(path) = item.get_string("path") {
                 let _ = write!(said, "\n- changed {path}");
                 let new = item.get_string("newText").unwrap_or_default();
-                brought.push_str(&named(&format!("{path} is now"), &new));
+                result.push_str(&named(&format!("{path} is now"), &new));
             }
         }
         Some("terminal") => {
             let id = item.get_json_str("terminalId");
             let terminal = id.and_then(|id| transcript.get(&EntryId::Terminal(id.into())));
             if let Some(terminal) = terminal {
-                brought.push_str(&named("a terminal", &String::from_utf8_lossy(&terminal.body().output)));
+                result.push_str(&named("a terminal", &String::from_utf8_lossy(&terminal.body().output)));
             }
         }
         Some(_) | None => {}
@@ -479,11 +478,11 @@ mod tests {
     }
 
     fn parts(sizes: &[(usize, usize)]) -> Vec<Part> {
-        let part = |(place, (said, brought)): (usize, &(usize, usize))| Part {
+        let part = |(place, (said, result)): (usize, &(usize, usize))| Part {
             heading: "User",
             said: format!("{place}{}", "s".repeat(*said)),
             subheading: "Attached",
-            brought: "b".repeat(*brought),
+            result: "b".repeat(*result),
         };
         sizes.iter().enumerate().map(part).collect()
     }

@@ -1,4 +1,4 @@
-//! What a session machine is given from outside: time, ids, configuration; and the timers that it sets.
+//! The inputs of a session machine besides events: time, ids and configuration; and its timers.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,27 +11,27 @@ use crate::AgentEpoch;
 /// The time of an event.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
-    /// Time since any fixed moment, which only grows.
+    /// The time since some fixed moment; it never decreases.
     pub monotonic: Duration,
-    /// What clocks show.
+    /// The time of day, for what is stored and shown; it may jump.
     pub wall: UnixMillis,
 }
 
-/// Makes ids that no message, session or envelope has.
+/// Generates unique ids for messages, sessions and envelopes.
 pub struct IdGen(Box<dyn FnMut() -> u128 + Send>);
 
 impl IdGen {
-    /// Makes ids of the numbers that a function gives, each of which it gives once (UUIDs).
+    /// Generates ids from the numbers that `unique` returns. It must not return a number twice (UUIDs).
     pub fn new(unique: impl FnMut() -> u128 + Send + 'static) -> Self {
         Self(Box::new(unique))
     }
 
-    /// A message id that nothing has.
+    /// Generates a message id.
     pub fn new_id(&mut self) -> MessageId {
         MessageId::from(format!("{:032x}", (self.0)()).as_str())
     }
 
-    /// A session id that nothing has.
+    /// Generates a session id.
     pub fn new_session_id(&mut self) -> SessionId {
         let hex = format!("{:032x}", (self.0)());
         let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
@@ -48,18 +48,18 @@ impl fmt::Debug for IdGen {
 /// How a session behaves.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionConfig {
-    /// How long an agent may take to end what was cancelled, if it is configured at all.
+    /// How long an agent may take to end a cancelled turn or prompt; `None` is without limit.
     pub cancel_timeout: Option<Duration>,
-    /// Whether the server is part of an agent: its clients have no use for metadata of parlor's own.
+    /// Whether the server is embedded in an agent. Its clients are not sent the prompt queue.
     pub is_embedded: bool,
-    /// How much it holds for others.
+    /// How much may wait in the session.
     pub limits: QueueLimits,
 }
 
 /// How much may wait in one session for its subscribers and for its agent.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueLimits {
-    /// How many bytes a subscriber that keeps up is sent of what it missed, before it has read them.
+    /// How many bytes of a replay a subscriber is sent before it has read them.
     pub catch_up_bytes: usize,
     /// How long one line of a replay is at most, in bytes, unless a single content block is longer.
     pub line_bytes: usize,
@@ -69,7 +69,7 @@ pub struct QueueLimits {
     pub deferred_calls: usize,
     /// How many calls of clients may wait for the agent to be restored.
     pub waiting_calls: usize,
-    /// How many forks may wait for the agent to be restored. One more goes without it.
+    /// How many forks may wait for the agent to be restored. The next fork does not wait: its agent gets the transcript.
     pub waiting_forks: usize,
 }
 
@@ -107,11 +107,11 @@ pub struct QueueSizes {
     pub unsent_bytes: usize,
 }
 
-/// Something that happens after some time.
+/// A timer of a session.
 #[derive(Debug, Clone)]
 pub enum Timer {
     /// Updates of title and metadata that came too fast may be sent.
     Throttle,
-    /// An incarnation of the agent had its time to end what was cancelled.
+    /// The agent of this epoch had its time to end what was cancelled.
     Cancel(AgentEpoch, Cancelled),
 }

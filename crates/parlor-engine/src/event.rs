@@ -1,4 +1,4 @@
-//! What happens to a session.
+//! The events that a session handles.
 
 use core::time::Duration;
 use std::path::PathBuf;
@@ -14,14 +14,14 @@ use parlor_wire::{RequestId, RpcError};
 use crate::opening::RefusedSettings;
 use crate::{AgentCall, AgentEpoch, AgentLink, ClientInfo, ClientRequestId, Frame, Timer};
 
-/// Something that happens to a session.
+/// An event that a session handles.
 #[derive(Debug)]
 pub enum Event {
     /// A client calls the session.
     Client {
         /// The client.
         client: Arc<ClientInfo>,
-        /// Whether its connection is open still; a client that disconnected is not attached again.
+        /// Whether its connection is still open; a client that disconnected is not attached again.
         is_connected: bool,
         /// The call.
         call: ClientCall,
@@ -62,7 +62,7 @@ pub enum Event {
         /// The clients.
         clients: Vec<ClientId>,
     },
-    /// A message of an agent, in one of its incarnations. One of an older incarnation changes nothing.
+    /// A message of an agent, with the epoch that it belongs to. A message of an older epoch changes nothing.
     Agent(AgentEpoch, AgentEvent),
     /// A new session has its agent. An adopted session has updates that the agent replayed.
     Begun {
@@ -79,7 +79,7 @@ pub enum Event {
     Terminal(TerminalEvent),
     /// Time has passed.
     Tick {
-        /// How long a session that nobody uses stays in memory if its agent can restore it.
+        /// How long an idle session stays in memory if its agent can restore it.
         idle: Duration,
         /// How long it stays if the agent cannot.
         idle_unrestorable: Duration,
@@ -161,11 +161,11 @@ pub enum ClientCall {
         /// The change.
         seq: u64,
     },
-    /// `session/set_title`
+    /// `session/set_title` and `_parlor/title`
     SetTitle {
         /// The request.
         id: RequestId,
-        /// The title; none takes away the one that a person gave.
+        /// The title; `None` removes the user's title.
         title: Option<JsonStr>,
     },
     /// `session/status`
@@ -173,7 +173,7 @@ pub enum ClientCall {
         /// The request.
         id: RequestId,
     },
-    /// `session/archive` and `session/unarchive`
+    /// `session/archive`, `session/unarchive` and `_parlor/archive`
     Archive {
         /// The request.
         id: RequestId,
@@ -292,7 +292,7 @@ pub enum AgentEvent {
         /// The params.
         params: Object,
     },
-    /// The agent may have a file that it asked for, and a client may serve it.
+    /// The agent may access the file that it requested, and a client may serve it.
     FileAllowed {
         /// The agent's id for the request.
         id: RequestId,
@@ -318,7 +318,7 @@ pub struct OpenedAgent {
     pub link: AgentLink,
     /// Whether the agent knows nothing of the conversation.
     pub without_history: bool,
-    /// Why the agent does not have the session any more that it had.
+    /// Why the agent lost its earlier session.
     pub lost: Option<String>,
     /// The agent's response, without its settings.
     pub result: Object,

@@ -1,4 +1,4 @@
-//! What a session wants done, as data.
+//! The output of a session: a batch for the store, frames for clients, commands for agents, timers and forks.
 
 use core::time::Duration;
 
@@ -11,8 +11,10 @@ use parlor_wire::RpcError;
 use crate::rows::Batch;
 use crate::{AgentCommand, AgentEpoch, ForkStart, Frame, FrameKind, OpenRequest, Timer};
 
-/// What comes of the events that a session handled together. The batch is stored first; the rest is released in order when it
-/// is, and not at all if it cannot be.
+/// The result of handling events.
+///
+/// The caller stores `batch` first. If that succeeds, it releases the rest in order; if not, it passes the output to
+/// [`on_store_failed`](crate::SessionMachine::on_store_failed) and releases what that returns.
 #[derive(Debug, Default)]
 pub struct Output {
     /// The writes.
@@ -23,7 +25,7 @@ pub struct Output {
     pub sends: Vec<Delivery>,
     /// Forks that are opened.
     pub forks: Vec<ForkStart>,
-    /// What agents are to do, each with the incarnation of the agent that is to do it.
+    /// Commands for agents, each with the epoch of the agent session that it is for.
     pub agent: Vec<(AgentEpoch, AgentCommand)>,
     /// Timers, each with the time until it runs out.
     pub timers: Vec<(Duration, Timer)>,
@@ -52,8 +54,8 @@ impl Delivery {
         Self { to, what: what.into(), is_stored: false }
     }
 
-    /// What is sent instead when changes could not be stored: of what is about them only responses, as errors. A client for
-    /// which too much waits is disconnected all the same: it has lost what waited.
+    /// Returns what the client is sent if the changes were not stored: an error instead of a response that depends on them, and
+    /// otherwise nothing. A client whose backlog was dropped is disconnected also then.
     pub fn if_not_stored(self, error: &RpcError) -> Option<Self> {
         let frame = match &self.what {
             Outgoing::Frame(frame) => frame,

@@ -11,14 +11,15 @@ use parlor_session::{Slot, Transcript, UpdateError, Upsert};
 /// How many updates pass at once.
 const AT_ONCE: u32 = 20;
 
-/// How much later there is room for one more.
+/// After which time one more update may pass.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// The updates of one session's title and metadata. Times are since any fixed moment.
+/// A rate limiter for updates of one session's title and metadata. Times are since some fixed moment.
 #[derive(Debug)]
 pub struct InfoThrottle {
+    /// How many updates may pass now.
     room: u32,
-    /// Up to when room was made.
+    /// The time for which `room` was last increased.
     since: Duration,
     /// The merged update that waits.
     held: Option<(Upsert, ParamsExtra)>,

@@ -28,12 +28,12 @@ use parlor_wire::{
 
 use tokio::sync::{Semaphore, oneshot, watch};
 
-use self::agent_call::AgentCall;
+use self::agent_call::SessionlessCall;
 pub(crate) use self::list::{ListQuery, agent_names, changes as list_changes};
 use crate::agent::{CancelToken, register_mcp_servers};
 use crate::client::{Client, Requester, SessionRequest};
 use crate::fields;
-use crate::hub::Shared;
+use crate::hub::HubState;
 use crate::lock;
 use crate::send_queue::SendQueue;
 use crate::session::{Message, RejectableRequest};
@@ -49,7 +49,7 @@ const MAX_RECENT_SESSIONS: usize = 64;
 
 /// The connection of one client.
 pub(crate) struct Connection {
-    hub: Arc<Shared>,
+    hub: Arc<HubState>,
     client: Arc<Client>,
     /// The sessions that it has sent messages to.
     sessions: Arc<Mutex<HashSet<SessionId>>>,
@@ -63,7 +63,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(hub: Arc<Shared>, client: Arc<Client>) -> Self {
+    pub(crate) fn new(hub: Arc<HubState>, client: Arc<Client>) -> Self {
         Self {
             hub,
             client,
@@ -410,7 +410,7 @@ impl Connection {
                 }
             }
         };
-        let (hub, call) = (Arc::clone(&self.hub), AgentCall { client, id: request, method, params });
+        let (hub, call) = (Arc::clone(&self.hub), SessionlessCall { client, id: request, method, params });
         self.drop_empty_lanes();
         if !self.lanes.contains_key(&None)
             && let Some(agent) = agent_call::running(&hub, &call).await?

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use crate::client::Client;
 use crate::connection::{self, ListQuery};
-use crate::hub::Shared;
+use crate::hub::HubState;
 use crate::lock;
 use crate::stored;
 
@@ -44,7 +44,7 @@ pub(crate) struct Feed {
 #[derive(Debug, Default)]
 struct State {
     lists: HashMap<ClientId, ListSubscriber>,
-    inboxes: HashMap<ClientId, RequestSubscriber>,
+    request_subscribers: HashMap<ClientId, RequestSubscriber>,
     requests: BTreeMap<u64, ListedRequest>,
     next_request: u64,
 }
@@ -95,7 +95,7 @@ impl Feed {
     /// Subscribes a client to the open requests.
     pub(crate) fn subscribe_requests(&self, client: &Arc<Client>) {
         let subscriber = RequestSubscriber { client: Arc::downgrade(client), sent: BTreeSet::new() };
-        lock(&self.state).inboxes.insert(client.id, subscriber);
+        lock(&self.state).request_subscribers.insert(client.id, subscriber);
         self.wake.notify_one();
     }
 
@@ -103,7 +103,7 @@ impl Feed {
     pub(crate) fn unsubscribe(&self, client: ClientId) {
         let mut state = lock(&self.state);
         state.lists.remove(&client);
-        state.inboxes.remove(&client);
+        state.request_subscribers.remove(&client);
         self.list_subscribers.store(state.lists.len(), Ordering::Relaxed);
     }
 
@@ -196,9 +196,9 @@ impl Feed {
     /// Takes what the clients that keep up have to be sent. Subscriptions of clients that are gone end.
     fn take_due(&self) -> Due {
         let mut state = lock(&self.state);
-        let State { lists, inboxes, requests, .. } = &mut *state;
+        let State { lists, request_subscribers, requests, .. } = &mut *state;
         lists.retain(|_, subscriber| subscriber.client.strong_count() > 0);
-        inboxes.retain(|_, subscriber| subscriber.client.strong_count() > 0);
+        request_subscribers.retain(|_, subscriber| subscriber.client.strong_count() > 0);
         self.list_subscribers.store(lists.len(), Ordering::Relaxed);
         let mut due = Due::default();
         for subscriber in lists.values_mut() {
@@ -211,7 +211,7 @@ impl Feed {
                 must_list_again: std::mem::take(&mut subscriber.has_overflown),
             });
         }
-        for subscriber in inboxes.values_mut() {
+        for subscriber in request_subscribers.values_mut() {
             let Some(client) = subscriber.client.upgrade().filter(|client| client.queue.has_room()) else {
                 continue;
             };
@@ -222,7 +222,7 @@ impl Feed {
                 continue;
             }
             let opened = opened.into_iter().map(|id| (id, requests[&id].clone())).collect();
-            due.inboxes.push(RequestUpdate { client, opened, closed });
+            due.requests.push(RequestUpdate { client, opened, closed });
             subscriber.sent = open;
         }
         due
@@ -233,7 +233,10 @@ impl State {
     /// Whether a client has to be sent something.
     fn has_due(&self) -> bool {
         self.lists.values().any(ListSubscriber::is_due)
-            || self.inboxes.values().any(|subscriber| !subscriber.sent.iter().eq(self.requests.keys()))
+            || self
+                .request_subscribers
+                .values()
+                .any(|subscriber| !subscriber.sent.iter().eq(self.requests.keys()))
     }
 }
 
@@ -263,7 +266,7 @@ impl ListSubscriber {
 #[derive(Debug, Default)]
 struct Due {
     lists: Vec<ListUpdate>,
-    inboxes: Vec<RequestUpdate>,
+    requests: Vec<RequestUpdate>,
 }
 
 #[derive(Debug)]
@@ -283,7 +286,7 @@ struct RequestUpdate {
 }
 
 /// Sends subscribers what changed, until the server ends.
-pub(crate) async fn run(shared: Weak<Shared>) {
+pub(crate) async fn run(shared: Weak<HubState>) {
     loop {
         let Some(feed) = shared.upgrade().map(|shared| Arc::clone(shared.feed())) else { return };
         feed.changed().await;
@@ -292,7 +295,7 @@ pub(crate) async fn run(shared: Weak<Shared>) {
         for update in due.lists {
             update.send(&shared).await;
         }
-        for update in due.inboxes {
+        for update in due.requests {
             update.send(&shared).await;
         }
         drop(shared);
@@ -301,7 +304,7 @@ pub(crate) async fn run(shared: Weak<Shared>) {
 }
 
 impl ListUpdate {
-    async fn send(self, hub: &Arc<Shared>) {
+    async fn send(self, hub: &Arc<HubState>) {
         let Self { client, query, method, changed, must_list_again } = self;
         let mut params = Object::default();
         match connection::list_changes(hub, &client, query, changed).await {
@@ -317,7 +320,7 @@ impl ListUpdate {
 }
 
 impl RequestUpdate {
-    async fn send(self, hub: &Arc<Shared>) {
+    async fn send(self, hub: &Arc<HubState>) {
         let Self { client, opened, closed } = self;
         let opened = match requests_to_json(hub, &client, opened).await {
             Ok(opened) => opened,
@@ -344,7 +347,7 @@ pub(crate) fn request_of_name(name: &str) -> Option<u64> {
 
 /// Open requests as JSON, with what a person has to know of their sessions.
 pub(crate) async fn requests_to_json(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     client: &Client,
     requests: Vec<(u64, ListedRequest)>,
 ) -> Result<Json, RpcError> {

@@ -100,11 +100,11 @@ pub const LIVE_SESSIONS: usize = 4096;
 
 /// A server without transports.
 pub struct Hub {
-    shared: Arc<Shared>,
+    shared: Arc<HubState>,
 }
 
 /// The state that sessions and connections share.
-pub(crate) struct Shared {
+pub(crate) struct HubState {
     store: Arc<StoreHandle>,
     registry: Registry,
     sessions: Mutex<HashMap<SessionId, Arc<OnceCell<Inbox>>>>,
@@ -160,7 +160,7 @@ impl Hub {
         })?;
         let session_thread = Arc::new(session_thread);
         let store = Arc::new(StoreHandle::new(store));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(HubState {
             registry: Registry::new(agents, reaper, Arc::clone(&store), Arc::clone(&session_thread)),
             store,
             sessions: Mutex::default(),
@@ -185,7 +185,7 @@ impl Hub {
     }
 
     #[cfg(test)]
-    pub(crate) fn shared(&self) -> Arc<Shared> {
+    pub(crate) fn shared(&self) -> Arc<HubState> {
         Arc::clone(&self.shared)
     }
 
@@ -266,7 +266,7 @@ impl Connection {
     }
 }
 
-impl Shared {
+impl HubState {
     pub(crate) fn store(&self) -> &StoreHandle {
         &self.store
     }
@@ -445,7 +445,7 @@ impl Shared {
 }
 
 /// Evicts idle sessions and agents at intervals.
-async fn tick(shared: Weak<Shared>) {
+async fn tick(shared: Weak<HubState>) {
     let every = shared
         .upgrade()
         .map_or(TICK_INTERVAL, |shared| TICK_INTERVAL.min(shared.idle.max(Duration::from_millis(50)) / 2));
@@ -454,7 +454,7 @@ async fn tick(shared: Weak<Shared>) {
             shared.upgrade().is_some_and(|shared| shared.idle_timeout(true) < shared.idle);
         let wait = if is_under_pressure { every.min(PRESSURE_TICK_INTERVAL) } else { every };
         let Some(memory) = shared.upgrade().map(|shared| Arc::clone(shared.memory())) else { return };
-        // While memory is short, it looks again soon; else also when memory becomes short.
+        // Wakes early when memory becomes short; while it is short, the interval is shorter.
         let _ = tokio::time::timeout(wait, memory.under_pressure()).await;
         let Some(shared) = shared.upgrade() else { return };
         shared.tick_sessions();

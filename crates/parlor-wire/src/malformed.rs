@@ -44,7 +44,7 @@ pub enum Reason {
     #[error("not JSON: {0}")]
     NotJson(String),
     /// The line is JSON, but not an object.
-    #[error("a message is an object, not {0}")]
+    #[error("the message must be an object, not {0}")]
     NotAMessage(Type),
     /// The line is an object with more members than are read.
     #[error("the message has more than {MAX_MEMBERS} members")]
@@ -59,19 +59,19 @@ pub enum Reason {
     #[error(transparent)]
     Id(InvalidId),
     /// A response has no id.
-    #[error("a response has an id")]
+    #[error("the response has no id")]
     NoId,
     /// `method` is not a string.
-    #[error("\"method\" is a string, not {0}")]
+    #[error("\"method\" must be a string, not {0}")]
     Method(Type),
     /// There is no method, no result and no error.
-    #[error("a message has a method, a result or an error")]
+    #[error("the message has no method, no result and no error")]
     NoMethodOrOutcome,
     /// There is a method and a result or an error.
-    #[error("a message with a method has no result and no error")]
+    #[error("the message has a method and also a result or an error")]
     MethodAndOutcome,
     /// There are a result and an error.
-    #[error("a response has a result or an error, not both")]
+    #[error("the response has both a result and an error")]
     ResultAndError,
     /// The connection does not accept batches.
     #[error("batches are not accepted on this connection")]

@@ -244,7 +244,7 @@ impl TranslatedSession {
                 return out.send(message.text().to_owned());
             }
             if idle.stop_reason.as_ref().is_some_and(|reason| reason.to_text() == "cancelled") {
-                let error = RpcError::new(code::REQUEST_CANCELLED, "the prompt was taken back");
+                let error = RpcError::new(code::REQUEST_CANCELLED, "the prompt was withdrawn");
                 return out.send(write::error_response(&prompt.request, &error));
             }
             // The agent runs several prompts at once.

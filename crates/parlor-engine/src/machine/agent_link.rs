@@ -84,14 +84,14 @@ impl SessionMachine {
         self.bind(link, without_history, early);
         self.resume_calls(None);
         for (epoch, id) in std::mem::take(&mut self.settled_requests) {
-            // A request of an earlier incarnation is not answered to this one.
+            // The agent session of an earlier epoch sent the request; this one must not get the answer.
             if epoch == self.epoch {
                 self.on_settled_request(&id);
             }
         }
     }
 
-    /// The session has its agent, which sent `early` before.
+    /// Binds the session to an agent session. `early` are its messages from before.
     fn bind(&mut self, link: AgentLink, without_history: bool, early: Vec<AgentEvent>) {
         self.flush_info();
         let dialect = link.agent.dialect;
@@ -190,7 +190,7 @@ impl SessionMachine {
             }
             update if live::is_notice(&update) => return self.broadcast_unstored(update, Some(line)),
             Update::State(state) if self.is_released() && state.activity.is_busy() => {
-                // Nothing can end a turn of an agent that the session has not got.
+                // Nothing would end a turn of an agent that is not bound to the session.
                 self.losses.add(LossKind::UpdateRefused);
                 return;
             }
@@ -227,7 +227,7 @@ impl SessionMachine {
         }
     }
 
-    /// Does one thing that a step wanted done; whether that cancels something.
+    /// Performs one effect. Returns whether it cancels something.
     fn decide_effect(&mut self, effect: Effect) -> bool {
         let mut cancels = false;
         match effect {
@@ -241,22 +241,22 @@ impl SessionMachine {
                 cancels = true;
             }
             Effect::RespondRequest(peer_request, reply) => {
-                let Some(asked) = self.requests.remove(&peer_request) else { return cancels };
+                let Some(request) = self.requests.remove(&peer_request) else { return cancels };
                 let reply = match reply {
                     Reply::Result(result) => Ok(result),
-                    // A form that nobody here can show is one that nobody filled in.
-                    Reply::Error(error) if asked.is_unasked_form(&error) => {
-                        Ok(live::cancelled_answer(&asked.method))
+                    // If no client can show the form, the agent gets the answer for a cancelled form.
+                    Reply::Error(error) if request.is_unasked_form(&error) => {
+                        Ok(live::cancelled_answer(&request.method))
                     }
                     Reply::Error(error) => Err(error),
-                    Reply::Cancelled => Ok(live::cancelled_answer(&asked.method)),
+                    Reply::Cancelled => Ok(live::cancelled_answer(&request.method)),
                     Reply::CancelledByAgent => {
-                        let error = RpcError::new(code::REQUEST_CANCELLED, "the question was taken back");
+                        let error = RpcError::new(code::REQUEST_CANCELLED, "the agent cancelled the request");
                         Err(error.to_json())
                     }
                     Reply::AgentLost => return cancels,
                 };
-                self.respond_to_agent(asked.id, reply);
+                self.respond_to_agent(request.id, reply);
             }
             Effect::StartAgent => self.start_agent(),
             Effect::RespondPrompt { .. }
@@ -268,7 +268,7 @@ impl SessionMachine {
         cancels
     }
 
-    /// Releases the agent of a session that was closed or archived, when its turn has ended; whether it did.
+    /// Releases the agent of a closed or archived session whose turn has ended. Returns whether it did.
     fn release(&mut self) -> bool {
         if !self.closing.releases || self.session.is_cancelling() {
             return false;
@@ -298,9 +298,9 @@ impl SessionMachine {
         params.set("prompt", content);
         params.add_missing(&prompt.extra);
         self.decoder.on_turn_boundary();
-        // The agent may have spoken another version when the prompt was taken.
+        // The agent may have spoken another version when the prompt was accepted.
         if is_empty {
-            let message = "nothing of the prompt can be said in the agent's version of the protocol";
+            let message = "the agent's protocol version supports none of the prompt's content: send text";
             let error = RpcError::new(code::INVALID_PARAMS, message).to_json();
             let failed = AgentEvent::Response(AgentCall::Prompt(prompt.id), Err(error));
             return self.pending.push_back(Pending::Event(Event::Agent(self.epoch, failed)));
@@ -309,8 +309,8 @@ impl SessionMachine {
         self.command(AgentCommand::Call { call, method, params });
     }
 
-    /// A prompt with the conversation so far in front of it, for an agent that knows nothing of it. The prompt itself may
-    /// be in the conversation already.
+    /// Puts the transcript in front of a prompt, for an agent that does not have it. The prompt itself may already be in the
+    /// transcript.
     fn with_context(&mut self, content: &Json) -> Json {
         let transcript = self.session.transcript();
         let entries = transcript.entries();
@@ -326,7 +326,7 @@ impl SessionMachine {
         with
     }
 
-    /// Whether a title of the agent's is made of nothing but the conversation that it was given.
+    /// Whether a title of the agent consists only of words of the transcript that the server sent it.
     pub(super) fn is_title_of_context(&self, title: &JsonStr) -> bool {
         let Some(count) = self.data.context_entries else { return false };
         let transcript = self.session.transcript();
@@ -345,7 +345,7 @@ impl SessionMachine {
             AgentCall::SetTitle => {
                 if let Err(error) = reply {
                     let error = error.as_str();
-                    tracing::warn!(session = %self.id, error, "the agent does not take the title");
+                    tracing::warn!(session = %self.id, error, "the agent rejected the title");
                 }
             }
         }
@@ -380,8 +380,8 @@ impl SessionMachine {
         self.step(input);
     }
 
-    /// The turn of a prompt is over. If the agent was given the conversation with it, it has that now, unless the turn was
-    /// cancelled, refused or failed: then it is given it again.
+    /// Handles the end of a prompt's turn. If the prompt contained the transcript and the turn was completed, the agent has the
+    /// transcript; else the next prompt contains it again.
     pub(super) fn on_turn_ended(&mut self, prompt: PromptId, is_completed: bool) {
         if self.context_sent_with.take_if(|handed| *handed == prompt).is_none() {
             return;
@@ -398,7 +398,7 @@ impl SessionMachine {
         !self.needs_context && self.context_sent_with.is_none()
     }
 
-    /// Restores the agent's session, unless somebody is at it.
+    /// Starts to restore the agent session, unless that is already in progress.
     pub(super) fn start_agent(&mut self) {
         if self.starting.is_some() || self.agent.is_some() {
             return;
@@ -458,7 +458,7 @@ impl SessionMachine {
             return;
         }
         if opened.to_json().as_str().len() > MAX_OPENED {
-            tracing::warn!(session = %self.id, "what the agent says of the session is too long to be kept");
+            tracing::warn!(session = %self.id, "the agent's response to opening the session is too long to store");
             return;
         }
         self.open_result = opened;
@@ -481,7 +481,7 @@ impl SessionMachine {
         }
     }
 
-    /// The session has no agent any more, and is in this state if it was busy.
+    /// Ends the binding to the agent. If the session was busy, its turn ends with this state.
     fn unbind(&mut self, state: State, error: &RpcError) {
         self.command(AgentCommand::Unlink);
         self.agent = None;
@@ -495,9 +495,9 @@ impl SessionMachine {
         self.resume_calls(Some(error));
     }
 
-    /// Cancels requests that were put to one client.
+    /// Cancels the requests that were sent to one client each.
     fn cancel_forwarded(&mut self) {
-        let forwarded = self.requests.iter().filter(|(_, asked)| asked.forwarded);
+        let forwarded = self.requests.iter().filter(|(_, request)| request.forwarded);
         let forwarded: Vec<_> = forwarded.map(|(peer_request, _)| *peer_request).collect();
         for peer_request in forwarded {
             self.cancel_forwarded_request(peer_request);
@@ -512,15 +512,14 @@ impl SessionMachine {
         }
     }
 
-    /// The cancel timeout is over. A turn that the agent has not ended ends without it, and the next prompt gets
-    /// another process.
+    /// Ends a turn that the agent did not end within the cancel timeout. The next prompt is sent to another process.
     pub(super) fn on_cancel_timeout(&mut self, epoch: AgentEpoch, cancelled: &Cancelled) {
         let left = cancelled.intersection(&self.session.cancelled());
         if left.is_empty() || self.agent.as_ref().is_none_or(|link| link.epoch != epoch) {
             return;
         }
         if left.has_no_turn() && self.session.is_wanted_turn_running() {
-            // Some answer a prompt that waits, also one that was withdrawn, when they are done with the one before it.
+            // Some agents answer a waiting prompt, even a withdrawn one, only after the prompt before it.
             return self.arm_cancel_timeout(left);
         }
         let Some(AgentLink { agent, .. }) = self.agent.clone() else { return };
@@ -533,7 +532,7 @@ impl SessionMachine {
         self.unbind(super::requests::cancelled_state(), &error);
     }
 
-    /// Reads or writes a file for the agent: the editor has unsaved changes, the disk has the rest.
+    /// Serves a file request of the agent: by the client whose prompt runs, which has unsaved changes, else from the disk.
     pub(super) fn serve_file(&mut self, id: RequestId, method: String, params: Object) {
         self.command(match self.editor(&method) {
             Some(_) => AgentCommand::CheckFile { id, method, params },
@@ -541,7 +540,7 @@ impl SessionMachine {
         });
     }
 
-    /// A file is one that the agent may have. The editor may have left meanwhile.
+    /// Serves a file that the agent may access, from the disk if the client has disconnected meanwhile.
     pub(super) fn on_file_allowed(&mut self, id: RequestId, method: String, params: Object) {
         match self.editor(&method) {
             Some(client) => self.forward_to(client, id, method, params),
@@ -577,12 +576,12 @@ impl SessionMachine {
         if !runs {
             return Err(RpcError::new(code::INVALID_PARAMS, "no such terminal runs in this session"));
         }
-        // It is asked to end; there is nothing in the answer.
+        // The client is answered at once; the terminal reports its exit as an update.
         self.command(AgentCommand::KillTerminal { params: params.clone() });
         Ok(())
     }
 
-    /// A terminal that parlor runs for the agent is one that the agent shows.
+    /// Adds the events of a terminal that the server runs for the agent to the transcript.
     pub(super) fn on_terminal(&mut self, event: TerminalEvent) {
         let entry = |id: &str| Target::Entry(EntryId::Terminal(id.into()));
         let update = match event {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parlor_dialect::live::{self, EncodeContext};
 use parlor_dialect::{Dialect, Losses};
 use parlor_json::{ArrayWriter, Json, Object};
-use parlor_session::session::{Client as Part, ClientId, Input};
+use parlor_session::session::{Client as SessionClient, ClientId, Input};
 use parlor_session::{
     Entry, EntryId, MessageId, ReplayCursor, Role, Slot, Target, Transcript, Update, Upsert,
 };
@@ -77,8 +77,10 @@ impl SessionMachine {
             }
         };
         if since > seq {
-            let error =
-                RpcError::new(code::INVALID_PARAMS, format!("the session has {seq} changes, not {since}"));
+            let message = format!(
+                "`seq` {since} is after the session's last change ({seq}): load the session from the start"
+            );
+            let error = RpcError::new(code::INVALID_PARAMS, message);
             self.send_unattached(client.id, Frame::error(&id, &error));
             return;
         }
@@ -229,15 +231,15 @@ impl SessionMachine {
             return;
         }
         let Some(subscriber) = self.subscribers.get(&client) else { return };
-        let part = Part {
+        let session_client = SessionClient {
             name: subscriber.client.decider().name,
             is_driver: subscriber.client.is_driver,
             waits_for_turn_end: subscriber.client.dialect == Dialect::V1,
             can_elicit: subscriber.client.elicits(None),
         };
-        let is_driver = part.is_driver;
+        let is_driver = session_client.is_driver;
         self.command(AgentCommand::AddClient(client));
-        self.step(Input::Attached(client, part));
+        self.step(Input::Attached(client, session_client));
         if is_driver {
             self.queue_receivers.push((client, false));
         }

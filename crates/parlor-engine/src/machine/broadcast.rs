@@ -1,4 +1,4 @@
-//! Changes encoded for all live subscribers, once for each group that receives the same bytes.
+//! Changes encoded for all live subscribers, once for all that receive the same bytes.
 
 use parlor_dialect::Dialect;
 use parlor_dialect::live::{AgentLine, Broadcast, UpdateEncoder};
@@ -8,7 +8,7 @@ use parlor_session::{Change, Update};
 use super::SessionMachine;
 use crate::{ClientInfo, Delivery, Frame, Outgoing};
 
-/// Subscribers that receive the same bytes.
+/// Identifies the subscribers that receive the same bytes, and so share a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EncoderKey {
     /// v2 or its draft, with the number of each change or without, and with events or without.
@@ -17,85 +17,87 @@ enum EncoderKey {
     PerClient(ClientId),
 }
 
-/// The broadcasts of one batch, a buffer for each group.
+/// The broadcasts of one batch: a buffer for all subscribers that receive the same bytes.
 #[derive(Default)]
 pub(crate) struct BroadcastBuffers {
     all: Vec<BroadcastBuffer>,
-    /// Changes when groups get other places.
+    /// Changes when buffers get other indices.
     order: u64,
     /// How many changes were broadcast.
     rounds: u64,
-    /// Room for a line that is passed on.
-    passed: String,
+    /// The capacity for the agent's line with the session's ids, which is reused for every change.
+    forwarded_line: String,
 }
 
 struct BroadcastBuffer {
-    kind: EncoderKey,
+    key: EncoderKey,
     text: String,
     shared: Option<Frame>,
-    /// The encoder that the group shares; `None` if each client has its own.
+    /// The encoder that the subscribers share; `None` if the subscriber has its own.
     encoder: Option<UpdateEncoder>,
-    /// The last change that was encoded for the group, by its number.
+    /// The last change that was encoded for this buffer, by its number.
     last_round: u64,
 }
 
-/// Where each group's text ended at some time.
+/// The length of each buffer at some time, by the index of the buffer.
 #[derive(Default)]
 pub(crate) struct BufferOffsets(Vec<usize>);
 
 impl BroadcastBuffers {
     pub(crate) fn offsets(&self) -> BufferOffsets {
-        BufferOffsets(self.all.iter().map(|group| group.text.len()).collect())
+        BufferOffsets(self.all.iter().map(|buffer| buffer.text.len()).collect())
     }
 
-    /// Until this changes, a group stays in its place.
+    /// Until this changes, the indices of buffers stay the same.
     pub(crate) fn order(&self) -> u64 {
         self.order
     }
 
+    /// The index of a client's buffer, which is created if it does not exist.
     pub(crate) fn of(&mut self, client: &ClientInfo) -> usize {
-        let kind = match client.dialect {
+        let key = match client.dialect {
             Dialect::V1 => EncoderKey::PerClient(client.id),
             dialect @ (Dialect::V2 | Dialect::Draft) => {
                 let ClientInfo { wants_seq, wants_events, .. } = *client;
                 EncoderKey::Shared { dialect, wants_seq, wants_events }
             }
         };
-        if let Some(place) = self.all.iter().position(|group| group.kind == kind) {
-            return place;
+        if let Some(index) = self.all.iter().position(|buffer| buffer.key == key) {
+            return index;
         }
-        let encoder = match kind {
+        let encoder = match key {
             EncoderKey::Shared { dialect, .. } => Some(UpdateEncoder::new(dialect, &client.initialize)),
             EncoderKey::PerClient(_) => None,
         };
-        self.all.push(BroadcastBuffer { kind, text: String::new(), shared: None, encoder, last_round: 0 });
+        self.all.push(BroadcastBuffer { key, text: String::new(), shared: None, encoder, last_round: 0 });
         self.all.len() - 1
     }
 
-    /// Where the next line of a client's group will stand, or stood at a mark.
-    pub(crate) fn place(&mut self, client: &ClientInfo, offsets: Option<&BufferOffsets>) -> usize {
-        let group = self.of(client);
-        // A group that did not exist then had no bytes.
-        offsets.map_or(self.all[group].text.len(), |offsets| offsets.0.get(group).copied().unwrap_or(0))
+    /// The offset of the end of a client's buffer, now or when `offsets` were taken.
+    pub(crate) fn offset(&mut self, client: &ClientInfo, offsets: Option<&BufferOffsets>) -> usize {
+        let index = self.of(client);
+        // A buffer that did not exist then had no bytes.
+        offsets.map_or(self.all[index].text.len(), |offsets| offsets.0.get(index).copied().unwrap_or(0))
     }
 
-    pub(crate) fn shared(&mut self, place: usize) -> Frame {
-        let group = &mut self.all[place];
-        let text = &mut group.text;
-        group.shared.get_or_insert_with(|| Frame::updates(std::mem::take(text))).clone()
+    /// The text of a buffer as one frame, which all of its subscribers share.
+    pub(crate) fn shared(&mut self, index: usize) -> Frame {
+        let buffer = &mut self.all[index];
+        let text = &mut buffer.text;
+        buffer.shared.get_or_insert_with(|| Frame::updates(std::mem::take(text))).clone()
     }
 
-    /// Empties the buffers, and drops those of clients that have left.
-    pub(crate) fn clear(&mut self, is_here: impl Fn(ClientId) -> bool) {
+    /// Empties the buffers, and drops those of clients that are not attached any more.
+    pub(crate) fn clear(&mut self, is_attached: impl Fn(ClientId) -> bool) {
         let count = self.all.len();
-        self.all.retain(|group| match group.kind {
+        self.all.retain(|buffer| match buffer.key {
             EncoderKey::Shared { .. } => true,
-            EncoderKey::PerClient(client) => is_here(client),
+            EncoderKey::PerClient(client) => is_attached(client),
         });
         self.order += u64::from(self.all.len() != count);
-        for group in &mut self.all {
-            group.text.clear();
-            group.shared = None;
+        for buffer in &mut self.all {
+            buffer.text.clear();
+            buffer.shared = None;
         }
     }
 }
@@ -107,23 +109,23 @@ impl SessionMachine {
         let mut alias = None;
         let ids = &mut self.ids;
         let mut mint = || alias.get_or_insert_with(|| ids.new_id()).clone();
-        let room = std::mem::take(&mut self.buffers.passed);
+        let buffer = std::mem::take(&mut self.buffers.forwarded_line);
         let (from, transcript) = (self.decoder.dialect(), self.session.transcript());
-        let mut broadcast = Broadcast::new(&self.id, from, transcript, change, line, room);
+        let mut broadcast = Broadcast::new(&self.id, from, transcript, change, line, buffer);
         self.buffers.rounds += 1;
         let round = self.buffers.rounds;
         for subscriber in self.subscribers.values_mut().filter(|subscriber| subscriber.is_live()) {
-            let place = subscriber.group(&mut self.buffers);
-            let group = &mut self.buffers.all[place];
-            if group.last_round == round {
+            let index = subscriber.buffer_index(&mut self.buffers);
+            let buffer = &mut self.buffers.all[index];
+            if buffer.last_round == round {
                 continue;
             }
-            group.last_round = round;
+            buffer.last_round = round;
             let wants_seq = subscriber.client.wants_seq;
-            let encoder = group.encoder.as_mut().unwrap_or(&mut subscriber.encoder);
-            encoder.broadcast(&mut broadcast, wants_seq, &mut mint, &mut self.losses, &mut group.text);
+            let encoder = buffer.encoder.as_mut().unwrap_or(&mut subscriber.encoder);
+            encoder.broadcast(&mut broadcast, wants_seq, &mut mint, &mut self.losses, &mut buffer.text);
         }
-        self.buffers.passed = broadcast.into_buffer();
+        self.buffers.forwarded_line = broadcast.into_buffer();
         if let Some(alias) = alias {
             self.add_alias(alias, &change.update);
         }
@@ -140,6 +142,7 @@ impl SessionMachine {
         self.send_at(client, frame, None);
     }
 
+    /// Sends something to one client, after what it had been sent when `offsets` were taken; `None` is now.
     pub(super) fn send_at(
         &mut self,
         client: ClientId,
@@ -148,19 +151,19 @@ impl SessionMachine {
     ) {
         let seq = self.session.transcript().seq();
         let Some(subscriber) = self.subscribers.get_mut(&client) else { return };
-        let place = if subscriber.is_live() { self.buffers.place(&subscriber.client, offsets) } else { 0 };
-        subscriber.send(frame.into(), place, seq);
+        let offset = if subscriber.is_live() { self.buffers.offset(&subscriber.client, offsets) } else { 0 };
+        subscriber.send(frame.into(), offset, seq);
     }
 
     /// Sends the last frame of the session to a client that closes it.
     pub(super) fn send_last(&mut self, client: ClientId, frame: Frame, offsets: Option<&BufferOffsets>) {
         let seq = self.session.transcript().seq();
         let Some(subscriber) = self.subscribers.get_mut(&client) else { return };
-        let place = if subscriber.is_live() { self.buffers.place(&subscriber.client, offsets) } else { 0 };
-        subscriber.send_last(frame, place, seq);
+        let offset = if subscriber.is_live() { self.buffers.offset(&subscriber.client, offsets) } else { 0 };
+        subscriber.send_last(frame, offset, seq);
     }
 
-    /// Moves the buffers to the output, with the frames of single clients in their places.
+    /// Moves the buffers to the output, with the frames of single clients at their offsets.
     pub(super) fn flush(&mut self) {
         for subscriber in self.subscribers.values_mut() {
             subscriber.flush(&mut self.buffers, &mut self.output.sends);

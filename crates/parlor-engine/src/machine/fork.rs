@@ -1,7 +1,8 @@
 //! Forks: sessions that continue from a point of another.
 //!
-//! A fork is stored together with what changed here, so that it is the conversation of one moment. Only then its agent is
-//! taken care of: one that can fork is asked to, and any other is given the conversation with the first prompt.
+//! A fork is stored in the same batch as the changes of its parent, so that it is a consistent snapshot. Then the server gives
+//! the agent the conversation: it asks an agent that can fork to do so, and sends any other agent the transcript with the
+//! first prompt.
 
 use parlor_dialect::live::UpdateEncoder;
 use parlor_dialect::settings::Settings;
@@ -18,13 +19,13 @@ use crate::session_data::SessionData;
 use crate::stored::{OPENED, SIDE_STATE};
 use crate::{AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, KnownAgent, fields};
 
-/// The forks of a session that are on their way.
+/// The forks of a session that are planned or wait for the agent.
 #[derive(Debug, Default)]
 pub(super) struct Forks {
-    /// Those that were asked for in this batch.
-    planned: Vec<Planned>,
+    /// Those that clients requested in this batch.
+    planned: Vec<PlannedFork>,
     /// Those that wait for the agent.
-    waiting: Vec<Planned>,
+    waiting: Vec<PlannedFork>,
 }
 
 impl Forks {
@@ -43,24 +44,24 @@ impl Forks {
     }
 }
 
-/// A fork on its way.
+/// A fork that is planned or waits for the agent.
 #[derive(Debug)]
-struct Planned {
+struct PlannedFork {
     start: ForkStart,
     /// The native fork, if the agent can make it.
     native: Option<Native>,
 }
 
-/// A stored fork whose agent is taken care of next.
+/// A stored fork, for which the server next opens an agent session.
 #[derive(Debug)]
 pub struct ForkStart {
-    /// The client that asked for it.
+    /// The client that requested it.
     pub client: ClientId,
-    /// The request, which is answered when the fork is there.
+    /// The request, which is answered when the fork exists.
     pub id: RequestId,
     /// The new session.
     pub row: SessionRow,
-    /// The result; a native fork adds what the agent answers.
+    /// The result of the request; used if the agent does not fork.
     pub answer: Object,
     /// The first prompt of the new session.
     pub prompt: Option<Json>,
@@ -74,16 +75,16 @@ pub struct ForkStart {
 /// How the agent of a fork gets the conversation.
 #[derive(Debug)]
 pub enum ForkAgent {
-    /// An incarnation of the agent is asked to fork.
+    /// The agent of this epoch is asked to fork.
     Native {
-        /// The incarnation.
+        /// The epoch.
         epoch: AgentEpoch,
         /// The params of `session/fork`.
         params: Object,
-        /// The settings that the new session is to have.
+        /// The settings that the fork must have.
         settings: Box<Settings>,
     },
-    /// It is given the transcript with the first prompt. The error says why a native fork failed, if one was possible.
+    /// The server sends it the transcript with the first prompt. The error says why the agent did not fork, if it could have.
     Transcript(Option<RpcError>),
 }
 
@@ -93,7 +94,7 @@ struct Native {
     params: Object,
     /// The session at the agent that is forked.
     session: SessionId,
-    /// The last change of a fork at the end: later changes must not be in it.
+    /// The last change, for a fork at the end: if the session has changed since, the agent would fork too much.
     end: Option<u64>,
 }
 
@@ -108,7 +109,7 @@ impl SessionMachine {
         }
     }
 
-    fn plan_fork(&mut self, client: &ClientInfo, request: &ForkRequest) -> Result<Planned, RpcError> {
+    fn plan_fork(&mut self, client: &ClientInfo, request: &ForkRequest) -> Result<PlannedFork, RpcError> {
         let ForkRequest { id, params, kind, known_agent } = request;
         let message = message_of(params)?.map(|message| self.resolve_alias(message));
         let point = match (kind, &message) {
@@ -116,14 +117,14 @@ impl SessionMachine {
             (ForkKind::Fork, Some(message)) => Point::After(message.clone()),
             (ForkKind::Edit | ForkKind::Regenerate, Some(message)) => Point::BeforePrompt(message.clone()),
             (ForkKind::Edit | ForkKind::Regenerate, None) => {
-                return Err(RpcError::new(code::INVALID_PARAMS, "`messageId` must be a string"));
+                return Err(RpcError::new(code::INVALID_PARAMS, "`messageId` is required"));
             }
         };
         let fork = self.session.fork(&point).map_err(|why| not_forked(message.as_ref(), why))?;
         let prompt = match kind {
             ForkKind::Fork => None,
-            ForkKind::Edit => Some(self.edited(params, message.as_ref(), &fork)?),
-            ForkKind::Regenerate => Some(again(message.as_ref(), &fork)?),
+            ForkKind::Edit => Some(self.edited_prompt(params, message.as_ref(), &fork)?),
+            ForkKind::Regenerate => Some(regenerated_prompt(message.as_ref(), &fork)?),
         };
         let mut row = self.row_of_fork(client, params, *kind, message.as_ref())?;
         let mut data = SessionData::of(&row);
@@ -143,7 +144,7 @@ impl SessionMachine {
             writes,
             is_stored: false,
         };
-        Ok(Planned { start, native })
+        Ok(PlannedFork { start, native })
     }
 
     fn row_of_fork(
@@ -201,7 +202,7 @@ impl SessionMachine {
         &mut self,
         fork: &Fork,
         row: &SessionRow,
-        asked: &Object,
+        client_params: &Object,
         known: Option<&KnownAgent>,
     ) -> Option<Native> {
         let agents = JsonStr::from_literal(self.row.agent_session.as_deref()?)?;
@@ -237,7 +238,7 @@ impl SessionMachine {
         if let Some(message) = message {
             params.set("messageId", message.as_json());
         }
-        if let Some(meta) = agents_meta(asked) {
+        if let Some(meta) = agents_meta(client_params) {
             params.set("_meta", meta.to_json());
         }
         let end = message.is_none().then(|| self.session.transcript().seq());
@@ -261,10 +262,16 @@ impl SessionMachine {
         answer
     }
 
-    /// The prompt that replaces an earlier one.
-    fn edited(&self, params: &Object, message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
+    /// The prompt of an edit, which replaces an earlier one.
+    fn edited_prompt(
+        &self,
+        params: &Object,
+        message: Option<&MessageId>,
+        fork: &Fork,
+    ) -> Result<Json, RpcError> {
         if fork.prompt.as_ref().map(|(prompt, _)| prompt) != message {
-            return Err(bad_message(message, "not_a_prompt", "only what a person said can be edited"));
+            let text = "only a prompt can be edited: this message is not one";
+            return Err(bad_message(message, "not_a_prompt", text));
         }
         let prompt = params.get("prompt").cloned().unwrap_or_else(Json::null);
         self.check_prompt(&prompt)?;
@@ -332,17 +339,17 @@ impl SessionMachine {
         }
     }
 
-    /// Forks that waited for the agent go on, with it or without.
+    /// Continues the forks that waited for the agent. With an error, their agents get the transcript.
     pub(super) fn resume_forks(&mut self, error: Option<&RpcError>) {
         for planned in std::mem::take(&mut self.forks.waiting) {
             self.decide_fork(planned, error);
         }
     }
 
-    fn decide_fork(&mut self, planned: Planned, error: Option<&RpcError>) {
-        let Planned { mut start, native } = planned;
+    fn decide_fork(&mut self, planned: PlannedFork, error: Option<&RpcError>) {
+        let PlannedFork { mut start, native } = planned;
         let error = error.cloned().filter(|_| native.is_some());
-        // The agent may have lost its history since, or have gone on: then it would fork something else.
+        // If the agent has lost its history or the session has changed since, the agent would fork another conversation.
         let is_the_same = |native: &Native| {
             let seq = self.session.transcript().seq();
             let same_session = self.agent.as_ref().is_some_and(|link| link.session == native.session);
@@ -360,7 +367,7 @@ impl SessionMachine {
         self.output.forks.push(start);
     }
 
-    /// Forks that could not be stored do not exist; those that were stored before go on.
+    /// Answers the requests for forks that were not stored with the error. Forks that were stored before continue.
     pub(super) fn refuse_forks(&mut self, starts: Vec<ForkStart>, error: &RpcError) {
         self.output.forks.extend(starts);
         self.resume_forks(Some(error));
@@ -392,8 +399,10 @@ fn message_of(params: &Object) -> Result<Option<MessageId>, RpcError> {
 fn not_forked(message: Option<&MessageId>, why: ForkError) -> RpcError {
     let (reason, text) = match why {
         ForkError::Unknown => ("unknown", "there is no such message in the session"),
-        ForkError::BeingWritten => ("being_written", "the agent is still writing this message"),
-        ForkError::NoPrompt => ("no_prompt", "nobody said anything before this message"),
+        ForkError::BeingWritten => {
+            ("being_written", "the agent is still writing this message: try again when the turn has ended")
+        }
+        ForkError::NoPrompt => ("no_prompt", "there is no prompt at or before this message"),
     };
     bad_message(message, reason, text)
 }
@@ -407,12 +416,12 @@ fn bad_message(message: Option<&MessageId>, reason: &str, text: &str) -> RpcErro
     RpcError::new(code::INVALID_PARAMS, text).with_data(data.to_json())
 }
 
-/// The prompt that is sent again.
-fn again(message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
+/// The prompt that a regenerate sends again.
+fn regenerated_prompt(message: Option<&MessageId>, fork: &Fork) -> Result<Json, RpcError> {
     let content = fork.prompt.as_ref().map(|(_, content)| content.clone());
     content
         .filter(|content| content.as_str() != "[]")
-        .ok_or_else(|| bad_message(message, "empty", "there is nothing left of the prompt"))
+        .ok_or_else(|| bad_message(message, "empty", "the prompt is empty and cannot be sent again"))
 }
 
 /// The metadata of a request that is for the agent.

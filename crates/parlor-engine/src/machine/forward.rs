@@ -46,7 +46,8 @@ impl SessionMachine {
             self.waiting_calls.push(forward);
             self.start_agent();
         } else {
-            let error = RpcError::new(code::INTERNAL_ERROR, "too much waits for the agent: try again later");
+            let error =
+                RpcError::new(code::INTERNAL_ERROR, "too many requests wait for the agent: try again later");
             self.refuse_call(&forward, &error);
         }
     }
@@ -75,7 +76,7 @@ impl SessionMachine {
         let is_it = |waiting: &WaitingCall| waiting.client.id == client && waiting.id.as_ref() == Some(id);
         if let Some(place) = self.waiting_calls.iter().position(is_it) {
             let forward = self.waiting_calls.remove(place);
-            let error = RpcError::new(code::REQUEST_CANCELLED, "it was taken back");
+            let error = RpcError::new(code::REQUEST_CANCELLED, "the request was cancelled");
             return self.refuse_call(&forward, &error);
         }
         self.command(AgentCommand::CancelForwarded(client, id.clone()));

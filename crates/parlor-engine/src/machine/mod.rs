@@ -1,7 +1,8 @@
 //! One live session: its conversation, the clients that are attached to it, and its agent.
 //!
-//! [`SessionMachine::handle`] takes what happened and returns what to do about it. It does no I/O: whoever drives it stores
-//! the batch of the [`Output`], releases the rest, and reports whether that worked.
+//! [`SessionMachine::handle`] takes events and returns an [`Output`]. It does no I/O. The caller (`SessionTask`) stores the
+//! batch of the output and reports whether that worked: after `on_stored` it releases the rest of the output, after
+//! `on_store_failed` it releases what that returns.
 
 mod agent_link;
 mod aliases;
@@ -71,9 +72,9 @@ pub struct SessionMachine {
     /// How the agent spelled its last chunk.
     stream: Option<Stream>,
     agent: Option<AgentLink>,
-    /// The incarnation of the agent that is there, or was there last.
+    /// The epoch of the current agent session, or of the last one.
     epoch: AgentEpoch,
-    /// Whether the updates of an adopted session are being taken, before the session has its agent.
+    /// Whether the replay of an adopted session is being applied; the session has no agent yet.
     is_adopting: bool,
     /// Since when the agent's session is being restored.
     starting: Option<Duration>,
@@ -106,7 +107,7 @@ pub struct SessionMachine {
     forks: fork::Forks,
     /// Calls of clients that wait for the agent to be restored.
     waiting_calls: Vec<WaitingCall>,
-    /// `_parlor/settled` requests that are answered once the incarnation of the agent that sent them is bound.
+    /// The agent's `_parlor/settled` requests, each answered when its epoch is bound.
     settled_requests: Vec<(AgentEpoch, RequestId)>,
     aliases: Aliases,
     dirty_rows: DirtyParts,
@@ -148,7 +149,7 @@ pub enum SessionEnd {
 enum Pending {
     /// An event that came earlier.
     Event(Event),
-    /// A client was sent all that it missed and its response; whether it resumed from a change that it knew.
+    /// A client was sent everything that it missed, and its response. `is_resumed`: it resumed after a change.
     CaughtUp { client: ClientId, is_resumed: bool },
 }
 
@@ -232,7 +233,7 @@ impl SessionMachine {
         if was_busy {
             let error = RpcError::new(code::INTERNAL_ERROR, "parlor was stopped in the middle of the turn");
             machine.step(Input::AgentLost(live::failed_state(&error)));
-            // Whatever its last state says, no turn runs.
+            // No turn is running after a restart, even if the last state says so.
             machine.dirty.row |= std::mem::take(&mut machine.row.busy);
         }
         machine
@@ -258,7 +259,7 @@ impl SessionMachine {
         &self.session
     }
 
-    /// The incarnation of the agent that is there, or was there last.
+    /// The epoch of the current agent session, or of the last one.
     pub fn epoch(&self) -> AgentEpoch {
         self.epoch
     }
@@ -304,8 +305,8 @@ impl SessionMachine {
 
     /// Whether a client was sent a request of the agent that is still open.
     pub fn is_asking(&self, request: ClientRequestId, client: ClientId) -> bool {
-        let asked = self.requests.get(&request.peer_request);
-        asked.is_some_and(|asked| asked.clients.get(&client) == Some(&request))
+        let open = self.requests.get(&request.peer_request);
+        open.is_some_and(|open| open.clients.get(&client) == Some(&request))
     }
 
     /// Why the session is not live any more, once it is not.
@@ -356,7 +357,7 @@ impl SessionMachine {
         self.forks.on_stored();
     }
 
-    /// A session that nobody uses stays live after all, because somebody called it.
+    /// Keeps a session live that was about to be evicted, because a client or its agent called it.
     pub fn stay(&mut self) {
         self.end = None;
     }
@@ -420,7 +421,7 @@ impl SessionMachine {
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Client { client, is_connected, call } => {
-                // A client that closes the session is answered before anything else comes of its calls.
+                // A client that closes the session gets the response before its later calls are handled.
                 if self.is_closing(client.id) {
                     return self.defer(Event::Client { client, is_connected, call });
                 }
@@ -433,7 +434,10 @@ impl SessionMachine {
             Event::Answered { request, by, answer } => self.on_answer(request, by, answer),
             Event::Relay { id, frame, clients } => self.on_relay(id, &frame, &clients),
             Event::Agent(epoch, event) if epoch < self.epoch => {
-                let error = RpcError::new(code::INTERNAL_ERROR, "the agent that was asked is gone");
+                let error = RpcError::new(
+                    code::INTERNAL_ERROR,
+                    "the agent process that received the request has ended",
+                );
                 self.refuse_event(&Event::Agent(epoch, event), &error);
             }
             Event::Agent(
@@ -503,7 +507,10 @@ impl SessionMachine {
         if self.closing.deferred.len() < self.config.limits.deferred_calls {
             self.closing.deferred.push(event);
         } else {
-            let error = RpcError::new(code::INTERNAL_ERROR, "too much waits for the session to be closed");
+            let error = RpcError::new(
+                code::INTERNAL_ERROR,
+                "too many requests wait until the session is closed: try again later",
+            );
             self.refuse_event(&event, &error);
         }
     }
@@ -598,7 +605,7 @@ impl SessionMachine {
         }
         for refused in step.rejected.drain(..) {
             self.losses.add(LossKind::UpdateRefused);
-            tracing::warn!(session = %self.id, "an update was not taken: {refused}");
+            tracing::warn!(session = %self.id, "an update was rejected: {refused}");
         }
         for effect in step.effects.drain(..) {
             match effect {
@@ -648,7 +655,7 @@ impl SessionMachine {
         }
     }
 
-    /// Time passed: a session that nobody uses is evicted.
+    /// Evicts a session that has been idle for long enough.
     fn on_tick(&mut self, idle: Duration, idle_unrestorable: Duration) {
         let is_restorable = self.agent.as_ref().is_none_or(|link| link.agent.restores());
         let idle = if is_restorable { idle } else { idle_unrestorable };

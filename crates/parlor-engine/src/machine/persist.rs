@@ -1,4 +1,4 @@
-//! The batches of a session for the store, and what follows when the store refuses one.
+//! Collects the rows to write, and handles a batch that the store rejects.
 
 use core::time::Duration;
 
@@ -36,8 +36,7 @@ pub(super) struct DirtyFlags {
 }
 
 impl SessionMachine {
-    /// Looks whether the agent reports a setting that it refused before. Updates that parlor made for other reasons do not
-    /// count.
+    /// Clears refused settings that the agent now reports. Only the agent's own updates count.
     pub(super) fn on_settings_reported(&mut self, update: &Update) {
         let Some(refused) = &self.refused_settings else { return };
         let mut said = Settings::default();
@@ -47,7 +46,7 @@ impl SessionMachine {
         settings.iter().for_each(|setting| self.on_setting_chosen(setting));
     }
 
-    /// A change was taken: looks whether it shows in lists.
+    /// Updates the list row after an applied change.
     pub(super) fn update_row(&mut self, change: &Change) {
         match &change.update {
             Update::State(state) => {
@@ -120,15 +119,15 @@ impl SessionMachine {
         self.on_data_changed();
     }
 
-    /// A person decided something: that is on record before the agent acts on it.
+    /// Records a person's decision, durably, before the agent gets it.
     pub(super) fn record_decision(&mut self, peer_request: PeerRequestId, by: ClientId, result: &Json) {
-        let Some(asked) = self.requests.get(&peer_request) else { return };
-        let by = match (&asked.decided_by, self.subscribers.get(&by)) {
+        let Some(request) = self.requests.get(&peer_request) else { return };
+        let by = match (&request.decided_by, self.subscribers.get(&by)) {
             (Some(decider), _) => decider.clone(),
             (None, Some(subscriber)) => subscriber.client.decider(),
             (None, None) => Decider { client: by, name: None },
         };
-        let decision = event::decision(&asked.method, &asked.params, result, by);
+        let decision = event::decision(&request.method, &request.params, result, by);
         self.step(Input::EventOccurred(decision));
         self.dirty.durable = true;
     }
@@ -152,7 +151,7 @@ impl SessionMachine {
         writes
     }
 
-    /// All that changed.
+    /// The rows of everything that changed.
     fn changes(&mut self) -> Vec<Write> {
         let session = self.id.as_json().as_literal().to_owned();
         let mut writes = Vec::new();
@@ -169,7 +168,7 @@ impl SessionMachine {
         }
         if std::mem::take(&mut self.dirty.row) && self.row_stored.as_ref() != Some(&self.row) {
             self.row_written = self.now.monotonic;
-            // Lists go by it, and never back, whatever the clock does.
+            // Lists are sorted by it, so it never decreases, even if the clock does.
             self.row.active_at = self.now.wall.0.max(self.row.active_at);
             self.row_stored = Some(self.row.clone());
             writes.push(Write::Session(self.row.clone()));
@@ -212,9 +211,9 @@ impl SessionMachine {
         writes
     }
 
-    /// The batch of an output could not be stored. Returns what is released instead: nothing that was not stored is shown or
-    /// acknowledged, each open request is answered with an error, and the session ends. Whoever opens it again finds it as
-    /// it was last stored.
+    /// The batch of an output was not stored. Returns the output that is released instead: it shows and acknowledges no change
+    /// that was not stored, answers each open request with an error, and ends the session. The next client that opens it gets
+    /// the last stored state.
     pub fn on_store_failed(&mut self, mut output: Output, reason: &str) -> Output {
         let message = format!("the session cannot be stored: {reason}");
         let error = RpcError::new(code::INTERNAL_ERROR, message);
@@ -268,7 +267,7 @@ impl SessionMachine {
         }
         self.notify_agent("session/cancel");
         self.refuse_forks(output.forks, &error);
-        // A server that stops goes on doing so.
+        // A server that is stopping continues to stop.
         if !matches!(self.end, Some(SessionEnd::Stopped)) {
             self.end = Some(SessionEnd::Failed(error));
         }

@@ -1,4 +1,4 @@
-//! Prompts of clients: what is accepted, and how their senders learn the outcome.
+//! Checks and queues the prompts of clients, and answers them with their outcomes.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl SessionMachine {
         self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, extra: params, key }));
     }
 
-    /// Whether something of a prompt can be sent to the agent.
+    /// Rejects a prompt that is invalid, or of which the agent's protocol version supports nothing.
     pub(super) fn check_prompt(&self, content: &Json) -> Result<(), RpcError> {
         live::check_prompt(content).map_err(|problem| RpcError::new(code::INVALID_PARAMS, problem))?;
         let mut losses = Losses::default();
@@ -42,7 +42,7 @@ impl SessionMachine {
         names.dedup();
         let mut data = Object::default();
         data.set("losses", Json::array(names));
-        let message = "nothing of the prompt can be said in the agent's version of the protocol";
+        let message = "the agent's protocol version supports none of the prompt's content: send text";
         Err(RpcError::new(code::INVALID_PARAMS, message).with_data(data.to_json()))
     }
 
@@ -79,7 +79,8 @@ impl SessionMachine {
             self.step(Input::Withdrawn { prompt, by: client.id });
             self.send(client.id, Frame::response(id, &Object::default()));
         } else {
-            let error = RpcError::new(code::INVALID_PARAMS, "no such prompt waits in this session");
+            let message = "the prompt is not queued: it was sent to the agent, withdrawn, or never existed";
+            let error = RpcError::new(code::INVALID_PARAMS, message);
             self.send(client.id, Frame::error(id, &error));
         }
     }
@@ -151,7 +152,7 @@ impl SessionMachine {
                     (Frame::error(&id, &error), None)
                 }
             }
-            // The prompt may be what ended the agents.
+            // The prompt itself may have crashed the agents.
             PromptOutcome::Failed(state) => {
                 let failed =
                     live::turn_result(state, &Object::default(), self.decoder.dialect(), &mut self.losses);
@@ -160,8 +161,10 @@ impl SessionMachine {
                 (Frame::error(&id, &error), None)
             }
             PromptOutcome::NoRoom(refused) => {
-                let error =
-                    RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"));
+                let error = RpcError::new(
+                    code::INTERNAL_ERROR,
+                    format!("the session cannot store the prompt: {refused}"),
+                );
                 (Frame::error(&id, &error), None)
             }
             PromptOutcome::TooMany { limit } => {
@@ -172,8 +175,8 @@ impl SessionMachine {
         self.send_at(client, line, place);
     }
 
-    /// Answers the prompts of a client that closes the session and whose turns go on: an agent may take a prompt that was
-    /// withdrawn.
+    /// Answers the remaining prompts of a client that closes the session, as withdrawn. Their turns may continue: the agent may
+    /// already have a prompt.
     pub(super) fn withdraw_prompts(&mut self, client: ClientId) {
         let left = self.prompts.iter().filter(|(_, (by, _))| *by == client);
         let left: Vec<_> = left.map(|(prompt, _)| *prompt).collect();
@@ -207,7 +210,7 @@ impl SessionMachine {
             | PromptOutcome::Failed(_) => return,
             PromptOutcome::Rejected { error, .. } => RpcError::from_raw(error.raw()),
             PromptOutcome::NoRoom(refused) => {
-                RpcError::new(code::INTERNAL_ERROR, format!("the prompt was not taken: {refused}"))
+                RpcError::new(code::INTERNAL_ERROR, format!("the session cannot store the prompt: {refused}"))
             }
             PromptOutcome::TooMany { limit } => {
                 RpcError::new(code::INTERNAL_ERROR, format!("{limit} prompts wait in this session already"))
@@ -251,7 +254,7 @@ impl SessionMachine {
             .map(|held| Object::new().with("id", held.id.0).with("text", &held.text).with("from", held.by.0));
         let meta = Object::new().with("parlor/queue", Json::array(list));
         let update = Object::new().with("sessionUpdate", "session_info_update").with("_meta", meta).text();
-        // A client that catches up is sent this when it knows more than it would say.
+        // A client that catches up gets no number: it receives this later, when it has already reached a higher one.
         let is_numbered = self
             .subscribers
             .get(&client)

@@ -1,4 +1,4 @@
-//! Requests between clients and the agent: permission requests, elicitations and others, and what ends a session.
+//! The agent's requests to clients: permission requests, elicitations, and requests to one client. Also deletes sessions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use parlor_wire::{RequestId, RpcError, code};
 use super::{SessionEnd, SessionMachine};
 use crate::{AgentCommand, ClientInfo, ClientRequestId, Delivery, Frame, FrameKind, OpenRequest, Outgoing};
 
-/// A request of the agent to people or to one client.
+/// A request of the agent to all drivers or to one client.
 #[derive(Debug)]
 pub(super) struct PeerRequest {
     /// The agent's id for it.
@@ -22,7 +22,7 @@ pub(super) struct PeerRequest {
     pub(super) params: Object,
     /// The clients that were sent it and have not answered.
     pub(super) clients: BTreeMap<ClientId, ClientRequestId>,
-    /// Whether it is put to one client and its answer is passed on whatever it is.
+    /// Whether it is sent to one client, and any answer is forwarded unchanged.
     pub(super) forwarded: bool,
     /// When the agent sent it.
     pub(super) opened_at: i64,
@@ -41,7 +41,7 @@ impl SessionMachine {
         self.output.relayed.push((id, here));
     }
 
-    /// Ends the session for all: its turn is over, and no prompt of anybody's is left without an answer.
+    /// Deletes the session: ends its turn and answers all prompts.
     pub(super) fn on_delete(&mut self, client: &Arc<ClientInfo>, id: &RequestId, is_connected: bool) {
         self.step(Input::Cancelled { by: client.id, scope: Scope::Session });
         self.step(Input::AgentLost(cancelled_state()));
@@ -85,7 +85,7 @@ impl SessionMachine {
         }
     }
 
-    /// The agent asks something that is for people, or for parlor.
+    /// Handles a request of the agent, by its method.
     pub(super) fn on_agent_request(&mut self, id: RequestId, method: String, params: Object) {
         match method.as_str() {
             "session/request_permission" => self.open_request(id, method, params, false),
@@ -116,10 +116,10 @@ impl SessionMachine {
         }
     }
 
-    fn add_request(&mut self, asked: PeerRequest) -> PeerRequestId {
+    fn add_request(&mut self, request: PeerRequest) -> PeerRequestId {
         let peer_request = PeerRequestId(self.next_peer_request);
         self.next_peer_request += 1;
-        self.requests.insert(peer_request, asked);
+        self.requests.insert(peer_request, request);
         peer_request
     }
 
@@ -131,13 +131,13 @@ impl SessionMachine {
         }
         // Only a tool call that waits for permission is over without an answer.
         let call = about.filter(|_| !form);
-        let asked = self.peer_request(id, method, params, false);
-        let peer_request = self.add_request(asked);
+        let request = self.peer_request(id, method, params, false);
+        let peer_request = self.add_request(request);
         self.step(Input::RequestOpened { peer_request, form, call });
     }
 
-    /// Names the tool call that a request is about as the session does, which may not be as the agent does. It stands in
-    /// the request, or in it by its name only.
+    /// Replaces the agent's id of the tool call in a request by the session's id, and returns it. The request contains the tool
+    /// call, or only its id.
     fn map_tool_call(&self, holder: &mut Object) -> Option<ToolCallId> {
         let name = |holder: &mut Object| {
             let id = self.session.id_map().tool_call(&holder.get_json_str("toolCallId")?.into());
@@ -151,26 +151,26 @@ impl SessionMachine {
         id.or(named)
     }
 
-    /// Sends a request to one client: the one whose prompt runs, else the driver that is attached the longest.
+    /// Sends a request to one client: the one whose prompt runs, else the attached driver that is connected the longest.
     pub(super) fn forward_to_client(&mut self, id: RequestId, method: String, params: Object) {
         let running_prompt_sender =
             self.session.running_prompt_sender().filter(|client| self.is_staying(*client));
         let Some(client) = running_prompt_sender.or_else(|| self.session.drivers().next()) else {
             let error =
-                RpcError::new(code::METHOD_NOT_FOUND, format!("no client is here to answer {method}"));
+                RpcError::new(code::METHOD_NOT_FOUND, format!("no client is attached to answer {method}"));
             return self.respond_to_agent(id, Err(error.to_json()));
         };
         self.forward_to(client, id, method, params);
     }
 
     pub(super) fn forward_to(&mut self, client: ClientId, id: RequestId, method: String, params: Object) {
-        let asked = self.peer_request(id, method, params, true);
-        let peer_request = self.add_request(asked);
+        let request = self.peer_request(id, method, params, true);
+        let peer_request = self.add_request(request);
         self.send_request(peer_request, client);
     }
 
-    /// Requests a service of a client: of the one whose prompt runs, else of the driver that is connected the longest and
-    /// serves it.
+    /// Requests a service of a client: of the one whose prompt runs, else of the attached driver that is connected the longest
+    /// and serves it.
     fn request_service(&mut self, id: RequestId, service: &str, params: Object) {
         let serves = |client: &ClientId| {
             let subscriber = self.subscribers.get(client);
@@ -184,9 +184,9 @@ impl SessionMachine {
             let message = format!("the client does not support {service}");
             return self.respond_to_agent(id, Err(RpcError::new(code::METHOD_NOT_FOUND, message).to_json()));
         };
-        let asked =
+        let request =
             PeerRequest { client_only: true, ..self.peer_request(id, service.to_owned(), params, true) };
-        let peer_request = self.add_request(asked);
+        let peer_request = self.add_request(request);
         self.send_request(peer_request, client);
     }
 
@@ -195,13 +195,13 @@ impl SessionMachine {
         self.subscribers.contains_key(&client) && !self.is_closing(client)
     }
 
-    /// A client leaves: requests that it alone was asked are answered without it. Files are on the disk as well.
+    /// Answers requests that were sent only to this client, which leaves: files are served from the disk, others fail.
     pub(super) fn answer_without_client(&mut self, client: ClientId) {
-        let is_its = |asked: &PeerRequest| asked.forwarded && asked.clients.contains_key(&client);
+        let is_its = |request: &PeerRequest| request.forwarded && request.clients.contains_key(&client);
         let its: Vec<_> = self
             .requests
             .iter()
-            .filter(|(_, asked)| is_its(asked))
+            .filter(|(_, request)| is_its(request))
             .map(|(peer_request, _)| *peer_request)
             .collect();
         for peer_request in its {
@@ -214,7 +214,7 @@ impl SessionMachine {
             if method.starts_with("fs/") && !client_only {
                 self.serve_file_from_disk(id, method, params);
             } else {
-                let message = format!("the client that was asked {method} has left the session");
+                let message = format!("the client that received {method} has left the session");
                 let data = Object::new().with("reason", live::CLIENT_GONE);
                 let error = RpcError::new(code::INTERNAL_ERROR, message).with_data(data.to_json());
                 self.respond_to_agent(id, Err(error.to_json()));
@@ -224,21 +224,22 @@ impl SessionMachine {
 
     /// Cancels a request at the one client that was sent it.
     pub(super) fn cancel_forwarded_request(&mut self, peer_request: PeerRequestId) {
-        let asked = self.requests.get(&peer_request).filter(|asked| asked.forwarded);
-        let clients: Vec<_> = asked.map(|asked| asked.clients.keys().copied().collect()).unwrap_or_default();
+        let request = self.requests.get(&peer_request).filter(|request| request.forwarded);
+        let clients: Vec<_> =
+            request.map(|request| request.clients.keys().copied().collect()).unwrap_or_default();
         clients.into_iter().for_each(|client| self.cancel_request(peer_request, client));
     }
 
-    /// Puts a question to a client.
+    /// Sends a peer request to a client.
     pub(super) fn send_request(&mut self, peer_request: PeerRequestId, client: ClientId) {
         let from = self.agent_dialect();
-        let Some(asked) = self.requests.get_mut(&peer_request) else { return };
+        let Some(request) = self.requests.get_mut(&peer_request) else { return };
         let Some(subscriber) = self.subscribers.get(&client) else { return };
-        let mut params = asked.params.clone();
+        let mut params = request.params.clone();
         if params.get("sessionId").is_some() {
             params.set("sessionId", self.id.as_json());
         }
-        if asked.method == "elicitation/create"
+        if request.method == "elicitation/create"
             && !subscriber.client.elicits(params.get_string("mode").as_deref())
         {
             return self.apply_answer(peer_request, client, Answer::Error(cannot_ask()));
@@ -246,32 +247,32 @@ impl SessionMachine {
         let to = subscriber.client.dialect;
         let transcript = self.session.transcript();
         let said = live::request_to_client(
-            &asked.method,
-            &asked.id,
+            &request.method,
+            &request.id,
             &params,
             from,
             to,
             transcript,
             &mut self.losses,
         );
-        let request = said.map(|params| {
-            let request = ClientRequestId { peer_request, sending: self.next_sending };
+        let outgoing = said.map(|params| {
+            let client_request = ClientRequestId { peer_request, sending: self.next_sending };
             self.next_sending += 1;
-            asked.clients.insert(client, request);
-            Outgoing::Request { request, method: asked.method.clone(), params }
+            request.clients.insert(client, client_request);
+            Outgoing::Request { request: client_request, method: request.method.clone(), params }
         });
-        match request {
-            Ok(request) => self.send(client, request),
-            // One that cannot be asked counts as one that cannot answer.
+        match outgoing {
+            Ok(outgoing) => self.send(client, outgoing),
+            // A client that cannot be sent the request counts as one that answered with an error.
             Err(_) => self.apply_answer(peer_request, client, Answer::Error(cannot_ask())),
         }
     }
 
     /// Cancels a request at a client.
     pub(super) fn cancel_request(&mut self, peer_request: PeerRequestId, client: ClientId) {
-        let asked = self.requests.get_mut(&peer_request);
-        if let Some(request) = asked.and_then(|asked| asked.clients.remove(&client)) {
-            self.send(client, Outgoing::CancelRequest(request));
+        let request = self.requests.get_mut(&peer_request);
+        if let Some(client_request) = request.and_then(|request| request.clients.remove(&client)) {
+            self.send(client, Outgoing::CancelRequest(client_request));
         }
     }
 
@@ -283,17 +284,17 @@ impl SessionMachine {
     }
 
     fn apply_answer(&mut self, peer_request: PeerRequestId, by: ClientId, answer: Answer) {
-        let Some(asked) = self.requests.get_mut(&peer_request) else { return };
-        asked.clients.remove(&by);
+        let Some(request) = self.requests.get_mut(&peer_request) else { return };
+        request.clients.remove(&by);
         let from = self.subscribers.get(&by).map_or(Dialect::V2, |subscriber| subscriber.client.dialect);
         let to = self.agent.as_ref().map_or(Dialect::V2, |link| link.agent.dialect);
         let answer = match answer {
             Answer::Result(result) => {
-                Answer::Result(live::answer_to_agent(&asked.method, &result, from, to, &mut self.losses))
+                Answer::Result(live::answer_to_agent(&request.method, &result, from, to, &mut self.losses))
             }
             error @ Answer::Error(_) => error,
         };
-        if asked.forwarded {
+        if request.forwarded {
             let reply = match answer {
                 Answer::Result(result) => Reply::Result(result),
                 Answer::Error(error) => Reply::Error(error),
@@ -313,11 +314,11 @@ impl SessionMachine {
         result: &Json,
     ) {
         let to = self.agent_dialect();
-        let Some(asked) = self.requests.get_mut(&peer_request).filter(|asked| !asked.forwarded) else {
+        let Some(request) = self.requests.get_mut(&peer_request).filter(|request| !request.forwarded) else {
             return self.send_unattached(client.id, Frame::error(id, &not_open()));
         };
-        asked.decided_by = Some(client.decider());
-        let result = live::answer_to_agent(&asked.method, result, client.dialect, to, &mut self.losses);
+        request.decided_by = Some(client.decider());
+        let result = live::answer_to_agent(&request.method, result, client.dialect, to, &mut self.losses);
         self.step(Input::RequestDecided { peer_request, by: client.id, result });
         self.respond(client, id, &Object::default());
     }
@@ -335,20 +336,20 @@ impl SessionMachine {
         self.output.open_requests = Some(reported.collect());
     }
 
-    fn open_request_info(&self, request: PeerRequestId, asked: &PeerRequest) -> OpenRequest {
-        let mut params = asked.params.clone();
+    fn open_request_info(&self, id: PeerRequestId, request: &PeerRequest) -> OpenRequest {
+        let mut params = request.params.clone();
         params.set("sessionId", self.id.as_json());
         let encode = |to| {
             let (from, transcript) = (self.agent_dialect(), self.session.transcript());
             let mut losses = Losses::default();
-            live::request_to_client(&asked.method, &asked.id, &params, from, to, transcript, &mut losses)
+            live::request_to_client(&request.method, &request.id, &params, from, to, transcript, &mut losses)
         };
         OpenRequest {
-            request,
-            method: asked.method.clone(),
+            request: id,
+            method: request.method.clone(),
             tool_call: encode(Dialect::V1).ok().and_then(|params| self.whole_tool_call(&params)),
             params: encode(Dialect::V2).unwrap_or(params),
-            opened_at: asked.opened_at,
+            opened_at: request.opened_at,
         }
     }
 
@@ -367,8 +368,8 @@ impl SessionMachine {
     }
 
     pub(super) fn on_agent_cancels_request(&mut self, id: &RequestId) {
-        let found = self.requests.iter().find(|(_, asked)| asked.id == *id);
-        match found.map(|(peer_request, asked)| (*peer_request, asked.forwarded)) {
+        let found = self.requests.iter().find(|(_, request)| request.id == *id);
+        match found.map(|(peer_request, request)| (*peer_request, request.forwarded)) {
             Some((peer_request, true)) => {
                 self.cancel_forwarded_request(peer_request);
                 self.effects.push(Effect::RespondRequest(peer_request, Reply::CancelledByAgent));
@@ -403,7 +404,7 @@ fn not_open() -> RpcError {
 
 /// The answer for a client that cannot be sent a request.
 pub fn cannot_ask() -> Json {
-    RpcError::new(code::METHOD_NOT_FOUND, "the client cannot be asked this").to_json()
+    RpcError::new(code::METHOD_NOT_FOUND, "the client does not support this request").to_json()
 }
 
 /// The state of a session whose turn was cancelled.

@@ -1,4 +1,4 @@
-//! Which entries have to be indexed again.
+//! Tracks which entries have to be indexed again.
 
 use crate::rows::{IndexDocument, Write};
 use crate::search_text::{TOOL_FIELDS, words_of};
@@ -8,18 +8,18 @@ use std::collections::BTreeSet;
 /// The entries whose text in the search index is out of date.
 #[derive(Debug, Default)]
 pub(super) struct IndexBacklog {
-    /// By the changes that made them.
+    /// Entries to index now, by the changes that created them.
     due: BTreeSet<u64>,
     /// Entries that grow: they are indexed when the next entry begins or the turn ends.
     open: BTreeSet<u64>,
     /// Running tool calls: they change often, and each time all of their text would be indexed.
     running: BTreeSet<u64>,
-    /// Those of them that are not found.
+    /// Running tool calls whose text is not in the index.
     unfound: BTreeSet<u64>,
     /// Entries whose old text must leave the index at once.
     stale: BTreeSet<u64>,
-    /// When those were last handed in that grow without a turn, in milliseconds since 1970.
-    handed_in: i64,
+    /// When entries that grow outside of a turn were last indexed, in milliseconds since 1970.
+    last_indexed_at: i64,
 }
 
 /// Whether growing entries are indexed now.
@@ -27,9 +27,9 @@ pub(super) struct IndexBacklog {
 pub(super) enum TurnPhase {
     /// A turn runs.
     Running,
-    /// None does, and the agent may speak all the same.
+    /// No turn runs. The agent may still send updates.
     Idle,
-    /// The session leaves its place.
+    /// The session is unloaded or deleted.
     Ended,
 }
 
@@ -47,7 +47,7 @@ impl IndexBacklog {
         Self { due: due.collect(), ..Self::default() }
     }
 
-    /// A change was taken; the transcript has it already.
+    /// Notes an applied change. The transcript already contains it.
     pub(super) fn note(&mut self, change: &Change, transcript: &Transcript) {
         if change.is_creation() {
             self.due.append(&mut self.open);
@@ -87,8 +87,8 @@ impl IndexBacklog {
         }
     }
 
-    /// A running tool call changed. Its new text waits; its old text leaves the index at once: the store drops it with the
-    /// content, and otherwise has to be asked to.
+    /// Notes a change of a running tool call. Its new text is indexed later. Its old text leaves the index at once: the store
+    /// removes it with replaced content, and otherwise on request (`stale`).
     fn note_running(&mut self, change: &Change) {
         self.running.insert(change.created);
         let takes_away = matches!(&change.update, Update::Upsert { upsert, .. }
@@ -115,11 +115,12 @@ impl IndexBacklog {
         turn: TurnPhase,
         now: i64,
     ) -> Vec<Write> {
-        let grows =
-            turn == TurnPhase::Idle && !self.open.is_empty() && now.saturating_sub(self.handed_in) >= PAUSE;
+        let grows = turn == TurnPhase::Idle
+            && !self.open.is_empty()
+            && now.saturating_sub(self.last_indexed_at) >= PAUSE;
         if grows || turn == TurnPhase::Ended {
             self.due.append(&mut self.open);
-            self.handed_in = now;
+            self.last_indexed_at = now;
         }
         if turn != TurnPhase::Running {
             self.finish_running();

@@ -18,14 +18,14 @@ pub(crate) struct Subscriber {
     pub(crate) credit: usize,
     pub(crate) encoder: UpdateEncoder,
     pub(crate) state: SubscriberState,
-    /// Which group it belongs to, as of which order of the groups.
-    group: Option<(u64, usize)>,
+    /// The index of its broadcast buffer, with the [order](BroadcastBuffers::order) of the buffers for which it holds.
+    buffer_index: Option<(u64, usize)>,
     /// Frames for this client alone, with their offsets in the broadcast buffer.
     own: Vec<(usize, Outgoing)>,
     /// Frames for this client alone that follow the replay up to a change, and their bytes.
     later: VecDeque<(u64, Outgoing)>,
     later_bytes: usize,
-    farewell: Option<FinalResponse>,
+    final_response: Option<FinalResponse>,
     limits: QueueLimits,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Subscriber {
 struct FinalResponse {
     frame: Frame,
     /// Its offset in the broadcast buffer.
-    place: usize,
+    offset: usize,
     /// The last change that a client which catches up is sent.
     seq: u64,
 }
@@ -48,7 +48,7 @@ pub(crate) enum SubscriberState {
         reading: ReplayCursor,
         /// The requests that are answered after these.
         answers: Vec<AttachRequest>,
-        /// Whether somebody waits for it to read on.
+        /// Whether an event is due when it has read what was sent ([`Outgoing::AwaitDrain`]).
         waiting: bool,
     },
 }
@@ -80,23 +80,23 @@ impl Subscriber {
             credit: limits.catch_up_bytes,
             encoder,
             state,
-            group: None,
+            buffer_index: None,
             own: Vec::new(),
             later: VecDeque::new(),
             later_bytes: 0,
-            farewell: None,
+            final_response: None,
             limits,
         }
     }
 
-    /// The broadcast buffer of this client.
-    pub(crate) fn group(&mut self, groups: &mut BroadcastBuffers) -> usize {
-        match self.group {
-            Some((order, group)) if order == groups.order() => group,
+    /// The index of the broadcast buffer of this client.
+    pub(crate) fn buffer_index(&mut self, buffers: &mut BroadcastBuffers) -> usize {
+        match self.buffer_index {
+            Some((order, index)) if order == buffers.order() => index,
             Some(_) | None => {
-                let group = groups.of(&self.client);
-                self.group = Some((groups.order(), group));
-                group
+                let index = buffers.of(&self.client);
+                self.buffer_index = Some((buffers.order(), index));
+                index
             }
         }
     }
@@ -107,14 +107,14 @@ impl Subscriber {
 
     /// Sends something to this client alone, after everything that it was sent so far, or at an earlier offset of the
     /// broadcast buffer.
-    pub(crate) fn send(&mut self, frame: Outgoing, place: usize, seq: u64) {
+    pub(crate) fn send(&mut self, frame: Outgoing, offset: usize, seq: u64) {
         match self.state {
-            SubscriberState::Live => self.own.push((place, frame)),
+            SubscriberState::Live => self.own.push((offset, frame)),
             SubscriberState::CatchingUp { .. } => self.defer(frame, seq),
         }
     }
 
-    /// A client that does not read is cut off when too much waits for it, here as in its send queue.
+    /// Queues a frame until the client has caught up. If too many bytes wait, they are dropped and the client is disconnected.
     fn defer(&mut self, frame: Outgoing, seq: u64) {
         self.later_bytes += frame.len();
         if self.overflows() {
@@ -135,38 +135,38 @@ impl Subscriber {
     }
 
     /// Sends the last frame: after all other frames of this client, and nothing follows it.
-    pub(crate) fn send_last(&mut self, frame: Frame, place: usize, seq: u64) {
-        self.farewell = Some(FinalResponse { frame, place, seq });
+    pub(crate) fn send_last(&mut self, frame: Frame, offset: usize, seq: u64) {
+        self.final_response = Some(FinalResponse { frame, offset, seq });
     }
 
     /// The last change that a client is sent before it is detached, if it closes the session.
     pub(crate) fn closes_after(&self) -> Option<u64> {
-        self.farewell.as_ref().map(|farewell| farewell.seq)
+        self.final_response.as_ref().map(|response| response.seq)
     }
 
-    /// Adds the broadcast buffer to `sends`, with the client's own frames in their places.
-    pub(crate) fn flush(&mut self, groups: &mut BroadcastBuffers, sends: &mut Vec<Delivery>) {
+    /// Adds the broadcast buffer to `sends`, with the client's own frames at their offsets.
+    pub(crate) fn flush(&mut self, buffers: &mut BroadcastBuffers, sends: &mut Vec<Delivery>) {
         if !self.is_live() {
             return;
         }
         let id = self.client.id;
-        let group = self.group(groups);
-        if self.own.is_empty() && self.farewell.is_none() {
-            sends.push(Delivery::new(id, groups.shared(group)));
+        let index = self.buffer_index(buffers);
+        if self.own.is_empty() && self.final_response.is_none() {
+            sends.push(Delivery::new(id, buffers.shared(index)));
             return;
         }
-        let all = groups.shared(group);
-        let end = self.farewell.as_ref().map_or(all.len(), |farewell| farewell.place);
+        let all = buffers.shared(index);
+        let end = self.final_response.as_ref().map_or(all.len(), |response| response.offset);
         // A response may belong before updates that were encoded earlier.
-        self.own.sort_by_key(|(place, _)| *place);
+        self.own.sort_by_key(|(offset, _)| *offset);
         let mut at = 0;
-        for (place, frame) in self.own.drain(..) {
-            let place = place.min(end);
-            sends.extend([Delivery::new(id, all.slice(at..place)), Delivery::new(id, frame)]);
-            at = place;
+        for (offset, frame) in self.own.drain(..) {
+            let offset = offset.min(end);
+            sends.extend([Delivery::new(id, all.slice(at..offset)), Delivery::new(id, frame)]);
+            at = offset;
         }
         sends.push(Delivery::new(id, all.slice(at..end)));
-        sends.extend(self.farewell.as_ref().map(|farewell| Delivery::new(id, farewell.frame.clone())));
+        sends.extend(self.final_response.as_ref().map(|response| Delivery::new(id, response.frame.clone())));
     }
 
     /// The client attaches again without a replay: it continues where it is. One that catches up is answered when it has; the
@@ -194,7 +194,10 @@ impl Subscriber {
         self.later_bytes = 0;
         let later = self.later.drain(..).map(|(seq, frame)| (frame, seq <= stored));
         let own = self.own.drain(..).map(|(_, frame)| (frame, false));
-        later.chain(own).chain(self.farewell.take().map(|farewell| (farewell.frame.into(), false))).collect()
+        later
+            .chain(own)
+            .chain(self.final_response.take().map(|response| (response.frame.into(), false)))
+            .collect()
     }
 
     /// Takes the frames that follow the replay up to a change.
@@ -208,7 +211,7 @@ impl Subscriber {
     /// Takes everything that is left, with the last frame.
     pub(crate) fn take_remaining(&mut self) -> Vec<Outgoing> {
         let mut last = self.take_due(u64::MAX);
-        last.extend(self.farewell.take().map(|farewell| farewell.frame.into()));
+        last.extend(self.final_response.take().map(|response| response.frame.into()));
         last
     }
 }

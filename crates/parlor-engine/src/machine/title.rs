@@ -23,7 +23,7 @@ impl SessionMachine {
         let is_first = self.throttle.is_empty();
         if let Err(refused) = self.throttle.hold(said, line.params_extra(), self.session.transcript()) {
             self.losses.add(LossKind::UpdateRefused);
-            tracing::warn!(session = %self.id, "an update was not taken: {refused}");
+            tracing::warn!(session = %self.id, "an update was rejected: {refused}");
         }
         if is_first && !self.throttle.is_empty() {
             self.arm_throttle(now);
@@ -53,7 +53,7 @@ impl SessionMachine {
 
     fn apply_info(&mut self, mut said: Upsert, line: Option<&AgentLine<'_>>) {
         let mut title = said.fields.get_json_str(TITLE);
-        // An agent makes its title of the first prompt, whatever that contains.
+        // An agent may generate the title from the first prompt, which may contain the transcript.
         if title.take_if(|title| self.is_title_of_context(title)).is_some() {
             said.fields.remove(TITLE);
             if said.fields.is_empty() && said.meta == MetaPatch::Keep {

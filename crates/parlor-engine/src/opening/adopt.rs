@@ -79,7 +79,7 @@ impl Opening {
                 }
             }
             EarlyMessage::Request { id, .. } => {
-                self.reject(id, code::METHOD_NOT_FOUND, "nobody is here yet to answer");
+                self.reject(id, code::METHOD_NOT_FOUND, "no client is attached yet");
             }
             EarlyMessage::RequestCancelled(_) | EarlyMessage::Notification(_) => {}
         }
@@ -90,7 +90,7 @@ impl Opening {
         let OpeningPlan::Adopt { is_listed, .. } = self.plan else { return };
         // Some agents answer for any id.
         if self.is_other_session() || !(is_listed || self.adopted.has_history()) {
-            let message = "the agent knows nothing of it";
+            let message = "the agent has no such session";
             return self.fail_with(RpcError::new(code::INTERNAL_ERROR, message));
         }
         self.finish();
@@ -165,7 +165,7 @@ mod tests {
             10 note {}
                 until 60010
             20 request 7
-                reject 7: -32601 nobody is here yet to answer
+                reject 7: -32601 no client is attached yet
                 until 60020
             30 result {}
                 until 230
@@ -191,7 +191,7 @@ mod tests {
                 until 230
             230 timeout
                 unlink
-                failed: -32002 there is no such session {"sessionId":"s","reason":"the agent knows nothing of it"}
+                failed: -32002 there is no such session {"sessionId":"s","reason":"the agent has no such session"}
         "#);
     }
 
@@ -209,7 +209,7 @@ mod tests {
                 until 230
             230 timeout
                 unlink
-                failed: -32002 there is no such session {"sessionId":"s","reason":"the agent knows nothing of it"}
+                failed: -32002 there is no such session {"sessionId":"s","reason":"the agent has no such session"}
         "#);
     }
 

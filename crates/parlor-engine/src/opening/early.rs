@@ -152,7 +152,7 @@ impl EarlyMessages {
         self.replay = Replay::Over;
     }
 
-    /// Takes the settings of the replay for those that nobody knows. They are better than nothing.
+    /// Uses the settings of the replay where no other value is known.
     pub(super) fn use_replayed_settings(&mut self) {
         self.settings.add_missing(std::mem::take(&mut self.replayed_settings));
     }
@@ -322,7 +322,7 @@ mod tests {
         events.extend(["10 result {}".to_owned(), "210 timeout".to_owned()]);
         let printed = script(agent, plan).run(events);
         let rejected: Vec<_> = printed.lines().filter(|line| line.contains("reject")).collect();
-        assert_eq!(rejected, ["    reject 100: -32603 too many requests before the session is there"]);
+        assert_eq!(rejected, ["    reject 100: -32603 too many requests before the session is open"]);
         assert_eq!(printed.matches("early: request").count(), MAX_MESSAGES);
     }
 

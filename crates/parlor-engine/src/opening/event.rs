@@ -16,7 +16,7 @@ use crate::AgentEpoch;
 pub enum OpeningEvent {
     /// The agent has answered `session/close`, or none was open.
     Closed {
-        /// The incarnation in which the agent still has the session open, if it does.
+        /// The epoch in which the agent still has the session open, if it does.
         open_since: Option<AgentEpoch>,
     },
     /// Messages about the agent session arrive from now on.
@@ -51,7 +51,7 @@ pub enum OpeningAction {
     Link {
         /// The agent's id for the session.
         session: SessionId,
-        /// The incarnation that continues; else it is a new one.
+        /// The epoch that continues; `None` for a new one.
         epoch: Option<AgentEpoch>,
         /// Whether early updates are dropped, because the agent is about to send them again; else they arrive first.
         drops_early: bool,
@@ -65,7 +65,7 @@ pub enum OpeningAction {
         method: &'static str,
         /// The params.
         params: Object,
-        /// Whether it creates an agent session, of which nobody knows yet whose it is.
+        /// Whether it creates an agent session, whose id is not known yet.
         creates: bool,
     },
     /// Tells the agent that the open request is cancelled. Its response is still waited for.

@@ -251,8 +251,8 @@ impl Opening {
     /// The agent answered the request that opens the session.
     fn on_result(&mut self, call: Call, now: Duration) {
         let (linking, missing_id) = match call {
-            Call::Create => (Linking::Created, "the agent began a session without an id"),
-            Call::Fork => (Linking::Forked, "the agent forked without an id"),
+            Call::Create => (Linking::Created, "the agent's response to session/new has no `sessionId`"),
+            Call::Fork => (Linking::Forked, "the agent's response to session/fork has no `sessionId`"),
             Call::Adopt => {
                 self.state = State::Replaying { since: now };
                 return;
@@ -301,7 +301,7 @@ impl Opening {
             return self.on_adopted_message(message);
         }
         if let Some(id) = self.early.on_message(message) {
-            self.reject(id, code::INTERNAL_ERROR, "too many requests before the session is there");
+            self.reject(id, code::INTERNAL_ERROR, "too many requests before the session is open");
         }
         if matches!(self.state, State::Replaying { .. }) {
             self.on_replayed(now);
@@ -322,8 +322,9 @@ impl Opening {
     fn on_timeout(&mut self, now: Duration, awaits_person: bool) {
         match std::mem::replace(&mut self.state, State::Finished) {
             State::AwaitingClose => self.try_restore(None),
-            State::Calling(Call::Adopt, _) => {
-                self.fail_with(RpcError::new(code::INTERNAL_ERROR, "the agent does not answer"));
+            State::Calling(Call::Adopt, method) => {
+                let message = format!("the agent did not answer {method} in time");
+                self.fail_with(RpcError::new(code::INTERNAL_ERROR, message));
             }
             state @ State::Calling(Call::Create, _)
                 if awaits_person && matches!(self.plan, OpeningPlan::Create { .. }) =>
@@ -475,7 +476,7 @@ mod tests {
                 call session/new {"cwd":"/"}, creates
                 until 30000
             10 result {}
-                failed: -32603 the agent began a session without an id
+                failed: -32603 the agent's response to session/new has no `sessionId`
         "#,
         );
     }
@@ -533,7 +534,7 @@ mod tests {
                 call session/fork {"sessionId":"s"}, creates
                 until 30000
             10 result {}
-                failed: -32603 the agent forked without an id
+                failed: -32603 the agent's response to session/fork has no `sessionId`
         "#,
         );
     }
@@ -662,7 +663,7 @@ mod tests {
             29999 timeout
             100000 timeout
                 unlink
-                failed: -32002 there is no such session {"sessionId":"s","reason":"the agent does not answer"}
+                failed: -32002 there is no such session {"sessionId":"s","reason":"the agent did not answer session/resume in time"}
             adopted
             29999 timeout
                 done s {}

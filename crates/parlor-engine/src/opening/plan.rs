@@ -36,9 +36,9 @@ pub enum OpeningPlan {
     Fork {
         /// The params of `session/fork`.
         params: Object,
-        /// The settings of the session that is forked.
+        /// The settings that the fork must have.
         wanted: Settings,
-        /// The conversation of the fork.
+        /// The conversation of the session that is forked, to recognise a replay.
         history: Arc<History>,
     },
 }
@@ -52,7 +52,7 @@ pub struct RestorePlan {
     pub(super) agent_session: Option<SessionId>,
     /// The params of `session/new`.
     pub(super) params: Object,
-    /// The settings that an agent has which still has the session open.
+    /// The settings in force at an agent that still has the session open.
     pub(super) in_force: Settings,
     /// The settings to apply.
     pub(super) wanted: Settings,

@@ -44,7 +44,7 @@ fn an_agent_that_lost_its_memory_is_given_the_conversation_with_the_next_prompt(
 }
 
 #[test]
-fn a_prompt_that_the_agent_had_not_accepted_is_sent_to_the_next_incarnation() {
+fn a_prompt_that_the_agent_had_not_accepted_is_sent_in_the_next_epoch() {
     let mut script = Script::new(Dialect::V2);
     script.attach(1, Dialect::V2);
     script.prompt(1, 1, "One");

@@ -67,7 +67,7 @@ fn a_seq_above_the_counter_and_an_unknown_message_are_rejected() {
     script.attach_with(2, Dialect::V2, "{}", ReplayFrom::After(99));
     script.attach_with(2, Dialect::V2, "{}", ReplayFrom::Message("nowhere".into()));
     expect![[r#"
-        0 failed: the session has 6 changes, not 99
+        0 failed: `seq` 99 is after the session's last change (6): load the session from the start
         0 failed: there is no such message in the session
     "#]]
     .assert_eq(&lines(&script.sent(2)));

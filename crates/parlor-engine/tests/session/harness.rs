@@ -344,7 +344,7 @@ impl Script {
         self.handle([Event::Agent(self.epoch, AgentEvent::Gone(error))]);
     }
 
-    /// The agent's session is restored in a new incarnation.
+    /// The agent's session is restored in a new epoch.
     pub(crate) fn restores(&mut self, without_history: bool) {
         self.epoch = AgentEpoch(self.epoch.0 + 1);
         let agent = self.opened_agent(without_history);

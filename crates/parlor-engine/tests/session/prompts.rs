@@ -96,7 +96,7 @@ fn a_cancel_that_the_agent_ignores_ends_the_turn_after_the_timeout() {
     script.handle([Event::Timer(timer)]);
     assert_eq!(script.sent(1).last().unwrap(), r#"state_update {"state":"idle","stopReason":"cancelled"}"#);
     assert!(script.commands().iter().any(|command| command == "1: Retire"));
-    // What the agent says after that is of an incarnation that has ended.
+    // Later updates of the agent belong to an epoch that has ended.
     let seq = script.machine.transcript().seq();
     script.says(&[&chunk("a", "late")]);
     assert_eq!(script.machine.transcript().seq(), seq);

@@ -41,7 +41,7 @@ fn an_agent_that_was_released_cannot_make_the_session_busy() {
 }
 
 #[test]
-fn a_settled_request_of_a_released_agent_is_answered_only_in_the_same_incarnation() {
+fn a_settled_request_of_a_released_agent_is_answered_only_in_the_same_epoch() {
     for (epoch, answers) in [(1, 1), (2, 0)] {
         let mut stage = Stage::new(V2);
         stage.happens([attaches(1, V2, 1, ReplayFrom::New)]);

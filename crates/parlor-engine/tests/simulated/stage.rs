@@ -127,7 +127,7 @@ impl Stage {
         }
     }
 
-    /// The agent says updates, in its first incarnation.
+    /// The agent sends updates in its first epoch.
     pub(crate) fn says(&mut self, updates: &[&str]) {
         self.happens([said(1, updates)]);
     }
@@ -226,7 +226,7 @@ pub(crate) fn prompts(id: u64, dialect: Dialect, request: u64, text: &str) -> Ev
     calls(id, dialect, ClientCall::Prompt { id: RequestId::from(request), params })
 }
 
-/// An incarnation of the agent says updates.
+/// The agent sends updates in an epoch.
 pub(crate) fn said(epoch: u64, updates: &[&str]) -> Event {
     let line = |update: &&str| {
         format!(

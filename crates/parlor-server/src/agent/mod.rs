@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{oneshot, watch};
 
 use crate::client::Client;
-use crate::hub::Shared;
+use crate::hub::HubState;
 use crate::lock;
 use crate::send_queue::{SendQueue, SendQueueReader, send_queue};
 use crate::services::budget::FileBudget;
@@ -114,7 +114,7 @@ struct Links {
 /// A session that was unloaded and has released its agent session.
 #[derive(Debug, Clone)]
 pub(crate) struct UnloadedSession {
-    pub(crate) hub: Weak<Shared>,
+    pub(crate) hub: Weak<HubState>,
     pub(crate) session: SessionId,
     /// The epoch of the released agent session.
     pub(crate) epoch: AgentEpoch,
@@ -193,13 +193,9 @@ impl Agent {
         }
     }
 
-    /// Calls the agent and waits for its response until a deadline.
-    pub(crate) async fn call_until(&self, method: &str, params: &Object, until: Instant) -> Reply {
-        let answer = tokio::time::timeout_at(until.into(), self.call(method, params)).await;
-        answer.unwrap_or_else(|_| {
-            let message = format!("agent '{}' did not answer {method} in time", self.info.label);
-            Err(RpcError::new(code::INTERNAL_ERROR, message).to_json())
-        })
+    /// Calls the agent and waits for its result until a deadline; `None` if it answers with an error, too late or not at all.
+    pub(crate) async fn call_until(&self, method: &str, params: &Object, until: Instant) -> Option<Json> {
+        tokio::time::timeout_at(until.into(), self.call(method, params)).await.ok()?.ok()
     }
 
     /// Calls the agent; the request is queued before this returns.

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_response_for_an_older_incarnation_does_not_reach_the_newer_one() {
+    async fn a_response_for_an_older_epoch_does_not_reach_the_newer_one() {
         let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
         let (agent, mut peer) = agent();
         let old = next_epoch();

@@ -101,7 +101,7 @@ pub(super) fn channel(epoch: AgentEpoch) -> (Link, mpsc::Receiver<Message>) {
     (Link { inbox, epoch, is_session: false }, messages)
 }
 
-/// The event that a message of the agent is for an opening, if it is one.
+/// Converts a message of the agent to an event of an opening; `None` for a message that an opening does not handle.
 pub(super) fn event_of(message: Message) -> Option<OpeningEvent> {
     let Message::Agent(_, message) = message else { return None };
     let message = match message {

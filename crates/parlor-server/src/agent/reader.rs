@@ -152,7 +152,7 @@ fn unloaded_session(agent: &Agent, session: &SessionId) -> Option<UnloadedSessio
 
 /// The receiver of updates.
 enum Receiver {
-    /// A live session, or what opens it.
+    /// A live session, or one that is being opened.
     Session(Link),
     /// A session that is loaded for the updates.
     Unloaded(UnloadedSession),

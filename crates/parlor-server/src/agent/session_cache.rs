@@ -136,7 +136,7 @@ pub(super) async fn list(agent: &Agent, until: Instant) -> Option<Vec<SessionRow
     let mut bytes = 0;
     let mut params = Object::default();
     for _ in 0..MAX_PAGES {
-        let page = agent.call_until("session/list", &params, until).await.ok()?;
+        let page = agent.call_until("session/list", &params, until).await?;
         let page = page.to_object().unwrap_or_default();
         for info in page.get("sessions")?.elements()? {
             let Some(row) = agent_sessions::row(&agent.info.name, &info.to_object().unwrap_or_default())

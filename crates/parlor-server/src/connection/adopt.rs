@@ -18,12 +18,12 @@ use crate::agent_sessions;
 use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::fields;
-use crate::hub::{AgentChoice, Shared, no_session};
+use crate::hub::{AgentChoice, HubState, no_session};
 use crate::session::{self, Inbox, Message};
 use crate::stored::{self, StoredSession};
 
 /// Whether only an agent has a session.
-pub(super) async fn is_agent_only(hub: &Arc<Shared>, id: &SessionId) -> Result<bool, RpcError> {
+pub(super) async fn is_agent_only(hub: &Arc<HubState>, id: &SessionId) -> Result<bool, RpcError> {
     if hub.is_live(id) {
         return Ok(false);
     }
@@ -36,7 +36,7 @@ pub(super) async fn is_agent_only(hub: &Arc<Shared>, id: &SessionId) -> Result<b
 
 /// Adopts a session with the params of a client's request, and sends the session a message.
 pub(super) async fn adopt_and_send(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     client: &Arc<Client>,
     params: &Object,
     session: &SessionId,
@@ -49,7 +49,7 @@ pub(super) async fn adopt_and_send(
 
 /// Has the agent load a session, and starts it here.
 async fn adopt(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     client: &Arc<Client>,
     id: &SessionId,
     params: &Object,
@@ -137,7 +137,7 @@ async fn adopt(
 
 /// The agent that lists a session, with the listed row; otherwise the client's agent.
 async fn agent_of(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     client: &Client,
     id: &str,
 ) -> Result<(AgentConfig, Option<SessionRow>), RpcError> {

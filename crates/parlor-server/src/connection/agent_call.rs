@@ -12,12 +12,12 @@ use tokio::sync::oneshot;
 use super::{create, initialize};
 use crate::agent::{Agent, AgentRequest, CancelToken, Origin, Startup};
 use crate::client::Client;
-use crate::hub::Shared;
+use crate::hub::HubState;
 
 const MCP_MESSAGE: &str = "mcp/message";
 
 /// A request of a client to the agent outside of sessions, or a notification, which has no id.
-pub(super) struct AgentCall {
+pub(super) struct SessionlessCall {
     pub(super) client: Arc<Client>,
     pub(super) id: Option<RequestId>,
     pub(super) method: String,
@@ -25,7 +25,7 @@ pub(super) struct AgentCall {
 }
 
 /// The agent that a call is for, if it is running.
-pub(super) async fn running(hub: &Shared, call: &AgentCall) -> Result<Option<Arc<Agent>>, RpcError> {
+pub(super) async fn running(hub: &HubState, call: &SessionlessCall) -> Result<Option<Arc<Agent>>, RpcError> {
     if let Some((agent, _)) = call.mcp_request() {
         return Ok(Some(agent));
     }
@@ -34,14 +34,14 @@ pub(super) async fn running(hub: &Shared, call: &AgentCall) -> Result<Option<Arc
 }
 
 /// The agent that a call is for, which is started if it is not running.
-pub(super) async fn agent_of(hub: &Arc<Shared>, call: &AgentCall) -> Result<Arc<Agent>, RpcError> {
+pub(super) async fn agent_of(hub: &Arc<HubState>, call: &SessionlessCall) -> Result<Arc<Agent>, RpcError> {
     let config = initialize::config(hub, &call.client)?;
     let cwd = call.client.peer.cwd.clone().unwrap_or_else(|| "/".into());
     let startup = Startup::new(config.startup_timeout);
     create::agent(hub, &call.client, &config, &cwd, &SessionId::from(""), startup).await
 }
 
-impl AgentCall {
+impl SessionlessCall {
     /// Sends the call to the agent, and its response to the client. `sent` is dropped when the call is queued.
     pub(super) async fn forward(mut self, agent: Arc<Agent>, cancel: CancelToken, sent: oneshot::Sender<()>) {
         agent.add_client(&self.client);

@@ -15,13 +15,13 @@ use crate::agent::{Agent, CancelToken, Opener, Origin, Startup};
 use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::fields;
-use crate::hub::{AgentChoice, Shared};
+use crate::hub::{AgentChoice, HubState};
 use crate::session::{self, Message};
 use crate::stored::{SessionData, StoredSession};
 
 /// Creates a session: first at the agent, then here.
 pub(super) async fn new_session(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     client: &Arc<Client>,
     id: &RequestId,
     params: Object,
@@ -34,7 +34,7 @@ pub(super) async fn new_session(
 }
 
 async fn try_new(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     client: &Arc<Client>,
     id: &RequestId,
     mut params: Object,
@@ -107,9 +107,9 @@ pub(super) fn data(client: &Client, mut params: Object, agent: Dialect) -> Sessi
     SessionData { params, params_dialect, agent_dialect, command, ..SessionData::default() }
 }
 
-/// The agent for a client, which is started if it is not running. Dropping the future does not stop the start.
+/// Returns the agent for a client, and starts it if it is not running. Dropping the future does not cancel the start.
 pub(super) async fn agent(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     client: &Arc<Client>,
     config: &AgentConfig,
     cwd: &std::path::Path,

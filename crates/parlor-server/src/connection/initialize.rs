@@ -10,10 +10,10 @@ use parlor_wire::{RpcError, code};
 use crate::agent::Startup;
 use crate::client::Client;
 use crate::config::AgentConfig;
-use crate::hub::Shared;
+use crate::hub::HubState;
 
 /// The configuration of the agent that a client chose.
-pub(super) fn config(hub: &Shared, client: &Client) -> Result<AgentConfig, RpcError> {
+pub(super) fn config(hub: &HubState, client: &Client) -> Result<AgentConfig, RpcError> {
     hub.registry()
         .agents
         .chosen(client.peer.agent.as_ref())
@@ -23,7 +23,7 @@ pub(super) fn config(hub: &Shared, client: &Client) -> Result<AgentConfig, RpcEr
 /// The result of `initialize`: the capabilities of parlor, and those of the agent if it was ever started. Only the first
 /// client of an agent waits for its start.
 pub(super) async fn initialized(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     client: &Arc<Client>,
     dialect: Dialect,
 ) -> Result<Object, RpcError> {

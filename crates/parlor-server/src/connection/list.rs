@@ -15,14 +15,14 @@ use super::session_info::session_info;
 use crate::agent_sessions;
 use crate::client::Client;
 use crate::config::AgentConfig;
-use crate::hub::Shared;
+use crate::hub::HubState;
 use crate::session::Message;
 use crate::stored;
 
 /// How many sessions a page has.
 const PAGE: usize = 50;
 
-pub(super) async fn list(hub: &Arc<Shared>, client: &Arc<Client>, id: &RequestId, params: &Object) {
+pub(super) async fn list(hub: &Arc<HubState>, client: &Arc<Client>, id: &RequestId, params: &Object) {
     let response = match page(hub, client, params).await {
         Ok(result) => Frame::response(id, &result),
         Err(error) => Frame::error(id, &error),
@@ -41,7 +41,7 @@ pub(crate) struct ListQuery {
 
 impl ListQuery {
     /// Decodes the params of `session/list` and of a subscription to the list.
-    pub(super) fn of(hub: &Shared, client: &Client, params: &Object) -> Result<Self, RpcError> {
+    pub(super) fn of(hub: &HubState, client: &Client, params: &Object) -> Result<Self, RpcError> {
         let requested = params.get_nested("_meta", "parlor/agent").and_then(|agent| agent.to_json_str());
         let agents = &hub.registry().agents;
         let (agent, config) = match requested.as_ref().map(JsonStr::to_text) {
@@ -71,7 +71,7 @@ impl ListQuery {
     }
 }
 
-async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Object, RpcError> {
+async fn page(hub: &Arc<HubState>, client: &Client, params: &Object) -> Result<Object, RpcError> {
     let ListQuery { agent, config, filter } = ListQuery::of(hub, client, params)?;
     let after =
         match params.get("cursor").filter(|cursor| !cursor.is_null()) {
@@ -120,7 +120,7 @@ async fn page(hub: &Arc<Shared>, client: &Client, params: &Object) -> Result<Obj
 
 /// Subscribes a client to changes of the list.
 pub(super) fn subscribe(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     client: &Arc<Client>,
     id: &RequestId,
     method: &str,
@@ -136,7 +136,7 @@ pub(super) fn subscribe(
 
 /// Lists those of these sessions that a query includes, and names the others, each by the literal of its id.
 pub(crate) async fn changes(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     client: &Client,
     query: Arc<ListQuery>,
     sessions: HashSet<String>,
@@ -184,7 +184,7 @@ fn read_cursor(cursor: &Json) -> Option<Cursor> {
 
 /// Maps agent names to those that a client may see. The name of an agent that was given as a command is its command line,
 /// which may contain secrets: observers see only the program.
-pub(crate) fn agent_names(hub: &Arc<Shared>, client: &Client) -> impl Fn(&str) -> String + Send + 'static {
+pub(crate) fn agent_names(hub: &Arc<HubState>, client: &Client) -> impl Fn(&str) -> String + Send + 'static {
     let (hub, drives) = (Arc::clone(hub), client.is_driver());
     move |name| {
         let hides_args = !drives && hub.registry().agents.get(name).is_none();
@@ -194,7 +194,7 @@ pub(crate) fn agent_names(hub: &Arc<Shared>, client: &Client) -> impl Fn(&str) -
 }
 
 /// Responds with the state of the server and its agents.
-pub(super) async fn status(hub: &Arc<Shared>, client: &Client, id: &RequestId) -> Result<(), RpcError> {
+pub(super) async fn status(hub: &Arc<HubState>, client: &Client, id: &RequestId) -> Result<(), RpcError> {
     let mut result = Object::default();
     result.set("version", env!("CARGO_PKG_VERSION"));
     result.set("pid", std::process::id());
@@ -220,7 +220,7 @@ pub(super) async fn status(hub: &Arc<Shared>, client: &Client, id: &RequestId) -
 
 /// Responds with the state of a session, without opening it.
 pub(super) async fn session_status(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     client: &Arc<Client>,
     id: &RequestId,
     session: &SessionId,
@@ -241,7 +241,7 @@ pub(super) async fn session_status(
 
 /// Responds with the losses of a session.
 pub(super) async fn losses(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     client: &Client,
     id: &RequestId,
     session: &SessionId,
@@ -256,7 +256,7 @@ pub(super) async fn losses(
 }
 
 /// Responds with the agents that clients can choose.
-pub(super) fn agents(hub: &Arc<Shared>, client: &Client, id: &RequestId) {
+pub(super) fn agents(hub: &Arc<HubState>, client: &Client, id: &RequestId) {
     let agents = &hub.registry().agents;
     let default = &agents.default_agent().name;
     let listed = agents.all().iter().map(|config| {

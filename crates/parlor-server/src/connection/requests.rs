@@ -8,12 +8,12 @@ use parlor_wire::{RequestId, RpcError, code};
 
 use crate::client::Client;
 use crate::feed;
-use crate::hub::Shared;
+use crate::hub::HubState;
 use crate::session::Message;
 
 /// Responds with the open requests; a subscriber is sent them, and later changes, as notifications instead.
 pub(super) async fn list(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     client: &Arc<Client>,
     id: &RequestId,
     method: &str,
@@ -32,7 +32,7 @@ pub(super) async fn list(
 
 /// Answers an open request with a result. The client need not be attached to the session.
 pub(super) async fn answer(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     client: &Arc<Client>,
     id: &RequestId,
     params: &Object,

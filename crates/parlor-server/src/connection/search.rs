@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::list;
 use crate::client::Client;
-use crate::hub::Shared;
+use crate::hub::HubState;
 use crate::search;
 use crate::session::now;
 
@@ -17,7 +17,7 @@ use crate::session::now;
 static SEARCHES: Semaphore = Semaphore::const_new(4);
 
 pub(super) async fn search(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     client: &Arc<Client>,
     id: &RequestId,
     params: Object,

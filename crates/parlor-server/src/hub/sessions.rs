@@ -8,14 +8,14 @@ use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
 use tokio::sync::{OnceCell, mpsc};
 
-use super::{MAX_ATTACH_ON_OPEN, Shared};
+use super::{HubState, MAX_ATTACH_ON_OPEN};
 use crate::agent::BoundAgent;
 use crate::client::Client;
 use crate::lock;
 use crate::session::{self, Inbox, Message};
 use crate::stored::StoredSession;
 
-impl Shared {
+impl HubState {
     /// The inbox of a session, which is opened from the store if it is not live.
     async fn inbox(self: &Arc<Self>, id: &SessionId) -> Result<Inbox, RpcError> {
         self.open_or_else(id, async || Err(no_session(id))).await

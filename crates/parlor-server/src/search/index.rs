@@ -6,7 +6,7 @@ use parlor_engine::search_text::words_of;
 use parlor_session::Transcript;
 use parlor_store::{Batch, EntryRow, ErrorKind, IndexDocument, Store, StoreError, Write};
 
-use crate::hub::Shared;
+use crate::hub::HubState;
 
 /// How many bytes of a session are indexed in one batch, so that other writes do not wait for long.
 const CHUNK: usize = 256 << 10;
@@ -15,7 +15,7 @@ const CHUNK: usize = 256 << 10;
 const MAX_DELETED: usize = 1000;
 
 /// Indexes all sessions that are not indexed. If the server stops before the end, the next one continues with the same session.
-pub(crate) async fn index(hub: Weak<Shared>) {
+pub(crate) async fn index(hub: Weak<HubState>) {
     let mut deleted = 0;
     let mut done = 0;
     loop {
@@ -45,7 +45,7 @@ pub(crate) async fn index(hub: Weak<Shared>) {
     }
 }
 
-async fn index_session(hub: &Weak<Shared>, id: &str) -> Result<(), StoreError> {
+async fn index_session(hub: &Weak<HubState>, id: &str) -> Result<(), StoreError> {
     let mut after = 0;
     loop {
         let Some(shared) = hub.upgrade() else { return Ok(()) };

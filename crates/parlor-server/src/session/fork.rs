@@ -13,7 +13,7 @@ use super::task::SessionTask;
 use crate::agent::{BoundAgent, History, Opener, Startup};
 use crate::client::Client;
 use crate::config::AgentConfig;
-use crate::hub::Shared;
+use crate::hub::HubState;
 
 /// How the agent of a fork gets the conversation.
 enum How {
@@ -63,7 +63,7 @@ impl SessionTask {
 }
 
 /// Responds to the client, attaches it to the fork, and sends the prompt that came with the request.
-async fn announce(hub: &Arc<Shared>, client: Arc<Client>, start: ForkStart, how: How) {
+async fn announce(hub: &Arc<HubState>, client: Arc<Client>, start: ForkStart, how: How) {
     let ForkStart { id, row, answer, prompt, .. } = start;
     let Some(session) = JsonStr::from_literal(&row.id).map(SessionId::from) else { return };
     let announced = match how {
@@ -103,7 +103,7 @@ async fn announce(hub: &Arc<Shared>, client: Arc<Client>, start: ForkStart, how:
 
 /// Responds to the client for a fork whose agent gets the transcript; a prompt is stored before the response.
 async fn announce_transcript(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     session: &SessionId,
     client: &Arc<Client>,
     id: &RequestId,

@@ -42,9 +42,9 @@ pub(crate) enum Message {
     Event(Event),
     /// A message of the agent, with its epoch.
     Agent(AgentEpoch, AgentMessage),
-    /// The agent session was restored, or could not be.
+    /// The agent session was restored, or restoring it failed.
     AgentReady(Box<Result<BoundAgent, RpcError>>),
-    /// A frame for those of these clients that are attached. `sent` gets these clients when the frame was sent.
+    /// Sends a frame to those of `clients` that are attached. `sent` receives these when the frame is sent.
     Relay { frame: Frame, clients: Vec<ClientId>, sent: oneshot::Sender<Vec<ClientId>> },
     /// Requests the transcript, once it contains this message.
     Read { message: Option<MessageId>, reply: oneshot::Sender<Transcript> },

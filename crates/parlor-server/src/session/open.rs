@@ -20,12 +20,12 @@ use super::restore::restore;
 use super::task::SessionTask;
 use super::{INBOX, Inbox, Link, Message, now};
 use crate::agent::{BoundAgent, EarlyMessages, History, Startup};
-use crate::hub::Shared;
+use crate::hub::HubState;
 use crate::stored::StoredSession;
 
 /// Starts the task of a session. A new session has an `agent`, and an adopted one also the updates that the agent replayed.
 pub(crate) fn start(
-    hub: Arc<Shared>,
+    hub: Arc<HubState>,
     stored: StoredSession,
     agent: Option<BoundAgent>,
     replay: Option<Vec<String>>,
@@ -76,7 +76,7 @@ pub(crate) fn start(
 }
 
 /// The configuration of a session, from that of its agent.
-fn config_of(hub: &Shared, row: &SessionRow) -> SessionConfig {
+fn config_of(hub: &HubState, row: &SessionRow) -> SessionConfig {
     let agent = hub.config_of(row);
     SessionConfig {
         cancel_timeout: agent.as_ref().map(|agent| agent.cancel_timeout),

@@ -11,11 +11,11 @@ use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
 
 use crate::agent::{AgentSessionGuard, BoundAgent, History, Opener, Startup, UnloadedSession};
-use crate::hub::Shared;
+use crate::hub::HubState;
 
 impl AgentSessionGuard {
     /// Releases the agent session of a session that is unloaded. Later updates of the agent reload the session.
-    pub(super) fn release(self, hub: &Arc<Shared>, ours: &SessionId) {
+    pub(super) fn release(self, hub: &Arc<HubState>, ours: &SessionId) {
         let Self { agent, session, epoch } = &self;
         let closes = agent.info.has(Capability::Close);
         let unloaded = UnloadedSession {
@@ -45,7 +45,7 @@ impl AgentSessionGuard {
 
 /// Restores a session at its agent, which is started if it is not running.
 pub(super) async fn restore(
-    hub: &Arc<Shared>,
+    hub: &Arc<HubState>,
     row: &parlor_store::SessionRow,
     id: &SessionId,
     in_force: &Settings,

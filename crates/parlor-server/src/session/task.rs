@@ -13,14 +13,14 @@ use tokio::sync::{mpsc, oneshot};
 use super::{Inbox, Message, now};
 use crate::agent::AgentSessionGuard;
 use crate::client::Client;
-use crate::hub::Shared;
+use crate::hub::HubState;
 use crate::memory::SessionMemory;
 use crate::services::budget::FileRequest;
 use crate::services::terminals::Terminals;
 
 /// A session's machine, with the handles to clients and agents that its output needs.
 pub(super) struct SessionTask {
-    pub(super) hub: Arc<Shared>,
+    pub(super) hub: Arc<HubState>,
     pub(super) machine: SessionMachine,
     pub(super) inbox: mpsc::Receiver<Message>,
     pub(super) me: Inbox,

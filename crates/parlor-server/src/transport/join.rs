@@ -86,7 +86,10 @@ async fn refusal<R: AsyncBufRead + Unpin>(from_server: &mut R) -> io::Result<Opt
     };
     Ok(match welcome.error {
         Some(why) => Some(why),
-        None if welcome.parlor != VERSION => Some(format!("the server speaks version {}", welcome.parlor)),
+        None if welcome.parlor != VERSION => Some(format!(
+            "the server speaks version {}; this parlor speaks {VERSION}: restart the server",
+            welcome.parlor
+        )),
         None => None,
     })
 }

@@ -34,10 +34,8 @@ impl UnixSocketListener {
         match fs::symlink_metadata(path) {
             Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,
             Ok(_) => {
-                return Err(io::Error::new(
-                    io::ErrorKind::AlreadyExists,
-                    "a file that is no socket is in the way",
-                ));
+                let message = "a file that is not a socket exists there: remove it";
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),

@@ -139,7 +139,7 @@ pub enum TurnEnd {
     Cancelled,
 }
 
-/// Identifies an attached client. Ids increase in the order of attaching.
+/// Identifies a client of the server. Ids increase in the order of connecting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(pub u64);
 
@@ -148,7 +148,7 @@ impl ClientId {
     pub const UNKNOWN: Self = Self(0);
 }
 
-/// The attached clients, in the order of attaching.
+/// The attached clients, in the order of connecting.
 type Clients = BTreeMap<ClientId, Client>;
 
 /// The properties of an attached client that a session needs.
@@ -459,7 +459,7 @@ impl Session {
         self.agent
     }
 
-    /// The attached drivers, in the order of attaching.
+    /// The attached drivers, in the order of connecting.
     pub fn drivers(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.clients.iter().filter(|(_, client)| client.is_driver).map(|(id, _)| *id)
     }

@@ -58,7 +58,7 @@ pub(super) struct ServerCall {
 #[derive(Debug, Default)]
 pub(super) struct AgentSession {
     pub(super) receiver: Receiver,
-    /// The session that let go of it, and in which incarnation.
+    /// The session that released it, and in which epoch.
     pub(super) home: Option<Home>,
     /// The prompts that have no answer or no turn yet.
     pub(super) prompts: Vec<AgentPrompt>,

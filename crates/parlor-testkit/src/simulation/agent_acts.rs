@@ -584,7 +584,7 @@ impl World {
         self.end_turn(place);
     }
 
-    /// An event of an earlier incarnation of the agent arrives.
+    /// An event of an earlier epoch of the agent arrives.
     pub(super) fn inject_stale(&mut self) {
         let keys: Vec<_> = self.shells.keys().cloned().collect();
         let Some(key) = self.random.pick(&keys) else { return };

@@ -32,7 +32,7 @@ pub enum Invariant {
     Limits,
     /// A fork is the beginning of its parent, up to where it was wanted.
     Forks,
-    /// What an earlier incarnation of an agent says changes nothing.
+    /// Events of an earlier epoch of an agent change nothing.
     Epochs,
     /// No prompt is lost.
     Prompts,
@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// Whether events are all of earlier incarnations of the agent, and the session has nothing else to do.
+    /// Whether events are all of earlier epochs of the agent, and the session has nothing else to do.
     pub(super) fn only_stale(&self, key: &SessionId, events: &[Event]) -> bool {
         let Some(shell) = self.shells.get(key) else { return false };
         let is_stale = |event: &Event| {
@@ -196,7 +196,7 @@ impl World {
         !events.is_empty() && events.iter().all(is_stale) && !shell.machine.has_pending()
     }
 
-    /// A session has handled events of earlier incarnations of its agent only.
+    /// A session has handled events of earlier epochs of its agent only.
     pub(super) fn check_nothing_changed(&mut self, key: &SessionId, before: u64, output: &Output) {
         let Some(shell) = self.shells.get(key) else { return };
         let seq = shell.machine.transcript().seq();

@@ -45,7 +45,7 @@ pub(super) struct Faults {
     pub(super) disconnects: bool,
     /// Peers send messages that make no sense.
     pub(super) nonsense: bool,
-    /// Messages of earlier incarnations of agents arrive late.
+    /// Messages of earlier epochs of agents arrive late.
     pub(super) stale_events: bool,
     /// Sessions are evicted.
     pub(super) evictions: bool,

@@ -29,7 +29,7 @@ pub(crate) enum Offer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Offers(Vec<Offer>);
 
-/// Something that the agent cannot offer.
+/// The error for a name that is not an offer.
 #[derive(Debug)]
 pub(crate) struct UnknownOffer(String);
 

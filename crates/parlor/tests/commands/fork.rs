@@ -83,7 +83,7 @@ fn forking_an_unknown_session_or_message_is_an_error() {
     let output = scenario.run(&["fork", &session, "--at", "nothing"]).exit_code(1);
     assert!(output.stderr.contains("no such message"), "{output:#?}");
     let output = scenario.run(&["edit", &session, &messages[1], "x"]).exit_code(1);
-    assert!(output.stderr.contains("only what a person said"), "{output:#?}");
+    assert!(output.stderr.contains("only a prompt can be edited"), "{output:#?}");
     scenario.run(&["fork", "nothing"]).exit_code(2);
     assert!(
         scenario
