@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
+mod idle;
 mod sessions;
 
+pub use self::idle::RunningTurn;
 use parlor_engine::SessionData;
 pub(crate) use parlor_engine::no_session;
 use parlor_json::JsonStr;
@@ -117,6 +119,8 @@ pub(crate) struct Shared {
     clients: AtomicU64,
     /// Whether the server is stopping: no session is opened any more.
     stopped: AtomicBool,
+    /// After how many seconds without clients and turns the server stops; 0 for never.
+    idle_exit: AtomicU64,
     /// [`Options::private`].
     private: Vec<PathBuf>,
     idle: Duration,
@@ -170,6 +174,7 @@ impl Hub {
             next_client: AtomicU64::new(1),
             clients: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
+            idle_exit: AtomicU64::new(0),
             private,
             idle,
             max_live: live_sessions,

@@ -15,10 +15,12 @@ mod offline_sessions;
 mod path_options;
 mod peer_requests;
 mod permission_request;
+mod port_holder;
 mod render;
 mod runtime;
 mod script;
 mod server;
+mod shutdown;
 mod signals;
 mod table;
 mod turn;
@@ -56,6 +58,8 @@ enum Command {
     Archive(commands::archive::Archive),
     Rm(commands::rm::Rm),
     Status(commands::status::Status),
+    Stop(commands::stop::Stop),
+    Restart(commands::restart::Restart),
     Agents(commands::agents::Agents),
     Doctor(commands::doctor::Doctor),
     DemoAgent(commands::demo_agent::DemoAgent),
@@ -86,6 +90,8 @@ fn main() -> ExitCode {
         Command::Archive(archive) => archive.run(),
         Command::Rm(rm) => rm.run(),
         Command::Status(status) => status.run(),
+        Command::Stop(stop) => stop.run(),
+        Command::Restart(restart) => restart.run(),
         Command::Agents(agents) => agents.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::DemoAgent(agent) => agent.run(),

@@ -327,7 +327,7 @@ fn has_terminal() -> bool {
 
 fn decline_response() -> Object {
     let mut response = Object::default();
-    response.set("action", &parlor_json::JsonStr::new("decline"));
+    response.set("action", parlor_json::JsonStr::new("decline"));
     response
 }
 

@@ -51,7 +51,14 @@ pub struct ServerConfig {
     pub hosts: Vec<String>,
     /// Whether the address may be reachable from other machines.
     pub allow_remote: bool,
+    /// Whether the server listens on the Unix socket only.
+    pub socket_only: bool,
+    /// How many seconds a server in the background stays without clients and turns before it stops; 0 for ever.
+    pub idle_timeout: u32,
 }
+
+/// The default of [`ServerConfig::idle_timeout`]: half an hour.
+const IDLE_TIMEOUT: u32 = 30 * 60;
 
 /// A setting in a file or on the command line that is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -149,6 +156,8 @@ impl Default for ServerConfig {
             origins: Vec::new(),
             hosts: Vec::new(),
             allow_remote: false,
+            socket_only: false,
+            idle_timeout: IDLE_TIMEOUT,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parlor_dialect::Dialect;
 use parlor_engine::{ClientCall, Frame};
@@ -21,6 +22,9 @@ use crate::stored;
 
 /// How many sessions a page has.
 const PAGE: usize = 50;
+
+/// How long the status of the server waits for the list of running turns.
+const TURNS_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) async fn list(hub: &Arc<Shared>, client: &Arc<Client>, id: &RequestId, params: &Object) {
     let response = match page(hub, client, params).await {
@@ -212,6 +216,20 @@ pub(super) async fn status(hub: &Arc<Shared>, client: &Client, id: &RequestId) -
         agent
     });
     result.set("agents", Json::array(agents));
+    // Without them if the disk is stalled.
+    if let Ok(turns) = tokio::time::timeout(TURNS_TIMEOUT, hub.running_turns()).await {
+        let turns = turns?.into_iter().map(|turn| {
+            let mut running = Object::default();
+            running.set("sessionId", turn.session);
+            running.set("title", turn.title.map_or_else(Json::default, |title| Json::from(&title)));
+            running.set("agent", shown(&turn.agent));
+            running
+        });
+        result.set("turns", Json::array(turns));
+    }
+    if let Some(timeout) = hub.idle_exit() {
+        result.set("idleTimeoutSeconds", timeout.as_secs());
+    }
     result.set("losses", hub.losses().all());
     result.set("dialect", client.negotiated().map_or(Dialect::V2, |info| info.dialect).name());
     client.queue.push(Frame::response(id, &result));

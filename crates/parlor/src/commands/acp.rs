@@ -46,17 +46,22 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 impl Acp {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
-        let runtime = if self.direct { runtime::multi_threaded()? } else { runtime::single_threaded()? };
-        let result = runtime
-            .block_on(async { if self.direct { self.run_direct().await } else { self.relay().await } });
+        let (runtime, result);
+        if self.direct {
+            runtime = runtime::multi_threaded()?;
+            result = runtime.block_on(self.run_direct());
+        } else {
+            let data = background_server::ensure_running(&self.paths)?;
+            runtime = runtime::single_threaded()?;
+            result = runtime.block_on(self.relay(&data));
+        }
         // A blocked read of standard input cannot be interrupted.
         runtime.shutdown_background();
         result
     }
 
     /// Relays lines between the editor and the server.
-    async fn relay(self) -> Result<ExitCode, CommandError> {
-        let data = background_server::ensure_running(&self.paths)?;
+    async fn relay(self, data: &DataDir) -> Result<ExitCode, CommandError> {
         let agent = match (&self.agent, &self.command[..]) {
             (Some(name), _) => Some(Agent::Name(name.clone())),
             (None, []) => None,

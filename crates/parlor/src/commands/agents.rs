@@ -83,7 +83,7 @@ fn from_config(config: &Config) -> Result<Vec<(AgentConfig, bool)>, CommandError
 }
 
 fn from_server(socket: &Path) -> Result<Vec<(AgentConfig, bool)>, CommandError> {
-    let result = server::call(socket, "_parlor/agents")?;
+    let result = server::call(socket, "_parlor/agents", server::ANSWER_TIMEOUT)?;
     let result: AgentsResult = serde_json::from_str(result.to_json().as_str()).map_err(|error| {
         CommandError::failed(format_args!("cannot parse the server's list of agents: {error}"))
     })?;

@@ -3,6 +3,7 @@
 mod doctor;
 mod fork;
 mod help;
+mod lifecycle;
 mod prompt;
 mod serve;
 mod sessions;
