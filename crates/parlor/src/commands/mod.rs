@@ -10,6 +10,7 @@ pub(crate) mod edit;
 pub(crate) mod export;
 pub(crate) mod fold;
 pub(crate) mod fork;
+pub(crate) mod logs;
 pub(crate) mod ls;
 pub(crate) mod prompt;
 pub(crate) mod regenerate;

@@ -4,6 +4,7 @@ mod doctor;
 mod fork;
 mod help;
 mod lifecycle;
+mod logs;
 mod prompt;
 mod serve;
 mod sessions;
