@@ -3,6 +3,7 @@
 pub(crate) mod acp;
 pub(crate) mod agents;
 pub(crate) mod archive;
+pub(crate) mod backup;
 pub(crate) mod demo_agent;
 pub(crate) mod detach;
 pub(crate) mod doctor;

@@ -1,5 +1,6 @@
 //! The commands with a server, without one, and with a broken installation.
 
+mod backup;
 mod doctor;
 mod fork;
 mod help;
