@@ -21,6 +21,7 @@ pub(crate) mod restart;
 pub(crate) mod rm;
 pub(crate) mod search;
 pub(crate) mod serve;
+pub(crate) mod service;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod stop;

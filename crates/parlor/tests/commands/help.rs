@@ -389,7 +389,8 @@ fn completions_and_manual_pages_have_every_command() {
         .collect();
     pages.sort_unstable();
     let mut expected: Vec<_> = commands().iter().map(|name| format!("parlor-{name}.1")).collect();
-    expected.push("parlor.1".to_owned());
+    expected
+        .extend(["parlor.1", "parlor-service-install.1", "parlor-service-uninstall.1"].map(str::to_owned));
     expected.sort_unstable();
     assert_eq!(pages, expected);
     let page = scenario.run(&["man", "stop"]).success().stdout;

@@ -8,6 +8,7 @@ mod lifecycle;
 mod logs;
 mod prompt;
 mod serve;
+mod service;
 mod sessions;
 mod terminal;
 
