@@ -1,6 +1,7 @@
 //! The server without its transports: connects clients, sessions and agents.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -50,6 +51,14 @@ pub struct Peer {
     pub env: Vec<(String, String)>,
     /// Its working directory.
     pub cwd: Option<PathBuf>,
+}
+
+impl Peer {
+    /// Where its agents' programs are searched for: its `PATH`, else that of this process.
+    pub(crate) fn search_path(&self) -> OsString {
+        let own = self.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.into());
+        own.or_else(|| std::env::var_os("PATH")).unwrap_or_default()
+    }
 }
 
 /// A way to connect.

@@ -152,7 +152,7 @@ fn check_config(data: &DataDir, paths: &PathOptions) -> Result<(), CommandError>
     let message =
         format!("--config {} has no effect: the running server uses another configuration", config.display());
     Err(CommandError::bad_input(message)
-        .hint("stop the server first, or use another data directory (--data)"))
+        .hint("`parlor stop` stops the server; --data selects another data directory"))
 }
 
 /// Starts a server that is independent of this process. If it exits, the channel gets its error.

@@ -2,6 +2,7 @@
 
 #[macro_use]
 mod output;
+mod agent_choice;
 mod background_server;
 mod command_error;
 mod commands;

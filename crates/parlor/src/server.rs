@@ -49,7 +49,8 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) fn call(socket: &Path, method: &str, timeout: Duration) -> Result<Object, CommandError> {
     let runtime = runtime::single_threaded()?;
     let answer = async {
-        let (server, _) = Connection::socket(socket, &Hello::new()).await?;
+        let hello = Hello { env: client_environment(), ..Hello::new() };
+        let (server, _) = Connection::socket(socket, &hello).await?;
         server.call(method, &Object::default()).await
     };
     let result = runtime.block_on(async { tokio::time::timeout(timeout, answer).await });

@@ -18,7 +18,7 @@ use serde::de::{self, Deserialize, Deserializer};
 use crate::transport::HttpOptions;
 
 pub use self::agent::{AgentConfig, EmbeddedAgent, ProcessMode};
-pub use self::choice::Agents;
+pub use self::choice::{Agents, DefaultAgent};
 pub use self::env::{DEFAULT_PASS_ENV, chosen_env, chosen_env_from, matches};
 pub use self::preset::{PRESETS, Preset, installed, program_at};
 

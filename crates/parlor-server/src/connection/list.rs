@@ -15,7 +15,7 @@ use super::adopt;
 use super::session_info::session_info;
 use crate::agent_sessions;
 use crate::client::Client;
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, DefaultAgent};
 use crate::hub::Shared;
 use crate::session::Message;
 use crate::stored;
@@ -52,10 +52,12 @@ impl ListQuery {
             Some(all) if all == "*" => (None, None),
             Some(named) => (Some(named.clone().into_owned()), agents.get(&named).cloned()),
             None => {
-                let chosen = agents.chosen(client.peer.agent.as_ref());
-                let config =
-                    chosen.map_err(|error| RpcError::new(code::INVALID_PARAMS, error.to_string()))?;
-                (Some(config.name.clone()), Some(config))
+                match agents.chosen(client.peer.agent.as_ref(), &client.peer.search_path()) {
+                    Ok(config) => (Some(config.name.clone()), Some(config)),
+                    // Without a default agent, the sessions of all agents.
+                    Err(_) if client.peer.agent.is_none() => (None, None),
+                    Err(error) => return Err(RpcError::new(code::INVALID_PARAMS, error.to_string())),
+                }
             }
         };
         let filter = Filter {
@@ -276,17 +278,27 @@ pub(super) async fn losses(
 /// Responds with the agents that clients can choose.
 pub(super) fn agents(hub: &Arc<Shared>, client: &Client, id: &RequestId) {
     let agents = &hub.registry().agents;
-    let default = &agents.default_agent().name;
+    let path = client.peer.search_path();
+    let default = agents.default_agent(&path);
+    let default_name = default.agent().ok().map(|agent| &agent.name);
     let listed = agents.all().iter().map(|config| {
         let mut agent = Object::default();
         agent.set("name", &config.name);
         if client.is_driver() {
             agent.set("command", Json::array(&config.command));
         }
-        agent.set("default", config.name == *default);
+        agent.set("default", Some(&config.name) == default_name);
+        agent.set("installed", config.is_installed(&path));
         agent
     });
     let mut result = Object::default();
     result.set("agents", Json::array(listed));
+    let reason = match &default {
+        DefaultAgent::Configured(_) => "configured",
+        DefaultAgent::OnlyInstalled(_) => "onlyInstalled",
+        DefaultAgent::BuiltIn(_) => "builtIn",
+        DefaultAgent::Ambiguous(_) => "ambiguous",
+    };
+    result.set("defaultReason", reason);
     client.queue.push(Frame::response(id, &result));
 }

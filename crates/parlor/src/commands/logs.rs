@@ -75,7 +75,7 @@ impl Logs {
                 output::short_path(&data.path().display().to_string())
             );
         }
-        print_lines(last_lines)?;
+        print_lines(&last_lines)?;
         if self.follow {
             follow(&path, log, is_wanted)?;
         }
@@ -111,12 +111,12 @@ fn follow(
         if new_lines.is_empty() {
             std::thread::sleep(POLL_INTERVAL);
         } else {
-            print_lines(new_lines)?;
+            print_lines(&new_lines)?;
         }
     }
 }
 
-fn print_lines(lines: VecDeque<String>) -> Result<(), CommandError> {
+fn print_lines(lines: &VecDeque<String>) -> Result<(), CommandError> {
     output::print(|out| lines.iter().try_for_each(|line| writeln!(out, "{}", safe(line))))
 }
 

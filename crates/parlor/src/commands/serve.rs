@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use parlor_process::Reaper;
-use parlor_server::config::{AgentConfig, ServerConfig};
+use parlor_server::config::{AgentConfig, Agents, Config, ConfigError, DefaultAgent, ServerConfig};
 use parlor_server::data_dir::{DataDir, Lock};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options};
 use parlor_server::transport::{Limits, ListenError, Listeners};
@@ -26,9 +26,10 @@ use crate::{logging, output, port_holder, runtime};
 /// Run the server
 ///
 /// Listens on a Unix socket and a TCP port. Sessions are stored in the data directory and continue without clients. Agents are
-/// started when a session needs them; without a configured agent the demo agent is used. Ctrl-C stops the server; sessions stay
-/// stored.
+/// started when a session needs them. Ctrl-C stops the server and names the turns that it interrupts; sessions stay stored. A
+/// second Ctrl-C ends it at once.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
     #[command(flatten)]
     paths: PathOptions,
@@ -45,9 +46,9 @@ pub(crate) struct Serve {
     /// and report an error as one JSON object
     #[arg(long, hide = true)]
     background: bool,
-    /// Add an agent that clients can select; the first one is the default. Repeatable
-    #[arg(long = "agent", value_name = "NAME=COMMAND", value_parser = agent)]
-    agents: Vec<AgentConfig>,
+    /// Use this agent for clients that select none, by name; or add an agent, whose first one is the default. Repeatable
+    #[arg(long = "agent", value_name = "NAME[=COMMAND]", value_parser = agent)]
+    agents: Vec<AgentOption>,
     /// Store sessions in `sqlite:PATH` or `memory:` [default: parlor.db in the data directory]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
@@ -59,11 +60,56 @@ pub(crate) struct Serve {
     live_sessions: usize,
 }
 
+const EXAMPLES: &str = "Examples:
+  parlor serve
+  parlor serve --agent claude
+  parlor serve --agent 'mine=my-agent --acp' --listen 127.0.0.1:7700";
+
 /// How long tasks may run after the server has stopped.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);
 
-fn agent(flag: &str) -> Result<AgentConfig, String> {
-    AgentConfig::from_flag(flag).map_err(|error| error.to_string())
+/// The value of `--agent`.
+#[derive(Clone)]
+enum AgentOption {
+    /// A known agent.
+    Name(String),
+    /// A new agent.
+    New(Box<AgentConfig>),
+}
+
+fn agent(flag: &str) -> Result<AgentOption, String> {
+    if !flag.contains('=') && !flag.contains(char::is_whitespace) && !flag.is_empty() {
+        return Ok(AgentOption::Name(flag.to_owned()));
+    }
+    let agent = AgentConfig::from_flag(flag).map_err(|error| error.to_string())?;
+    Ok(AgentOption::New(Box::new(agent)))
+}
+
+/// Merges the agents of the command line and of the configuration.
+fn merge_agents(options: Vec<AgentOption>, config: &Config) -> Result<Agents, CommandError> {
+    let (mut names, mut new) = (Vec::new(), Vec::new());
+    for (index, option) in options.into_iter().enumerate() {
+        match option {
+            AgentOption::Name(name) if index == 0 => names.push(name),
+            AgentOption::Name(name) => {
+                return Err(CommandError::bad_input(format_args!(
+                    "--agent {name} has no effect: it is not the first one"
+                ))
+                .hint("the first --agent is the default; the others add agents, as NAME=COMMAND"));
+            }
+            AgentOption::New(agent) => new.push(*agent),
+        }
+    }
+    let agents = Agents::new(new, config).map_err(config_error)?;
+    names.iter().try_fold(agents, |agents, name| agents.with_default(name)).map_err(config_error)
+}
+
+fn config_error(error: ConfigError) -> CommandError {
+    let failure = CommandError::bad_input(&error);
+    match error.hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }
 
 impl Serve {
@@ -97,9 +143,16 @@ impl Serve {
         let data = self.paths.open_data_dir()?;
         let lock = data.lock().map_err(|error| CommandError::lock(&error))?;
         logging::init(&data)?;
-        let agents =
-            parlor_server::config::Agents::new(self.agents, &config).map_err(CommandError::bad_input)?;
-        let default = agents.default_agent().name.clone();
+        let agents = merge_agents(self.agents, &config)?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let default = match agents.default_agent(&path) {
+            DefaultAgent::Configured(agent) | DefaultAgent::OnlyInstalled(agent) => agent.name.clone(),
+            DefaultAgent::BuiltIn(agent) => format!("{} (no other agent is installed)", agent.name),
+            DefaultAgent::Ambiguous(installed) => {
+                let names: Vec<_> = installed.iter().map(|agent| agent.name.as_str()).collect();
+                format!("none by default; clients select one of {}", names.join(", "))
+            }
+        };
         // The store is opened before the server listens, because commands that find a server also read the store.
         let store = store(self.store.as_deref(), &data)?;
         data.write_config_path(&lock, config.path.as_deref()).map_err(CommandError::failed)?;

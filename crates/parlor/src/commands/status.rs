@@ -17,6 +17,7 @@ use crate::table::Table;
 ///
 /// The exit code is 1 if no server is running.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Status {
     #[command(flatten)]
     paths: PathOptions,
@@ -24,6 +25,10 @@ pub(crate) struct Status {
     #[arg(long)]
     json: bool,
 }
+
+const EXAMPLES: &str = "Examples:
+  parlor status
+  parlor status --json || parlor serve";
 
 /// The result of `_parlor/status`.
 #[derive(Debug, Serialize, Deserialize)]

@@ -251,6 +251,10 @@ fn the_long_help_describes_command_arguments_and_options() {
 
           -h, --help
                   Print help (see a summary with '-h')
+
+        Examples:
+          parlor status
+          parlor status --json || parlor serve
     "#]]
     .assert_eq(&help("status"));
     expect![[r#"
@@ -267,13 +271,18 @@ fn the_long_help_describes_command_arguments_and_options() {
 
           -h, --help
                   Print help (see a summary with '-h')
+
+        Examples:
+          parlor agents
+          parlor agents --json
     "#]]
     .assert_eq(&help("agents"));
     expect![[r#"
         Check the installation
 
         Checks the data directory, the database, the sessions in it, the server, the configuration and the
-        agents, and starts the default agent. No session is changed. The exit code is 1 if a check fails.
+        agents, and starts the agent that a new session would use. No session is changed. The exit code is 1
+        if a check fails.
 
         Usage: parlor doctor [OPTIONS]
 
@@ -286,6 +295,10 @@ fn the_long_help_describes_command_arguments_and_options() {
 
           -h, --help
                   Print help (see a summary with '-h')
+
+        Examples:
+          parlor doctor
+          parlor doctor --full --json
     "#]]
     .assert_eq(&help("doctor"));
 }

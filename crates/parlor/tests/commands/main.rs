@@ -1,6 +1,7 @@
 //! The commands with a server, without one, and with a broken installation.
 
 mod backup;
+mod default_agent;
 mod doctor;
 mod fork;
 mod help;
