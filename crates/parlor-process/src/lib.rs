@@ -28,6 +28,7 @@ use std::time::Duration;
 use tokio::net::unix::pipe;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::watch as latest;
+use tracing::Instrument;
 use uuid::Uuid;
 
 use self::supervise::{StopDeadlines, Supervisor};
@@ -112,7 +113,8 @@ impl Process {
         let pid = child.id().expect("the child has not been reaped");
         let tail = Tail::default();
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let reading = child.stderr.take().map(|stderr| tokio::spawn(tail.clone().read(stderr, pid)));
+        let reading =
+            child.stderr.take().map(|stderr| tokio::spawn(tail.clone().read(stderr, pid).in_current_span()));
         tokio::spawn(Supervisor::new(child, pid, tag, reaper.clone(), reading).run(
             signals,
             stop_requests,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tracing::debug;
+use tracing::info;
 
 use crate::lock;
 
@@ -65,7 +65,7 @@ fn is_inside(byte: u8) -> bool {
 fn log_line(pid: u32, line: &mut Vec<u8>) {
     if !line.is_empty() {
         // As a debug value, so that control characters are escaped.
-        debug!(pid, stderr = ?String::from_utf8_lossy(line).trim_end());
+        info!(pid, stderr = ?String::from_utf8_lossy(line).trim_end());
     }
     line.clear();
 }

@@ -9,6 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 #[cfg(feature = "config")]
 use etcetera::BaseStrategy;
@@ -177,6 +178,23 @@ impl DataDir {
             .and_then(|()| writeln!(file, "{}", std::process::id()))
             .map_err(io_error("write", &path))?;
         Ok(Lock { file: Arc::new(file), path })
+    }
+
+    /// The process of the server that has locked the directory: `None` if there is no server, `Some(None)` if the server has
+    /// not written its process id yet.
+    pub fn lock_holder(&self) -> Option<Option<u32>> {
+        let mut file = File::open(self.0.join("lock")).ok()?;
+        if !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+            return None;
+        }
+        let mut pid = String::new();
+        let _ = file.read_to_string(&mut pid);
+        Some(pid.trim().parse().ok())
+    }
+
+    /// The time at which the directory was last locked.
+    pub fn locked_at(&self) -> Option<SystemTime> {
+        fs::metadata(self.0.join("lock")).and_then(|file| file.modified()).ok()
     }
 
     /// Reads the tokens, or creates them. `env` (`PARLOR_TOKEN`) replaces the driver's token.

@@ -1,14 +1,17 @@
 //! The server without its transports: connects clients, sessions and agents.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
+mod idle;
 mod sessions;
 
+pub use self::idle::RunningTurn;
 use parlor_engine::SessionData;
 pub(crate) use parlor_engine::no_session;
 use parlor_json::JsonStr;
@@ -48,6 +51,14 @@ pub struct Peer {
     pub env: Vec<(String, String)>,
     /// Its working directory.
     pub cwd: Option<PathBuf>,
+}
+
+impl Peer {
+    /// Where its agents' programs are searched for: its `PATH`, else that of this process.
+    pub(crate) fn search_path(&self) -> OsString {
+        let own = self.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.into());
+        own.or_else(|| std::env::var_os("PATH")).unwrap_or_default()
+    }
 }
 
 /// A way to connect.
@@ -117,6 +128,8 @@ pub(crate) struct HubState {
     clients: AtomicU64,
     /// Whether the server is stopping: no session is opened any more.
     stopped: AtomicBool,
+    /// After how many seconds without clients and turns the server stops; 0 for never.
+    idle_exit: AtomicU64,
     /// [`Options::private`].
     private: Vec<PathBuf>,
     idle: Duration,
@@ -170,6 +183,7 @@ impl Hub {
             next_client: AtomicU64::new(1),
             clients: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
+            idle_exit: AtomicU64::new(0),
             private,
             idle,
             max_live: live_sessions,

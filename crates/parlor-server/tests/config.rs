@@ -1,6 +1,6 @@
 //! The agents and settings of `config.toml`, the command line and the presets.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use parlor_dialect::Dialect;
 use parlor_server::config::{
-    AgentConfig, Agents, Config, ConfigError, DEFAULT_PASS_ENV, PRESETS, Preset, ProcessMode, chosen_env,
-    chosen_env_from, installed, matches,
+    AgentConfig, Agents, Config, ConfigError, DEFAULT_PASS_ENV, DefaultAgent, PRESETS, Preset, ProcessMode,
+    chosen_env, chosen_env_from, installed, matches,
 };
 use parlor_server::hub::AgentChoice;
 
@@ -185,9 +185,12 @@ fn the_command_line_takes_precedence_over_the_file_and_the_file_over_the_presets
     assert_eq!(agents.get("codex").unwrap().command, ["mine"]);
     assert_eq!(agents.get("gemini").unwrap().command, ["file"]);
     assert_eq!(agents.get("claude").unwrap().command, ["claude-agent-acp"]);
-    assert_eq!(agents.default_agent().name, "codex");
-    assert_eq!(Agents::new(vec![], &config).unwrap().default_agent().command, ["file"]);
-    assert_eq!(Agents::new(vec![], &Config::default()).unwrap().default_agent().name, "demo");
+    assert_eq!(default_agent(&agents).name, "codex");
+    assert_eq!(default_agent(&Agents::new(vec![], &config).unwrap()).command, ["file"]);
+    assert_eq!(default_agent(&Agents::new(vec![], &Config::default()).unwrap()).name, "demo");
+    assert_eq!(default_agent(&agents.clone().with_default("gemini").unwrap()).command, ["file"]);
+    let error = agents.with_default("nobody").unwrap_err();
+    assert!(error.to_string().starts_with("--agent nobody: unknown agent 'nobody'"), "{error}");
 
     let twice = [line(), line()].concat();
     assert!(Agents::new(twice, &config).unwrap_err().to_string().contains("given twice"));
@@ -195,20 +198,53 @@ fn the_command_line_takes_precedence_over_the_file_and_the_file_over_the_presets
     let error = Agents::new(vec![], &unknown).unwrap_err();
     assert!(error.to_string().starts_with("config.toml, default_agent: unknown agent 'nobody'"), "{error}");
     assert!(error.to_string().contains("claude, codex"), "{error}");
-    assert_eq!(Agents::new(line(), &unknown).unwrap().default_agent().name, "codex");
+    assert_eq!(default_agent(&Agents::new(line(), &unknown).unwrap()).name, "codex");
+}
+
+/// The default agent if no agent is installed.
+fn default_agent(agents: &Agents) -> AgentConfig {
+    agents.default_agent(OsStr::new("/nowhere")).agent().unwrap().clone()
+}
+
+#[test]
+fn the_default_agent_is_the_configured_or_the_only_installed_one_else_clients_have_to_choose() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().as_os_str();
+    let install = |program: &str| {
+        let file = directory.path().join(program);
+        std::fs::write(&file, "").unwrap();
+        std::fs::set_permissions(file, PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    let agents = Agents::new(vec![], &Config::default()).unwrap();
+    assert!(matches!(agents.default_agent(path), DefaultAgent::BuiltIn(demo) if demo.name == "demo"));
+    install("goose");
+    assert!(matches!(agents.default_agent(path), DefaultAgent::OnlyInstalled(only) if only.name == "goose"));
+    install("claude-agent-acp");
+    let ambiguous = agents.default_agent(path);
+    assert!(matches!(&ambiguous, DefaultAgent::Ambiguous(installed) if installed.len() == 2));
+    let error = ambiguous.agent().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "default agent: several agents are installed and none is selected: claude, goose"
+    );
+    assert!(error.hint.unwrap().contains("--agent claude"));
+    agents.chosen(None, path).unwrap_err();
+    let configured = Agents::new(vec![], &parse("default_agent = 'demo'").unwrap()).unwrap();
+    assert!(matches!(configured.default_agent(path), DefaultAgent::Configured(demo) if demo.name == "demo"));
 }
 
 #[test]
 fn a_client_gets_the_agent_that_it_chose() {
     let agents = Agents::new(vec![], &Config::default()).unwrap();
-    assert_eq!(agents.chosen(None).unwrap().name, "demo");
+    let path = OsStr::new("/nowhere");
+    assert_eq!(agents.chosen(None, path).unwrap().name, "demo");
     let named = |name: &str| AgentChoice::Named(name.to_owned());
-    assert_eq!(agents.chosen(Some(&named("goose"))).unwrap().command, ["goose", "acp"]);
-    let error = agents.chosen(Some(&named("nobody"))).unwrap_err();
+    assert_eq!(agents.chosen(Some(&named("goose")), path).unwrap().command, ["goose", "acp"]);
+    let error = agents.chosen(Some(&named("nobody")), path).unwrap_err();
     assert!(error.hint.unwrap().contains("--agent 'nobody=COMMAND'"));
     let command = AgentChoice::Command(vec!["a".into(), "b".into()]);
-    assert_eq!(agents.chosen(Some(&command)).unwrap().command, ["a", "b"]);
-    agents.chosen(Some(&AgentChoice::Command(vec![]))).unwrap_err();
+    assert_eq!(agents.chosen(Some(&command), path).unwrap().command, ["a", "b"]);
+    agents.chosen(Some(&AgentChoice::Command(vec![])), path).unwrap_err();
 }
 
 #[test]

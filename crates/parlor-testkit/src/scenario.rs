@@ -21,7 +21,7 @@ impl Scenario {
     /// The same with a server, whose agent is the demo agent.
     #[must_use]
     pub fn with_server(mut self) -> Self {
-        self.serve(&[]);
+        self.serve(&["--agent", "demo"]);
         self
     }
 

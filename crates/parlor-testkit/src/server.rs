@@ -1,5 +1,6 @@
 //! Servers, each with a directory of its own.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -32,6 +33,18 @@ const VARIABLES: [&str; 8] = [
     "NO_COLOR",
     "CLICOLOR_FORCE",
 ];
+
+/// The programs of agents that parlor would use if they are installed.
+const AGENT_PROGRAMS: [&str; 6] = ["claude-agent-acp", "codex-acp", "gemini", "opencode", "kimi", "goose"];
+
+/// The variable `PATH` without the directories of this machine's agents.
+fn path_without_agents() -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let has_agent =
+        |directory: &PathBuf| AGENT_PROGRAMS.iter().any(|program| directory.join(program).exists());
+    let directories = std::env::split_paths(&path).filter(|directory| !has_agent(directory));
+    std::env::join_paths(directories).expect("they are from PATH")
+}
 
 /// The directory of one test, for one parlor: its data, its configuration, a home directory, a working directory and
 /// room for files. It is removed, and a server that a command started in it is stopped, when nobody has it any more.
@@ -151,6 +164,7 @@ impl TestDir {
             command.env_remove(name);
         }
         command.env("HOME", self.path().join("home")).env("XDG_RUNTIME_DIR", self.path());
+        command.env("PATH", path_without_agents());
         command.current_dir(self.work());
     }
 

@@ -10,8 +10,12 @@ use parlor_server::data_dir::DataDir;
 use serde::{Deserialize, Serialize};
 
 use crate::command_error::CommandError;
+use crate::commands::status;
+use crate::output::count;
 use crate::path_options::PathOptions;
+use crate::render::safe;
 use crate::server;
+use crate::shutdown::{self, STOP_TIMEOUT};
 
 /// How much is read of the standard error of a server that does not start.
 const MAX_STDERR: u64 = 64 << 10;
@@ -69,10 +73,14 @@ pub(crate) fn ensure_running(paths: &PathOptions) -> Result<DataDir, CommandErro
     let mut pause = RETRY_PAUSE;
     let error = loop {
         if server::is_running(&data.socket()) {
-            if starting.is_none() {
-                check_config(&data, paths)?;
+            if starting.is_some() {
+                return Ok(data);
             }
-            return Ok(data);
+            check_config(&data, paths)?;
+            if is_usable(&data)? {
+                return Ok(data);
+            }
+            continue;
         }
         if !is_notice_printed && started_at.elapsed() > NOTICE_DELAY {
             is_notice_printed = true;
@@ -98,6 +106,44 @@ pub(crate) fn ensure_running(paths: &PathOptions) -> Result<DataDir, CommandErro
     Err(CommandError::failed(format_args!("cannot start the server: {}", error.message)).hint(hint))
 }
 
+/// Whether the running server can be used. A server of an earlier version is stopped if it has neither clients nor running
+/// turns; a notice is printed if it has.
+fn is_usable(data: &DataDir) -> Result<bool, CommandError> {
+    let socket = data.socket();
+    let server = match status::query(&socket) {
+        Ok(server) => server,
+        Err(error) if server::is_running(&socket) => return Err(error),
+        // It has just stopped.
+        Err(_) => return Ok(false),
+    };
+    let ours = env!("CARGO_PKG_VERSION");
+    if server.version == ours {
+        return Ok(true);
+    }
+    let name = format!("parlor {} (process {})", safe(&server.version), server.pid);
+    let turns = server.turns.as_ref().map_or(0, Vec::len);
+    if version_numbers(&server.version) > version_numbers(ours) {
+        print_stderr!("the running server is {name}, which is newer than this program ({ours})");
+    } else if server.clients > 0 || server.turns.is_none() || turns > 0 {
+        let clients = count(usize::try_from(server.clients).unwrap_or(usize::MAX), "client");
+        print_stderr!(
+            "the running server is {name}, this program is {ours}; the server is not replaced because it is in use \
+             ({clients}, {}): `parlor stop` stops it",
+            count(turns, "running turn")
+        );
+    } else {
+        print_stderr!("replacing the running server, {name}, by parlor {ours}");
+        shutdown::stop(data, STOP_TIMEOUT)?;
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// The numbers of a version, which compare like versions.
+fn version_numbers(version: &str) -> Vec<u64> {
+    version.split(['.', '-', '+']).map_while(|number| number.parse().ok()).collect()
+}
+
 /// Rejects `--config` if the running server uses another configuration.
 fn check_config(data: &DataDir, paths: &PathOptions) -> Result<(), CommandError> {
     let Some(config) = paths.config.as_ref().filter(|config| !data.uses_config(config)) else {
@@ -106,14 +152,14 @@ fn check_config(data: &DataDir, paths: &PathOptions) -> Result<(), CommandError>
     let message =
         format!("--config {} has no effect: the running server uses another configuration", config.display());
     Err(CommandError::bad_input(message)
-        .hint("stop the server first, or use another data directory (--data)"))
+        .hint("`parlor stop` stops the server; --data selects another data directory"))
 }
 
 /// Starts a server that is independent of this process. If it exits, the channel gets its error.
 fn start(data: &DataDir, paths: &PathOptions) -> Result<Receiver<StartupError>, CommandError> {
     let exe = std::env::current_exe().map_err(CommandError::failed)?;
     let mut command = Command::new(exe);
-    command.args(["detach", "--", "serve", "--socket-only", "--json-errors", "--data"]).arg(data.path());
+    command.args(["detach", "--", "serve", "--background", "--data"]).arg(data.path());
     // The server runs in another directory, so the path has to be absolute.
     let from_env = std::env::var_os("PARLOR_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(config) = paths.config.clone().or(from_env) {
@@ -145,6 +191,12 @@ fn read_to_end(mut stderr: ChildStderr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        assert!(version_numbers("0.10.0") > version_numbers("0.9.3"));
+        assert!(version_numbers("0.1.0-rc.1") == version_numbers("0.1.0"));
+    }
 
     #[test]
     fn the_report_of_a_server_is_parsed_and_other_output_becomes_the_message() {

@@ -2,6 +2,7 @@
 
 #[macro_use]
 mod output;
+mod agent_choice;
 mod background_server;
 mod command_error;
 mod commands;
@@ -15,10 +16,12 @@ mod offline_sessions;
 mod path_options;
 mod peer_requests;
 mod permission_request;
+mod port_holder;
 mod render;
 mod runtime;
 mod script;
 mod server;
+mod shutdown;
 mod signals;
 mod table;
 mod turn;
@@ -28,7 +31,8 @@ mod untrusted_text;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use anstream::ColorChoice;
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::command_error::CommandError;
 
@@ -38,6 +42,40 @@ use crate::command_error::CommandError;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Print colours: auto (on a terminal), always or never
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    color: Color,
+}
+
+/// When colours are printed.
+#[derive(Clone, Copy, ValueEnum)]
+enum Color {
+    /// On a terminal, unless `NO_COLOR` is set.
+    Auto,
+    Always,
+    Never,
+}
+
+impl From<Color> for ColorChoice {
+    fn from(color: Color) -> Self {
+        match color {
+            Color::Auto => Self::Auto,
+            Color::Always => Self::Always,
+            Color::Never => Self::Never,
+        }
+    }
+}
+
+/// The definition of the command line.
+pub(crate) fn command_line() -> clap::Command {
+    Cli::command()
 }
 
 #[derive(Subcommand)]
@@ -56,6 +94,13 @@ enum Command {
     Archive(commands::archive::Archive),
     Rm(commands::rm::Rm),
     Status(commands::status::Status),
+    Logs(commands::logs::Logs),
+    Backup(commands::backup::Backup),
+    Service(commands::service::Service),
+    Completions(commands::completions::Completions),
+    Man(commands::man::Man),
+    Stop(commands::stop::Stop),
+    Restart(commands::restart::Restart),
     Agents(commands::agents::Agents),
     Doctor(commands::doctor::Doctor),
     DemoAgent(commands::demo_agent::DemoAgent),
@@ -71,7 +116,9 @@ const EXIT_CODES: &str =
     "Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 translated with losses.";
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let Cli { command, color } = Cli::parse();
+    ColorChoice::from(color).write_global();
+    let result = match command {
         Command::Serve(serve) => serve.run(),
         Command::Acp(acp) => acp.run(),
         Command::Ls(ls) => ls.run(),
@@ -86,6 +133,13 @@ fn main() -> ExitCode {
         Command::Archive(archive) => archive.run(),
         Command::Rm(rm) => rm.run(),
         Command::Status(status) => status.run(),
+        Command::Logs(logs) => logs.run(),
+        Command::Backup(backup) => backup.run(),
+        Command::Service(service) => service.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
+        Command::Stop(stop) => stop.run(),
+        Command::Restart(restart) => restart.run(),
         Command::Agents(agents) => agents.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::DemoAgent(agent) => agent.run(),

@@ -55,6 +55,11 @@ impl OfflineSessions {
         Ok(Self { store: Some(store) })
     }
 
+    /// The database; `None` if there is none yet.
+    pub(crate) fn database(&self) -> Option<&SqliteStore> {
+        self.store.as_ref()
+    }
+
     pub(crate) fn store(&self) -> Option<&dyn Store> {
         self.store.as_ref().map(|store| store as &dyn Store)
     }

@@ -19,6 +19,20 @@ pub(crate) struct PathOptions {
     pub(crate) config: Option<PathBuf>,
 }
 
+/// The option `--data` of commands that read no configuration.
+#[derive(Args)]
+pub(crate) struct DataOption {
+    /// Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data directory]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+impl From<DataOption> for PathOptions {
+    fn from(option: DataOption) -> Self {
+        Self { data: option.data, config: None }
+    }
+}
+
 impl PathOptions {
     pub(crate) fn data_dir(&self) -> Result<PathBuf, CommandError> {
         data_dir::path(self.data.clone(), std::env::var_os("PARLOR_DATA_DIR")).map_err(CommandError::failed)

@@ -2,6 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use parlor_client::{Client, Connection, Connector, Error, Hello, Json, Object, Version};
 use parlor_server::data_dir::DataDir;
@@ -41,13 +42,27 @@ fn connector() -> Connector {
     Connector::new("parlor", env!("CARGO_PKG_VERSION")).only(Version::V2)
 }
 
+/// How long a server may take to answer a request that needs no agent.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Sends a request that needs no agent, and waits for its result.
-pub(crate) fn call(socket: &Path, method: &str) -> Result<Object, CommandError> {
-    let result = runtime::multi_threaded()?.block_on(async {
-        let (server, _) = Connection::socket(socket, &Hello::new()).await?;
+pub(crate) fn call(socket: &Path, method: &str, timeout: Duration) -> Result<Object, CommandError> {
+    let runtime = runtime::single_threaded()?;
+    let answer = async {
+        let hello = Hello { env: client_environment(), ..Hello::new() };
+        let (server, _) = Connection::socket(socket, &hello).await?;
         server.call(method, &Object::default()).await
-    });
-    result.map_err(|error| CommandError::client(&error))
+    };
+    let result = runtime.block_on(async { tokio::time::timeout(timeout, answer).await });
+    runtime.shutdown_background();
+    match result {
+        Ok(result) => result.map_err(|error| CommandError::client(&error)),
+        Err(_) => {
+            let seconds = timeout.as_secs();
+            Err(CommandError::failed(format_args!("the server did not answer within {seconds} s"))
+                .hint("`parlor logs` may say why; `parlor stop` stops it"))
+        }
+    }
 }
 
 /// Sends a request about a session to the server, which is started if it is not running.

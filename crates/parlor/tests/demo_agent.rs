@@ -171,6 +171,9 @@ fn the_help_of_demo_agent() {
                   --state <FILE>
                       Store sessions in this file, which one process at a time can open [default: in memory]
 
+                  --color <WHEN>
+                      Print colours: auto (on a terminal), always or never
+
               -h, --help
                       Print help (see a summary with '-h')
 
@@ -201,6 +204,10 @@ fn the_help_of_demo_agent() {
               refuse                     ends the turn with the stop reason refusal
 
             See also docs/demo-agent.md.
+
+            Examples:
+              parlor prompt --new --agent demo 'say hello'
+              parlor demo-agent --state sessions.json < messages.jsonl
         "#]],
         &expect![""],
     );

@@ -26,33 +26,41 @@ fn the_help_of_parlor_and_fold() {
         &expect![[r#"
             A session server for coding agents that speak the Agent Client Protocol
 
-            Usage: parlor <COMMAND>
+            Usage: parlor [OPTIONS] <COMMAND>
 
             Commands:
-              serve       Run the server
-              acp         Speak ACP on standard input and output, for editors
-              ls          List sessions, the latest first
-              show        Print the transcript of a session
-              search      Search the text of all sessions
-              prompt      Send a prompt to a session, and stream the answer
-              fork        Fork a session at a message
-              edit        Replace an earlier prompt, in a fork of the session
-              regenerate  Send an earlier prompt again, in a fork of the session
-              export      Write a session to a file or to standard output
-              title       Set or clear the title of a session
-              archive     Archive or unarchive sessions
-              rm          Delete sessions permanently
-              status      Print the state of the server
-              agents      List the known agents
-              doctor      Check the installation
-              demo-agent  Run the demo agent on standard input and output
-              fold        Fold session updates into a transcript
-              translate   Translate messages of an agent or a client to another protocol version
-              help        Print this message or the help of the given subcommand(s)
+              serve        Run the server
+              acp          Speak ACP on standard input and output, for editors
+              ls           List sessions, the latest first
+              show         Print the transcript of a session
+              search       Search the text of all sessions
+              prompt       Send a prompt to a session, and stream the answer
+              fork         Fork a session at a message
+              edit         Replace an earlier prompt, in a fork of the session
+              regenerate   Send an earlier prompt again, in a fork of the session
+              export       Write a session to a file or to standard output
+              title        Set or clear the title of a session
+              archive      Archive or unarchive sessions
+              rm           Delete sessions permanently
+              status       Print the state of the server
+              logs         Print the log of the server
+              backup       Write a copy of all sessions to a file
+              service      Run the server as a service of systemd
+              completions  Print the completion script of a shell
+              man          Print the manual page of parlor or of a command
+              stop         Stop the server
+              restart      Restart the server
+              agents       List the known agents
+              doctor       Check the installation
+              demo-agent   Run the demo agent on standard input and output
+              fold         Fold session updates into a transcript
+              translate    Translate messages of an agent or a client to another protocol version
+              help         Print this message or the help of the given subcommand(s)
 
             Options:
-              -h, --help     Print help
-              -V, --version  Print version
+                  --color <WHEN>  Print colours: auto (on a terminal), always or never
+              -h, --help          Print help
+              -V, --version       Print version
 
             Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 translated with losses.
         "#]],
@@ -97,6 +105,9 @@ fn the_help_of_parlor_and_fold() {
                       Skip lines that are longer than this many bytes
 
                       [default: 67108864]
+
+                  --color <WHEN>
+                      Print colours: auto (on a terminal), always or never
 
               -h, --help
                       Print help (see a summary with '-h')

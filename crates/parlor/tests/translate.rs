@@ -56,6 +56,9 @@ fn the_help_of_translate() {
 
                       [default: 67108864]
 
+                  --color <WHEN>
+                      Print colours: auto (on a terminal), always or never
+
               -h, --help
                       Print help (see a summary with '-h')
 

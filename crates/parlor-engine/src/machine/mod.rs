@@ -659,7 +659,7 @@ impl SessionMachine {
     fn on_tick(&mut self, idle: Duration, idle_unrestorable: Duration) {
         let is_restorable = self.agent.as_ref().is_none_or(|link| link.agent.restores());
         let idle = if is_restorable { idle } else { idle_unrestorable };
-        let background = self.session.is_busy() || self.reports_background();
+        let background = self.session.is_busy() || reports_background(self.session.transcript());
         if self.subscribers.is_empty()
             && !background
             && self.starting.is_none()
@@ -672,14 +672,12 @@ impl SessionMachine {
             self.end = Some(SessionEnd::Unused);
         }
     }
+}
 
-    /// Whether the agent reports work that goes on without a turn.
-    fn reports_background(&self) -> bool {
-        let state = self.session.transcript().state();
-        let count =
-            state.and_then(|state| state.fields.get("backgroundTasks")).map(parlor_json::Json::as_str);
-        count.is_some_and(|tasks| !matches!(tasks, "0" | "[]" | "null" | "false"))
-    }
+/// Whether the agent of a session reports work that goes on without a turn.
+pub fn reports_background(transcript: &Transcript) -> bool {
+    let tasks = transcript.state().and_then(|state| state.fields.get("backgroundTasks"));
+    tasks.is_some_and(|tasks| !matches!(tasks.as_str(), "0" | "[]" | "null" | "false"))
 }
 
 impl fmt::Debug for SessionMachine {

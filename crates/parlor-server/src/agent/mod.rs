@@ -509,6 +509,7 @@ impl Agent {
             }
             None => agent_error(&self.info.label, "ended", ""),
         };
+        tracing::info!(agent = self.info.name, "{}", error.message());
         self.gone.send_replace(Some(error.clone()));
         let calls: Vec<_> = lock(&self.calls).drain().collect();
         // Callers see that their channel is closed; sessions with a prompt get the message below.

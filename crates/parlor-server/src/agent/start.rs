@@ -137,7 +137,9 @@ async fn start_and_initialize(
         env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
         cwd: cwd.to_owned(),
     };
-    let mut process = Process::start(&command, reaper).map_err(|error| {
+    // The lines of its standard error are logged in this span.
+    let span = tracing::info_span!("process", agent = config.name);
+    let mut process = span.in_scope(|| Process::start(&command, reaper)).map_err(|error| {
         let message = format!("cannot start agent '{}': {error}", config.label());
         let mut data = Object::default();
         data.set("hint", "`parlor agents` shows which agents are installed");

@@ -1,27 +1,63 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use super::{AgentConfig, Config, ConfigError, PRESETS};
+use super::{AgentConfig, Config, ConfigError, PRESETS, program_at};
 use crate::hub::AgentChoice;
 
 /// All agents of a server, with the default one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agents {
     all: Vec<AgentConfig>,
-    default: String,
+    /// The name of the configured default agent.
+    default: Option<String>,
 }
 
-/// The default agent if none is configured; it is built in.
-const FALLBACK: &str = "demo";
+/// The name of the built-in agent.
+const BUILT_IN: &str = "demo";
+
+/// The agent for clients that choose none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DefaultAgent<'a> {
+    /// The first one on the command line, or `default_agent` of `config.toml`.
+    Configured(&'a AgentConfig),
+    /// The only one that is installed, besides the built-in one.
+    OnlyInstalled(&'a AgentConfig),
+    /// The built-in one, because no other one is installed.
+    BuiltIn(&'a AgentConfig),
+    /// Several are installed and none is configured: clients have to choose.
+    Ambiguous(Vec<&'a AgentConfig>),
+}
+
+impl<'a> DefaultAgent<'a> {
+    /// The agent, unless clients have to choose.
+    pub fn agent(&self) -> Result<&'a AgentConfig, ConfigError> {
+        match self {
+            Self::Configured(agent) | Self::OnlyInstalled(agent) | Self::BuiltIn(agent) => Ok(agent),
+            Self::Ambiguous(installed) => {
+                let names: Vec<&str> = installed.iter().map(|agent| agent.name.as_str()).collect();
+                Err(ConfigError {
+                    location: "default agent".to_owned(),
+                    message: format!(
+                        "several agents are installed and none is selected: {}",
+                        names.join(", ")
+                    ),
+                    hint: Some(format!(
+                        "select one with --agent {0}, or with default_agent = \"{0}\" in config.toml",
+                        names.first().unwrap_or(&BUILT_IN)
+                    )),
+                })
+            }
+        }
+    }
+}
 
 impl Agents {
     /// Merges the agents of the command line, of `config.toml` and the presets; of agents with the same name the first in this
-    /// order is used. The default agent is the first of the command line, else `default_agent` of `config.toml`, else `demo`.
+    /// order is used. The configured default agent is the first of the command line, else `default_agent` of `config.toml`.
     pub fn new(command_line: Vec<AgentConfig>, config: &Config) -> Result<Self, ConfigError> {
-        let default = match (command_line.first(), &config.default_agent) {
-            (Some(first), _) => first.name.clone(),
-            (None, Some(configured)) => configured.clone(),
-            (None, None) => FALLBACK.to_owned(),
+        let default = match command_line.first() {
+            Some(first) => Some(first.name.clone()),
+            None => config.default_agent.clone(),
         };
         let mut all: Vec<AgentConfig> = Vec::new();
         for agent in command_line {
@@ -42,19 +78,27 @@ impl Agents {
             }
         }
         let agents = Self { all, default };
-        if agents.get(&agents.default).is_none() {
+        if let Some(unknown) = agents.default.as_ref().filter(|name| agents.get(name).is_none()) {
             let location = match &config.path {
                 Some(path) => format!("{}, default_agent", path.display()),
                 None => "default_agent".to_owned(),
             };
-            return Err(agents.unknown(&agents.default, location));
+            return Err(agents.unknown(unknown, location));
         }
         Ok(agents)
     }
 
+    /// Makes a known agent the default one.
+    pub fn with_default(self, name: &str) -> Result<Self, ConfigError> {
+        match self.get(name) {
+            Some(_) => Ok(Self { default: Some(name.to_owned()), ..self }),
+            None => Err(self.unknown(name, format!("--agent {name}"))),
+        }
+    }
+
     /// Creates a set of one agent.
     pub fn only(agent: AgentConfig) -> Self {
-        Self { default: agent.name.clone(), all: vec![agent] }
+        Self { default: Some(agent.name.clone()), all: vec![agent] }
     }
 
     /// All agents, in order of precedence.
@@ -67,15 +111,24 @@ impl Agents {
         self.all.iter().find(|agent| agent.name == name)
     }
 
-    /// The agent for clients that choose none.
-    pub fn default_agent(&self) -> &AgentConfig {
-        self.get(&self.default).expect("the constructors check that the default agent exists")
+    /// The agent for clients that choose none, where programs are searched for in `path_env` (the variable `PATH`).
+    pub fn default_agent(&self, path_env: &OsStr) -> DefaultAgent<'_> {
+        if let Some(agent) = self.default.as_ref().and_then(|name| self.get(name)) {
+            return DefaultAgent::Configured(agent);
+        }
+        let is_candidate = |agent: &&AgentConfig| agent.name != BUILT_IN && agent.is_installed(path_env);
+        let installed: Vec<_> = self.all.iter().filter(is_candidate).collect();
+        match (&installed[..], self.get(BUILT_IN)) {
+            ([only], _) => DefaultAgent::OnlyInstalled(only),
+            ([], Some(built_in)) => DefaultAgent::BuiltIn(built_in),
+            _ => DefaultAgent::Ambiguous(installed),
+        }
     }
 
-    /// The agent that a client chose.
-    pub fn chosen(&self, choice: Option<&AgentChoice>) -> Result<AgentConfig, ConfigError> {
+    /// The agent that a client chose, whose programs are searched for in `path_env` (the variable `PATH`).
+    pub fn chosen(&self, choice: Option<&AgentChoice>, path_env: &OsStr) -> Result<AgentConfig, ConfigError> {
         match choice {
-            None => Ok(self.default_agent().clone()),
+            None => self.default_agent(path_env).agent().cloned(),
             Some(AgentChoice::Named(name)) => {
                 self.get(name).cloned().ok_or_else(|| self.unknown(name, "agent".to_owned()))
             }
@@ -101,6 +154,12 @@ impl Agents {
 }
 
 impl AgentConfig {
+    /// Whether its program is found in `path_env` (the variable `PATH`). An embedded agent is always there.
+    pub fn is_installed(&self, path_env: &OsStr) -> bool {
+        let program = self.command.first().and_then(|program| program_at(program, path_env));
+        self.embedded.is_some() || program.is_some()
+    }
+
     /// The name for errors that any client may see: for an agent that was given as a command, only the program.
     pub(crate) fn label(&self) -> &str {
         match self.command.split_first() {

@@ -27,7 +27,7 @@ use serde::de::{self, Deserialize, Deserializer};
 use crate::transport::HttpOptions;
 
 pub use self::agent::{AgentConfig, EmbeddedAgent, ProcessMode};
-pub use self::choice::Agents;
+pub use self::choice::{Agents, DefaultAgent};
 pub use self::env::{DEFAULT_PASS_ENV, chosen_env, chosen_env_from, matches};
 pub use self::preset::{PRESETS, Preset, installed, program_at};
 
@@ -60,7 +60,14 @@ pub struct ServerConfig {
     pub hosts: Vec<String>,
     /// Whether the address may be reachable from other machines.
     pub allow_remote: bool,
+    /// Whether the server listens on the Unix socket only.
+    pub socket_only: bool,
+    /// How many seconds a server in the background stays without clients and turns before it stops; 0 for ever.
+    pub idle_timeout: u32,
 }
+
+/// The default of [`ServerConfig::idle_timeout`]: half an hour.
+const IDLE_TIMEOUT: u32 = 30 * 60;
 
 /// A setting in a file or on the command line that is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -162,6 +169,8 @@ impl Default for ServerConfig {
             origins: Vec::new(),
             hosts: Vec::new(),
             allow_remote: false,
+            socket_only: false,
+            idle_timeout: IDLE_TIMEOUT,
         }
     }
 }

@@ -141,12 +141,16 @@ async fn agent_of(
     client: &Client,
     id: &str,
 ) -> Result<(AgentConfig, Option<SessionRow>), RpcError> {
-    let chosen = initialize::config(hub, client)?;
-    let (cache, key, id) =
-        (Arc::clone(&hub.registry().session_cache), stored::agent_key(&chosen), id.to_owned());
+    // A client without an agent can adopt the sessions that an agent lists.
+    let chosen = initialize::config(hub, client);
+    let key = chosen.as_ref().ok().map(stored::agent_key);
+    let (cache, id) = (Arc::clone(&hub.registry().session_cache), id.to_owned());
     let (own, other) = hub
         .read(move |store| {
-            let own = cache.of_agent(store, &key)?.iter().find(|row| row.id == id).cloned();
+            let own = match key {
+                Some(key) => cache.of_agent(store, &key)?.iter().find(|row| row.id == id).cloned(),
+                None => None,
+            };
             let other = match own {
                 Some(_) => None,
                 None => agent_sessions::of_all(store)?.into_iter().find(|row| row.id == id),
@@ -155,8 +159,8 @@ async fn agent_of(
         })
         .await?;
     let others = other.and_then(|row| Some((hub.registry().agents.get(&row.agent)?.clone(), Some(row))));
-    Ok(match own {
-        Some(_) => (chosen, own),
-        None => others.unwrap_or((chosen, None)),
-    })
+    match (own, others) {
+        (None, Some(other)) => Ok(other),
+        (own, _) => Ok((chosen?, own)),
+    }
 }

@@ -14,10 +14,14 @@ use crate::hub::HubState;
 
 /// The configuration of the agent that a client chose.
 pub(super) fn config(hub: &HubState, client: &Client) -> Result<AgentConfig, RpcError> {
-    hub.registry()
-        .agents
-        .chosen(client.peer.agent.as_ref())
-        .map_err(|error| RpcError::new(code::INVALID_PARAMS, error.to_string()))
+    let chosen = hub.registry().agents.chosen(client.peer.agent.as_ref(), &client.peer.search_path());
+    chosen.map_err(|error| {
+        let failure = RpcError::new(code::INVALID_PARAMS, error.to_string());
+        match error.hint {
+            Some(hint) => failure.with_data(Object::new().with("hint", hint).to_json()),
+            None => failure,
+        }
+    })
 }
 
 /// The result of `initialize`: the capabilities of parlor, and those of the agent if it was ever started. Only the first
@@ -27,7 +31,13 @@ pub(super) async fn initialized(
     client: &Arc<Client>,
     dialect: Dialect,
 ) -> Result<Object, RpcError> {
-    let config = config(hub, client)?;
+    let config = match config(hub, client) {
+        // A client that has to choose an agent for new sessions can use the others without.
+        Err(_) if client.peer.agent.is_none() => {
+            return Ok(capabilities(dialect, &AgentConfig::new("no agent", Vec::new()), &Object::default()));
+        }
+        chosen => chosen?,
+    };
     // An embedded agent starts at once, and may differ from the one of the last process.
     let mut known = hub.registry().load_agent_info(&config).await.filter(|_| config.embedded.is_none());
     if known.is_none() && client.is_driver() {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parlor_dialect::Dialect;
 use parlor_engine::{ClientCall, Frame};
@@ -14,13 +15,16 @@ use super::adopt;
 use super::session_info::session_info;
 use crate::agent_sessions;
 use crate::client::Client;
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, DefaultAgent};
 use crate::hub::HubState;
 use crate::session::Message;
 use crate::stored;
 
 /// How many sessions a page has.
 const PAGE: usize = 50;
+
+/// How long the status of the server waits for the list of running turns.
+const TURNS_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) async fn list(hub: &Arc<HubState>, client: &Arc<Client>, id: &RequestId, params: &Object) {
     let response = match page(hub, client, params).await {
@@ -48,10 +52,12 @@ impl ListQuery {
             Some(all) if all == "*" => (None, None),
             Some(named) => (Some(named.clone().into_owned()), agents.get(&named).cloned()),
             None => {
-                let chosen = agents.chosen(client.peer.agent.as_ref());
-                let config =
-                    chosen.map_err(|error| RpcError::new(code::INVALID_PARAMS, error.to_string()))?;
-                (Some(config.name.clone()), Some(config))
+                match agents.chosen(client.peer.agent.as_ref(), &client.peer.search_path()) {
+                    Ok(config) => (Some(config.name.clone()), Some(config)),
+                    // Without a default agent, the sessions of all agents.
+                    Err(_) if client.peer.agent.is_none() => (None, None),
+                    Err(error) => return Err(RpcError::new(code::INVALID_PARAMS, error.to_string())),
+                }
             }
         };
         let filter = Filter {
@@ -212,6 +218,20 @@ pub(super) async fn status(hub: &Arc<HubState>, client: &Client, id: &RequestId)
         agent
     });
     result.set("agents", Json::array(agents));
+    // Without them if the disk is stalled.
+    if let Ok(turns) = tokio::time::timeout(TURNS_TIMEOUT, hub.running_turns()).await {
+        let turns = turns?.into_iter().map(|turn| {
+            let mut running = Object::default();
+            running.set("sessionId", turn.session);
+            running.set("title", turn.title.map_or_else(Json::default, |title| Json::from(&title)));
+            running.set("agent", shown(&turn.agent));
+            running
+        });
+        result.set("turns", Json::array(turns));
+    }
+    if let Some(timeout) = hub.idle_exit() {
+        result.set("idleTimeoutSeconds", timeout.as_secs());
+    }
     result.set("losses", hub.losses().all());
     result.set("dialect", client.negotiated().map_or(Dialect::V2, |info| info.dialect).name());
     client.queue.push(Frame::response(id, &result));
@@ -258,17 +278,27 @@ pub(super) async fn losses(
 /// Responds with the agents that clients can choose.
 pub(super) fn agents(hub: &Arc<HubState>, client: &Client, id: &RequestId) {
     let agents = &hub.registry().agents;
-    let default = &agents.default_agent().name;
+    let path = client.peer.search_path();
+    let default = agents.default_agent(&path);
+    let default_name = default.agent().ok().map(|agent| &agent.name);
     let listed = agents.all().iter().map(|config| {
         let mut agent = Object::default();
         agent.set("name", &config.name);
         if client.is_driver() {
             agent.set("command", Json::array(&config.command));
         }
-        agent.set("default", config.name == *default);
+        agent.set("default", Some(&config.name) == default_name);
+        agent.set("installed", config.is_installed(&path));
         agent
     });
     let mut result = Object::default();
     result.set("agents", Json::array(listed));
+    let reason = match &default {
+        DefaultAgent::Configured(_) => "configured",
+        DefaultAgent::OnlyInstalled(_) => "onlyInstalled",
+        DefaultAgent::BuiltIn(_) => "builtIn",
+        DefaultAgent::Ambiguous(_) => "ambiguous",
+    };
+    result.set("defaultReason", reason);
     client.queue.push(Frame::response(id, &result));
 }

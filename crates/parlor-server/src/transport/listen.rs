@@ -103,14 +103,15 @@ impl Listeners {
         http: Option<&HttpOptions>,
         limits: Limits,
     ) -> Result<Self, ListenError> {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let socket = data.place_socket(lock, runtime, &std::env::temp_dir())?;
-        let unix = UnixSocketListener::open(&socket, lock)?;
-        let files = RuntimeFiles { socket, data: data.clone(), _lock: lock.clone() };
+        // The port comes first: a client that finds the socket may use it, so it must not vanish because the port is taken.
         let http = match http {
             Some(options) => Some(HttpListener::open(options, tokens, limits).await?),
             None => None,
         };
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let socket = data.place_socket(lock, runtime, &std::env::temp_dir())?;
+        let unix = UnixSocketListener::open(&socket, lock)?;
+        let files = RuntimeFiles { socket, data: data.clone(), _lock: lock.clone() };
         let address = match &http {
             Some(listener) => {
                 Some(listener.address().map_err(data_dir::io_error("inspect", &data.port_file()))?)

@@ -1,6 +1,7 @@
 //! The SQLite store.
 
 mod apply;
+mod backup;
 mod cache;
 mod content;
 mod copy;
@@ -128,6 +129,16 @@ impl SqliteStore {
             let said = check.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
             Ok(said.into_iter().filter(|line| line != "ok").collect())
         })
+    }
+
+    /// Writes a copy of the database, with all batches that are done, to a new file that only its owner can read. Other
+    /// processes may write to the database meanwhile. Fails if the file exists.
+    pub fn back_up(&self, target: &Path) -> Result<(), StoreError> {
+        match &self.writer {
+            Some(writer) => writer.shared.fold_for_read()?,
+            None => self.readers.wait_for_fold()?,
+        }
+        backup::write(self.readers.path(), target)
     }
 
     /// Returns an error of kind [`DamagedJournal`](ErrorKind::DamagedJournal) for each damaged journal of a database

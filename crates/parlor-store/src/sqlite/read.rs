@@ -1,6 +1,6 @@
 //! Reads through connections of their own, so that readers do not wait for the writer.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,6 +31,10 @@ pub(super) struct Readers {
 impl Readers {
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path, idle: Mutex::default() }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Reads from one snapshot of the database that has all commits so far.

@@ -1,3 +1,4 @@
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use parlor_server::transport::hello::{Agent, Hello};
 use parlor_server::transport::{Ended, join, standard_input, standard_output, stdio};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 
+use crate::agent_choice;
 use crate::background_server;
 use crate::command_error::CommandError;
 use crate::path_options::PathOptions;
@@ -24,6 +26,7 @@ use crate::signals::{self, StopSignals};
 /// An editor starts this command as its agent. It connects to the local server, which is started if it is not running. The
 /// session continues when the editor exits, and can be loaded again.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Acp {
     #[command(flatten)]
     paths: PathOptions,
@@ -41,22 +44,42 @@ pub(crate) struct Acp {
     command: Vec<String>,
 }
 
+const EXAMPLES: &str = "Examples:
+  parlor acp --agent claude
+  parlor acp -- my-agent --acp
+  parlor acp --direct --agent gemini";
+
+const ON_TERMINAL: &str = "\
+`parlor acp` is for editors, which start it as their agent. It waits for messages of the Agent Client Protocol, one JSON-RPC
+message per line; Ctrl-D ends it. `parlor prompt --new TEXT` sends a prompt from a terminal.";
+
 /// How long a session without clients stays in memory with `--direct`.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 impl Acp {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
-        let runtime = if self.direct { runtime::multi_threaded()? } else { runtime::single_threaded()? };
-        let result = runtime
-            .block_on(async { if self.direct { self.run_direct().await } else { self.relay().await } });
+        if std::io::stdin().is_terminal() {
+            print_stderr!("{ON_TERMINAL}");
+        }
+        let (runtime, result);
+        if self.direct {
+            runtime = runtime::multi_threaded()?;
+            result = runtime.block_on(self.run_direct());
+        } else {
+            let data = background_server::ensure_running(&self.paths)?;
+            if self.agent.is_none() && self.command.is_empty() {
+                agent_choice::print_notice(&data.socket())?;
+            }
+            runtime = runtime::single_threaded()?;
+            result = runtime.block_on(self.relay(&data));
+        }
         // A blocked read of standard input cannot be interrupted.
         runtime.shutdown_background();
         result
     }
 
     /// Relays lines between the editor and the server.
-    async fn relay(self) -> Result<ExitCode, CommandError> {
-        let data = background_server::ensure_running(&self.paths)?;
+    async fn relay(self, data: &DataDir) -> Result<ExitCode, CommandError> {
         let agent = match (&self.agent, &self.command[..]) {
             (Some(name), _) => Some(Agent::Name(name.clone())),
             (None, []) => None,

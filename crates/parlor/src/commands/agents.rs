@@ -18,6 +18,7 @@ use crate::table::{Cell, Table};
 /// Lists the agents of the running server, or else those of the configuration and the presets. `*` marks the default. The
 /// protocol version is known after an agent was first started.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Agents {
     #[command(flatten)]
     paths: PathOptions,
@@ -25,6 +26,10 @@ pub(crate) struct Agents {
     #[arg(long)]
     json: bool,
 }
+
+const EXAMPLES: &str = "Examples:
+  parlor agents
+  parlor agents --json";
 
 /// An agent in the list.
 #[derive(Serialize)]
@@ -78,12 +83,14 @@ impl Agents {
 
 fn from_config(config: &Config) -> Result<Vec<(AgentConfig, bool)>, CommandError> {
     let known = AgentSet::new(Vec::new(), config).map_err(CommandError::bad_input)?;
-    let default = known.default_agent().name.clone();
-    Ok(known.all().iter().map(|agent| (agent.clone(), agent.name == default)).collect())
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let default = known.default_agent(&path).agent().ok();
+    Ok(known.all().iter().map(|agent| (agent.clone(), Some(agent) == default)).collect())
 }
 
-fn from_server(socket: &Path) -> Result<Vec<(AgentConfig, bool)>, CommandError> {
-    let result = server::call(socket, "_parlor/agents")?;
+/// Lists the agents of a running server, with whether each is the default.
+pub(super) fn from_server(socket: &Path) -> Result<Vec<(AgentConfig, bool)>, CommandError> {
+    let result = server::call(socket, "_parlor/agents", server::ANSWER_TIMEOUT)?;
     let result: AgentsResult = serde_json::from_str(result.to_json().as_str()).map_err(|error| {
         CommandError::failed(format_args!("cannot parse the server's list of agents: {error}"))
     })?;

@@ -1,3 +1,4 @@
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,19 +22,33 @@ pub(crate) struct DemoAgent {
     state: Option<PathBuf>,
 }
 
+const ON_TERMINAL: &str = "\
+`parlor demo-agent` is for clients, which start it as their agent. It waits for messages of the Agent Client Protocol, one
+JSON-RPC message per line; Ctrl-D ends it. `parlor prompt --new --agent demo help` uses it from a terminal.";
+
+const EXAMPLES: &str = "Examples:
+  parlor prompt --new --agent demo 'say hello'
+  parlor demo-agent --state sessions.json < messages.jsonl";
+
 /// How long running turns may take to end when the agent stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn after_help() -> String {
-    "--help lists the commands of a prompt.".to_owned()
+    format!("--help lists the commands of a prompt.\n\n{EXAMPLES}")
 }
 
 fn after_long_help() -> String {
-    format!("Commands of a prompt, one per line:\n{}\n\nSee also docs/demo-agent.md.", script::list(COMMANDS))
+    format!(
+        "Commands of a prompt, one per line:\n{}\n\nSee also docs/demo-agent.md.\n\n{EXAMPLES}",
+        script::list(COMMANDS)
+    )
 }
 
 impl DemoAgent {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        if std::io::stdin().is_terminal() {
+            print_stderr!("{ON_TERMINAL}");
+        }
         let runtime = runtime::multi_threaded()?;
         let result = runtime.block_on(async {
             let mut stop_signals = StopSignals::catch();

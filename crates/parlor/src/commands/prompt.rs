@@ -9,6 +9,7 @@ use parlor_server::data_dir::DataDir;
 use parlor_session::SessionId;
 use parlor_store::SessionRow;
 
+use crate::agent_choice;
 use crate::background_server;
 use crate::command_error::CommandError;
 use crate::offline_sessions::{OfflineSessions, id_json, session_id};
@@ -57,7 +58,7 @@ const EXAMPLES: &str = "Examples:
   git diff | parlor prompt latest -";
 
 impl Prompt {
-    pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+    pub(crate) fn run(mut self) -> Result<ExitCode, CommandError> {
         let (session, text) = match (&self.second, self.new) {
             (Some(text), _) => (Some(OfflineSessions::open(&self.paths)?.find_any(&self.first)?), text),
             (None, true) => (None, &self.first),
@@ -71,6 +72,9 @@ impl Prompt {
         }
         let text = read_text(text)?;
         let data = background_server::ensure_running(&self.paths)?;
+        if session.is_none() && self.agent.is_none() {
+            self.agent = agent_choice::for_new_session(&data.socket())?;
+        }
         let runtime = runtime::multi_threaded()?;
         let result = runtime.block_on(self.send(&data, session.as_ref(), &text));
         runtime.shutdown_background();

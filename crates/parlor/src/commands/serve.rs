@@ -1,31 +1,35 @@
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use parlor_process::Reaper;
-use parlor_server::config::AgentConfig;
+use parlor_server::config::{AgentConfig, Agents, Config, ConfigError, DefaultAgent, ServerConfig};
 use parlor_server::data_dir::{DataDir, Lock};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options};
-use parlor_server::transport::{Limits, Listeners};
+use parlor_server::transport::{Limits, ListenError, Listeners};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::sync::watch;
 
 use crate::background_server::StartupError;
 use crate::command_error::CommandError;
+use crate::commands::status::RunningTurn;
 use crate::path_options::PathOptions;
-use crate::signals::{self, StopSignals};
-use crate::{logging, output, runtime};
+use crate::signals::{self, RestartSignal, StopSignals};
+use crate::{logging, output, port_holder, runtime};
 
 /// Run the server
 ///
 /// Listens on a Unix socket and a TCP port. Sessions are stored in the data directory and continue without clients. Agents are
-/// started when a session needs them; without a configured agent the demo agent is used. Ctrl-C stops the server; sessions stay
-/// stored.
+/// started when a session needs them. Ctrl-C stops the server and names the turns that it interrupts; sessions stay stored. A
+/// second Ctrl-C ends it at once.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
     #[command(flatten)]
     paths: PathOptions,
@@ -38,9 +42,13 @@ pub(crate) struct Serve {
     /// Listen on the Unix socket only
     #[arg(long)]
     socket_only: bool,
-    /// Add an agent that clients can select; the first one is the default. Repeatable
-    #[arg(long = "agent", value_name = "NAME=COMMAND", value_parser = agent)]
-    agents: Vec<AgentConfig>,
+    /// Run for the command that starts this server: stop when it is not used, use another port if the default one is taken,
+    /// and report an error as one JSON object
+    #[arg(long, hide = true)]
+    background: bool,
+    /// Use this agent for clients that select none, by name; or add an agent, whose first one is the default. Repeatable
+    #[arg(long = "agent", value_name = "NAME[=COMMAND]", value_parser = agent)]
+    agents: Vec<AgentOption>,
     /// Store sessions in `sqlite:PATH` or `memory:` [default: parlor.db in the data directory]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
@@ -50,42 +58,101 @@ pub(crate) struct Serve {
     /// Keep at most this many sessions in memory
     #[arg(long, value_name = "NUMBER", default_value_t = LIVE_SESSIONS, hide = true)]
     live_sessions: usize,
-    /// Report an error as one JSON object, for the command that starts this server in the background
-    #[arg(long, hide = true)]
-    json_errors: bool,
 }
+
+const EXAMPLES: &str = "Examples:
+  parlor serve
+  parlor serve --agent claude
+  parlor serve --agent 'mine=my-agent --acp' --listen 127.0.0.1:7700";
 
 /// How long tasks may run after the server has stopped.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);
 
-fn agent(flag: &str) -> Result<AgentConfig, String> {
-    AgentConfig::from_flag(flag).map_err(|error| error.to_string())
+/// The value of `--agent`.
+#[derive(Clone)]
+enum AgentOption {
+    /// A known agent.
+    Name(String),
+    /// A new agent.
+    New(Box<AgentConfig>),
+}
+
+fn agent(flag: &str) -> Result<AgentOption, String> {
+    if !flag.contains('=') && !flag.contains(char::is_whitespace) && !flag.is_empty() {
+        return Ok(AgentOption::Name(flag.to_owned()));
+    }
+    let agent = AgentConfig::from_flag(flag).map_err(|error| error.to_string())?;
+    Ok(AgentOption::New(Box::new(agent)))
+}
+
+/// Merges the agents of the command line and of the configuration.
+fn merge_agents(options: Vec<AgentOption>, config: &Config) -> Result<Agents, CommandError> {
+    let (mut names, mut new) = (Vec::new(), Vec::new());
+    for (index, option) in options.into_iter().enumerate() {
+        match option {
+            AgentOption::Name(name) if index == 0 => names.push(name),
+            AgentOption::Name(name) => {
+                return Err(CommandError::bad_input(format_args!(
+                    "--agent {name} has no effect: it is not the first one"
+                ))
+                .hint("the first --agent is the default; the others add agents, as NAME=COMMAND"));
+            }
+            AgentOption::New(agent) => new.push(*agent),
+        }
+    }
+    let agents = Agents::new(new, config).map_err(config_error)?;
+    names.iter().try_fold(agents, |agents, name| agents.with_default(name)).map_err(config_error)
+}
+
+fn config_error(error: ConfigError) -> CommandError {
+    let failure = CommandError::bad_input(&error);
+    match error.hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }
 
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        // Determined now: the file may be replaced, by another version, while the server runs.
+        let exe = std::env::current_exe().map_err(CommandError::failed)?;
         let runtime = runtime::multi_threaded()?;
-        let json_errors = self.json_errors;
-        let result = runtime.block_on(self.serve());
+        let is_background = self.background;
+        let result = runtime.block_on(self.serve(&exe));
         runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         match result {
-            Err(error) if json_errors => {
+            Err(error) => {
+                tracing::error!("the server ends: {error}");
+                if !is_background {
+                    return Err(error);
+                }
                 print_stderr!("{}", output::to_json(&StartupError::new(&error)));
                 Ok(ExitCode::FAILURE)
             }
-            Err(error) => Err(error),
-            Ok(()) => Ok(ExitCode::SUCCESS),
+            Ok(ServerEnd::Restart) => {
+                // This process becomes the new server, so that it keeps its terminal and its supervisor.
+                let error = Command::new(exe).args(std::env::args_os().skip(1)).exec();
+                Err(CommandError::failed(format_args!("cannot restart: {error}")))
+            }
+            Ok(ServerEnd::Stop | ServerEnd::Deleted) => Ok(ExitCode::SUCCESS),
         }
     }
 
-    async fn serve(self) -> Result<(), CommandError> {
+    async fn serve(self, exe: &Path) -> Result<ServerEnd, CommandError> {
         let config = self.paths.config()?;
         let data = self.paths.open_data_dir()?;
         let lock = data.lock().map_err(|error| CommandError::lock(&error))?;
         logging::init(&data)?;
-        let agents =
-            parlor_server::config::Agents::new(self.agents, &config).map_err(CommandError::bad_input)?;
-        let default = agents.default_agent().name.clone();
+        let agents = merge_agents(self.agents, &config)?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let default = match agents.default_agent(&path) {
+            DefaultAgent::Configured(agent) | DefaultAgent::OnlyInstalled(agent) => agent.name.clone(),
+            DefaultAgent::BuiltIn(agent) => format!("{} (no other agent is installed)", agent.name),
+            DefaultAgent::Ambiguous(installed) => {
+                let names: Vec<_> = installed.iter().map(|agent| agent.name.as_str()).collect();
+                format!("none by default; clients select one of {}", names.join(", "))
+            }
+        };
         // The store is opened before the server listens, because commands that find a server also read the store.
         let store = store(self.store.as_deref(), &data)?;
         data.write_config_path(&lock, config.path.as_deref()).map_err(CommandError::failed)?;
@@ -95,47 +162,111 @@ impl Serve {
             http.listen = listen;
         }
         http.allow_remote |= self.allow_remote;
-        let http = (!self.socket_only).then_some(http);
+        let may_use_any_port = self.background && http.listen == ServerConfig::default().listen;
+        let mut http = (!self.socket_only && !config.server.socket_only).then_some(http);
         // From here on the process has to clean up before it exits.
-        let mut stop_signals = StopSignals::catch();
+        let (mut stop_signals, mut restart_signal) = (StopSignals::catch(), RestartSignal::catch());
         signals::ignore_file_size_signal();
-        let exe = std::env::current_exe().map_err(CommandError::failed)?;
-        let reaper = Reaper::start(&exe).map_err(CommandError::failed)?;
+        let reaper = Reaper::start(exe).map_err(CommandError::failed)?;
         let idle = Duration::from_secs(self.idle);
         // `Hub::new` ends the turns that the previous server left running, before the server listens.
         let private = private(&data, self.store.as_deref());
         let options = Options { store, agents, reaper, idle, live_sessions: self.live_sessions, private };
         let hub = Hub::new(options).await.map_err(CommandError::failed)?;
-        let listeners = match Listeners::open(&data, &lock, tokens, http.as_ref(), Limits::default()).await {
+        let limits = Limits::default();
+        let mut listeners = Listeners::open(&data, &lock, tokens.clone(), http.as_ref(), limits).await;
+        if let (Err(error), Some(http)) = (&listeners, http.as_mut().filter(|_| may_use_any_port))
+            && is_in_use(error)
+        {
+            http.listen.set_port(0);
+            listeners = Listeners::open(&data, &lock, tokens, Some(http), limits).await;
+        }
+        let listeners = match listeners {
             Ok(listeners) => listeners,
             Err(error) => {
                 hub.stop().await;
-                return Err(CommandError::failed(error));
+                return Err(listen_error(&error));
             }
         };
         print_addresses(&listeners, &data, &default);
 
         let (stop, stopping) = watch::channel(false);
         let watched = lock.clone();
+        let idle_timeout = Some(config.server.idle_timeout).filter(|seconds| self.background && *seconds > 0);
+        let running = Arc::clone(&hub);
         let stopped = tokio::spawn(async move {
-            let reason = tokio::select! {
-                () = stop_signals.wait() => Ok(()),
-                () = wait_until_deleted(&watched) => Err(()),
+            let end = tokio::select! {
+                () = stop_signals.wait() => ServerEnd::Stop,
+                () = restart_signal.wait() => ServerEnd::Restart,
+                () = wait_until_idle(&running, idle_timeout) => ServerEnd::Stop,
+                () = wait_until_deleted(&watched) => ServerEnd::Deleted,
             };
+            signals::exit_on_interrupt();
+            print_interrupted(&running).await;
             let _ = stop.send(true);
-            reason
+            end
         });
         listeners.serve(Arc::clone(&hub), stopping).await;
         hub.stop().await;
         drop(lock);
-        match stopped.await {
-            Ok(Err(())) => {
-                let message = format!("the data directory {} was deleted or moved", data.path().display());
-                Err(CommandError::failed(message).hint("later changes are lost; start the server again"))
-            }
-            Ok(Ok(())) | Err(_) => Ok(()),
+        let end = stopped.await.unwrap_or(ServerEnd::Stop);
+        if matches!(end, ServerEnd::Deleted) {
+            let message = format!("the data directory {} was deleted or moved", data.path().display());
+            return Err(CommandError::failed(message).hint("later changes are lost; start the server again"));
         }
+        Ok(end)
     }
+}
+
+/// Why a server ends.
+enum ServerEnd {
+    /// By a signal, or because it was not used.
+    Stop,
+    /// To start again.
+    Restart,
+    /// Its data directory was deleted.
+    Deleted,
+}
+
+/// How long finding out which turns are running may delay the end of the server.
+const TURNS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Prints the turns that the end of the server interrupts.
+async fn print_interrupted(hub: &Hub) {
+    let turns = tokio::time::timeout(TURNS_TIMEOUT, hub.running_turns()).await.unwrap_or_default();
+    if turns.is_empty() {
+        return;
+    }
+    print_stderr!("stopping; interrupts {} (Ctrl-C again ends at once):", output::count(turns.len(), "turn"));
+    for turn in turns {
+        tracing::warn!(session = turn.session, agent = turn.agent, "the server stops during a turn");
+        let turn = RunningTurn { session_id: turn.session, title: turn.title, agent: turn.agent };
+        print_stderr!("  {}", turn.describe());
+    }
+}
+
+/// Waits until the server has not been used for this many seconds.
+async fn wait_until_idle(hub: &Hub, timeout: Option<u32>) {
+    let Some(seconds) = timeout else { return std::future::pending().await };
+    hub.wait_until_idle(Duration::from_secs(seconds.into())).await;
+    tracing::info!(seconds, "no client and no turn; the server stops");
+}
+
+fn is_in_use(error: &ListenError) -> bool {
+    matches!(error, ListenError::Listen { error, .. } if error.kind() == ErrorKind::AddrInUse)
+}
+
+/// Names the process that uses the port, and the option that selects another one.
+fn listen_error(error: &ListenError) -> CommandError {
+    let ListenError::Listen { listen, .. } = error else { return CommandError::failed(error) };
+    if !is_in_use(error) {
+        return CommandError::failed(error);
+    }
+    let holder = port_holder::find(listen.port()).map(|holder| format!(" by {holder}")).unwrap_or_default();
+    let mut other = *listen;
+    other.set_port(listen.port().checked_add(1).unwrap_or_default());
+    CommandError::failed(format_args!("cannot listen on {listen}: in use{holder}"))
+        .hint(format_args!("`parlor serve --listen {other}`, or `listen` under [server] in config.toml"))
 }
 
 /// How often the server checks whether its data directory still exists.

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use parlor_server::data_dir::DataDir;
@@ -16,6 +17,7 @@ use crate::table::Table;
 ///
 /// The exit code is 1 if no server is running.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Status {
     #[command(flatten)]
     paths: PathOptions,
@@ -24,6 +26,10 @@ pub(crate) struct Status {
     json: bool,
 }
 
+const EXAMPLES: &str = "Examples:
+  parlor status
+  parlor status --json || parlor serve";
+
 /// The result of `_parlor/status`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -31,12 +37,35 @@ pub(crate) struct ServerStatus {
     pub(crate) version: String,
     pub(crate) pid: u32,
     uptime_seconds: u64,
-    clients: u64,
+    pub(crate) clients: u64,
     live_sessions: usize,
     agents: Vec<RunningAgent>,
     /// Losses by session.
     #[serde(default)]
     pub(crate) losses: Vec<SessionLosses>,
+    /// The turns that are running; `None` if the server does not report them.
+    pub(crate) turns: Option<Vec<RunningTurn>>,
+    /// After how many seconds without clients and turns the server stops.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idle_timeout_seconds: Option<u64>,
+}
+
+/// A turn that is running.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunningTurn {
+    pub(crate) session_id: String,
+    pub(crate) title: Option<String>,
+    pub(crate) agent: String,
+}
+
+impl RunningTurn {
+    /// Its session, title and agent, for people.
+    pub(crate) fn describe(&self) -> String {
+        let id: String = self.session_id.chars().take(8).collect();
+        let title = self.title.as_deref().unwrap_or("untitled");
+        crate::render::safe(&format!("{id}  {title} ({})", self.agent))
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -109,7 +138,12 @@ impl Status {
 
 /// Requests the status of a server.
 pub(crate) fn query(socket: &Path) -> Result<ServerStatus, CommandError> {
-    let mut answer = server::call(socket, "_parlor/status")?;
+    query_within(socket, server::ANSWER_TIMEOUT)
+}
+
+/// Requests the status of a server that may not answer.
+pub(crate) fn query_within(socket: &Path, timeout: Duration) -> Result<ServerStatus, CommandError> {
+    let mut answer = server::call(socket, "_parlor/status", timeout)?;
     // This connection is not counted.
     if let Some(clients) = answer.get("clients").and_then(|clients| clients.as_str().parse::<u64>().ok()) {
         let others = parlor_json::Json::parse(clients.saturating_sub(1).to_string());
@@ -150,6 +184,12 @@ fn write(report: &StatusReport, out: &mut dyn std::io::Write) -> std::io::Result
     }
     writeln!(out, "  clients   {}", server.clients)?;
     writeln!(out, "  sessions  {} in memory", server.live_sessions)?;
+    if let Some(seconds) = server.idle_timeout_seconds {
+        writeln!(out, "  stops     after {} without clients and turns", span(seconds))?;
+    }
+    for turn in server.turns.iter().flatten() {
+        writeln!(out, "  running   {}", turn.describe())?;
+    }
     for session in &server.losses {
         let kinds: Vec<_> =
             session.losses.iter().map(|loss| format!("{} {}", loss.count, loss.kind)).collect();

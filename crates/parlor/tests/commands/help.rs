@@ -4,6 +4,7 @@ use expect_test::expect;
 use parlor_testkit::scenario::Scenario;
 
 use crate::PARLOR;
+use crate::terminal::Terminal;
 
 /// The options that all commands here have. They are removed from the expected texts.
 const PATH_OPTIONS: &str = "      --data <DIR>
@@ -16,11 +17,19 @@ const PATH_OPTIONS: &str = "      --data <DIR>
 
 ";
 
-/// The output of `--help` without `PATH_OPTIONS`.
+/// The option that all commands have.
+const COLOR_OPTION: &str = "      --color <WHEN>
+          Print colours: auto (on a terminal), always or never
+
+";
+
+/// The output of `--help` without `PATH_OPTIONS` and `COLOR_OPTION`.
 fn help(command: &str) -> String {
     let help = run(command, "--help");
-    assert!(help.contains(PATH_OPTIONS), "{help}");
-    help.replace(PATH_OPTIONS, "")
+    for shared in [PATH_OPTIONS, COLOR_OPTION] {
+        assert!(help.contains(shared), "{help}");
+    }
+    help.replace(PATH_OPTIONS, "").replace(COLOR_OPTION, "")
 }
 
 /// The output of a command with an option, without trailing white space.
@@ -242,6 +251,10 @@ fn the_long_help_describes_command_arguments_and_options() {
 
           -h, --help
                   Print help (see a summary with '-h')
+
+        Examples:
+          parlor status
+          parlor status --json || parlor serve
     "#]]
     .assert_eq(&help("status"));
     expect![[r#"
@@ -258,13 +271,18 @@ fn the_long_help_describes_command_arguments_and_options() {
 
           -h, --help
                   Print help (see a summary with '-h')
+
+        Examples:
+          parlor agents
+          parlor agents --json
     "#]]
     .assert_eq(&help("agents"));
     expect![[r#"
         Check the installation
 
         Checks the data directory, the database, the sessions in it, the server, the configuration and the
-        agents, and starts the default agent. No session is changed. The exit code is 1 if a check fails.
+        agents, and starts the agent that a new session would use. No session is changed. The exit code is 1
+        if a check fails.
 
         Usage: parlor doctor [OPTIONS]
 
@@ -277,6 +295,10 @@ fn the_long_help_describes_command_arguments_and_options() {
 
           -h, --help
                   Print help (see a summary with '-h')
+
+        Examples:
+          parlor doctor
+          parlor doctor --full --json
     "#]]
     .assert_eq(&help("doctor"));
 }
@@ -299,6 +321,7 @@ fn the_short_help_has_one_line_per_option() {
                                parlor/config.toml in the XDG config directory]
               --clear          Clear the title that you set
               --json           Print the id and the resulting title as JSON
+              --color <WHEN>   Print colours: auto (on a terminal), always or never
           -h, --help           Print help (see more with '--help')
     "#]]
     .assert_eq(&run("title", "-h"));
@@ -318,7 +341,88 @@ fn the_short_help_has_one_line_per_option() {
                                parlor/config.toml in the XDG config directory]
               --undo           Unarchive the sessions
               --json           Print the ids of the sessions as a JSON list
+              --color <WHEN>   Print colours: auto (on a terminal), always or never
           -h, --help           Print help (see more with '--help')
     "#]]
     .assert_eq(&run("archive", "-h"));
+}
+
+/// The commands that `--help` lists.
+fn commands() -> Vec<String> {
+    let help = Scenario::new(PARLOR).run(&["--help"]).success().stdout;
+    let list =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names =
+        list.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+fn document(path: &str) -> String {
+    std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path))
+        .unwrap()
+}
+
+#[test]
+fn the_documentation_has_exactly_the_commands_of_the_help() {
+    let mut commands = commands();
+    commands.sort_unstable();
+    // The headings `## parlor a, b`, and the table of other commands.
+    let text = document("docs/commands.md");
+    let headings =
+        text.lines().filter_map(|line| line.strip_prefix("## parlor ")).flat_map(|names| names.split(", "));
+    let table = text.lines().filter(|line| line.starts_with("| `parlor ") || line.starts_with("| [`parlor "));
+    let table = table.filter_map(|line| line.split('`').nth(1)?.strip_prefix("parlor "));
+    let mut documented: Vec<_> = headings.chain(table).map(str::to_owned).collect();
+    documented.sort_unstable();
+    assert_eq!(documented, commands);
+    let readme = document("README.md");
+    let rows: Vec<_> = readme.lines().filter(|line| line.starts_with("| `parlor ")).collect();
+    let is_listed = |name: &str| {
+        let words = |row: &str| row.split(['`', ' ', ',']).any(|word| word == name);
+        rows.iter().any(|row| words(row.split(" | ").next().unwrap()))
+    };
+    let missing: Vec<_> = commands.iter().filter(|name| !is_listed(name)).collect();
+    assert!(missing.is_empty(), "README.md does not list {missing:?}");
+}
+
+#[test]
+fn completions_and_manual_pages_have_every_command() {
+    let scenario = Scenario::new(PARLOR);
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = scenario.run(&["completions", shell]).success().stdout;
+        for name in commands() {
+            assert!(script.contains(&name), "{shell}: {name}");
+        }
+    }
+    scenario.run(&["completions", "nosuch"]).exit_code(2);
+    scenario.run(&["man", "--dir", "pages"]).success();
+    let mut pages: Vec<_> = std::fs::read_dir(scenario.work().join("pages"))
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    pages.sort_unstable();
+    let mut expected: Vec<_> = commands().iter().map(|name| format!("parlor-{name}.1")).collect();
+    expected
+        .extend(["parlor.1", "parlor-service-install.1", "parlor-service-uninstall.1"].map(str::to_owned));
+    expected.sort_unstable();
+    assert_eq!(pages, expected);
+    let page = scenario.run(&["man", "stop"]).success().stdout;
+    assert!(page.contains(".TH parlor-stop 1") && page.contains("Examples:"), "{page}");
+    assert_eq!(page, std::fs::read_to_string(scenario.work().join("pages/parlor-stop.1")).unwrap());
+    let output = scenario.run(&["man", "nosuch"]).exit_code(2);
+    assert!(output.stderr.starts_with("parlor: unknown command 'nosuch'"), "{output:#?}");
+}
+
+#[test]
+fn colours_are_printed_as_requested() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let has_colour = |output: &str| output.contains('\u{1b}');
+    assert!(!has_colour(&scenario.run(&["status"]).success().stdout));
+    assert!(has_colour(&scenario.run(&["status", "--color", "always"]).success().stdout));
+    assert!(has_colour(&scenario.run(&["--color=always", "status"]).success().stdout));
+    let (_, seen) = Terminal::new(&scenario, &["status"]).wait();
+    assert!(has_colour(&seen), "{seen:?}");
+    let (_, seen) = Terminal::new(&scenario, &["status", "--color", "never"]).wait();
+    assert!(!has_colour(&seen), "{seen:?}");
+    scenario.run(&["status", "--color", "sometimes"]).exit_code(2);
 }

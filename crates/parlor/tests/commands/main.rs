@@ -1,10 +1,15 @@
 //! The commands with a server, without one, and with a broken installation.
 
+mod backup;
+mod default_agent;
 mod doctor;
 mod fork;
 mod help;
+mod lifecycle;
+mod logs;
 mod prompt;
 mod serve;
+mod service;
 mod sessions;
 mod terminal;
 

@@ -16,7 +16,13 @@ use crate::terminal::Terminal;
 fn the_answer_goes_to_stdout_and_the_rest_to_stderr() {
     let mut scenario = Scenario::new(PARLOR);
     let output = scenario
-        .run(&["prompt", "--new", "think hm\nsay one\ntool Edit the notes\nsay two\u{1b}[2J"])
+        .run(&[
+            "prompt",
+            "--new",
+            "--agent",
+            "demo",
+            "think hm\nsay one\ntool Edit the notes\nsay two\u{1b}[2J",
+        ])
         .success();
     assert_eq!(output.stdout, "one\n\ntwo\u{fffd}[2J\n");
     assert!(

@@ -90,7 +90,8 @@ fn a_command_waits_for_a_slow_server_and_prints_a_notice() {
     let output = prompt.wait_with_output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "hello\n");
     let rest: Vec<_> = err.collect();
-    assert!(matches!(&rest[..], [session] if session.starts_with("session ")), "{rest:?}");
+    let [agent, session] = &rest[..] else { panic!("{rest:?}") };
+    assert!(agent.starts_with("no agent is installed") && session.starts_with("session "), "{rest:?}");
     scenario.stop();
     // A server that has exited is not waited for.
     fs::write(scenario.work().join("wrong.toml"), "what?").unwrap();

@@ -24,6 +24,11 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     pub(crate) fn new(scenario: &Scenario, args: &[&str]) -> Self {
+        Self::with_env(scenario, args, &[])
+    }
+
+    /// Runs a command with these environment variables.
+    pub(crate) fn with_env(scenario: &Scenario, args: &[&str], env: &[(&str, &str)]) -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&person).unwrap();
         unlockpt(&person).unwrap();
@@ -34,6 +39,7 @@ impl Terminal {
         let child = scenario
             .command(args)
             .env("TERM", "xterm-256color")
+            .envs(env.iter().copied())
             .stdin(stream())
             .stdout(stream())
             .stderr(stream())

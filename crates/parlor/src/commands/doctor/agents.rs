@@ -1,10 +1,11 @@
 //! Checks of the agents.
 
+use std::path::Path;
 use std::time::Duration;
 
 use parlor_json::JsonStr;
 use parlor_process::Reaper;
-use parlor_server::config::{AgentConfig, Agents, Config, PRESETS, program_at};
+use parlor_server::config::{AgentConfig, Agents, Config, PRESETS};
 use parlor_server::probe::probe;
 
 use super::Check;
@@ -15,8 +16,9 @@ use crate::server::client_environment;
 /// How long the default agent may take to answer `initialize`.
 const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Checks which agents are installed, and starts the default one.
-pub(super) fn agents(config: &Config) -> Result<Vec<Check>, CommandError> {
+/// Checks which agents are installed, and starts the one that a new session would use. `socket` is that of a running server,
+/// which may have other agents.
+pub(super) fn agents(config: &Config, socket: Option<&Path>) -> Result<Vec<Check>, CommandError> {
     let agents = match Agents::new(Vec::new(), config) {
         Ok(agents) => agents,
         Err(error) => {
@@ -25,9 +27,7 @@ pub(super) fn agents(config: &Config) -> Result<Vec<Check>, CommandError> {
         }
     };
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_installed = |agent: &AgentConfig| {
-        agent.command.first().is_some_and(|program| program_at(program, &path).is_some())
-    };
+    let is_installed = |agent: &AgentConfig| agent.is_installed(&path);
     let mut checks = Vec::new();
     let installed: Vec<_> =
         agents.all().iter().filter(|agent| is_installed(agent)).map(|agent| agent.name.as_str()).collect();
@@ -37,7 +37,22 @@ pub(super) fn agents(config: &Config) -> Result<Vec<Check>, CommandError> {
         let hint = install_command(agent).unwrap_or("install it, or set its path in the configuration");
         checks.push(Check::warn("agents", format!("{}: no program '{program}' in PATH", agent.name), hint));
     }
-    checks.push(default_agent(agents.default_agent())?);
+    // A server that does not answer has a check of its own.
+    let of_server = socket.and_then(|socket| super::super::agents::from_server(socket).ok());
+    let of_server = of_server.and_then(|known| known.into_iter().find(|(_, is_default)| *is_default));
+    let default = match of_server {
+        Some((agent, _)) => {
+            agents.get(&agent.name).filter(|own| own.command == agent.command).cloned().unwrap_or(agent)
+        }
+        None => match agents.default_agent(&path).agent() {
+            Ok(agent) => agent.clone(),
+            Err(error) => {
+                checks.push(Check::warn("default agent", error.message, error.hint.unwrap_or_default()));
+                return Ok(checks);
+            }
+        },
+    };
+    checks.push(default_agent(&default)?);
     Ok(checks)
 }
 

@@ -14,12 +14,14 @@ use crate::command_error::CommandError;
 use crate::output::{self, BOLD, DIM, GREEN, RED, YELLOW, count, short_path};
 use crate::path_options::PathOptions;
 use crate::render::safe;
+use crate::server::is_running;
 
 /// Check the installation
 ///
 /// Checks the data directory, the database, the sessions in it, the server, the configuration and the agents, and starts the
-/// default agent. No session is changed. The exit code is 1 if a check fails.
+/// agent that a new session would use. No session is changed. The exit code is 1 if a check fails.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Doctor {
     #[command(flatten)]
     paths: PathOptions,
@@ -30,6 +32,10 @@ pub(crate) struct Doctor {
     #[arg(long)]
     json: bool,
 }
+
+const EXAMPLES: &str = "Examples:
+  parlor doctor
+  parlor doctor --full --json";
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -107,7 +113,9 @@ fn run_checks(paths: &PathOptions, full: bool) -> Result<Vec<Check>, CommandErro
     let path = paths.data_dir()?;
     checks.push(files::directory(&path));
     // If it cannot be opened, the check above has failed.
+    let mut socket = None;
     if let Ok(Some(data)) = DataDir::open_existing(&path) {
+        socket = Some(data.socket()).filter(|socket| is_running(socket));
         checks.extend(database::database(&data, full));
         checks.extend(["token", "token.read"].into_iter().filter_map(|name| files::token(&data, name)));
         checks.extend(server::running(&data));
@@ -118,7 +126,7 @@ fn run_checks(paths: &PathOptions, full: bool) -> Result<Vec<Check>, CommandErro
                 Some(path) => Check::ok("configuration", short_path(&path.display().to_string())),
                 None => Check::ok("configuration", "none (optional)"),
             });
-            checks.extend(agents::agents(&config)?);
+            checks.extend(agents::agents(&config, socket.as_deref())?);
         }
         Err(error) => {
             let hint = error.hint.clone().unwrap_or_default();

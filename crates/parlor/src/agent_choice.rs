@@ -1,0 +1,105 @@
+//! Chooses the agent of a new session if the command names none.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::command_error::CommandError;
+use crate::render::safe;
+use crate::server;
+
+/// The result of `_parlor/agents`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KnownAgents {
+    agents: Vec<KnownAgent>,
+    /// Why the default agent is the default.
+    #[serde(default)]
+    default_reason: DefaultReason,
+}
+
+#[derive(Deserialize)]
+struct KnownAgent {
+    name: String,
+    #[serde(default)]
+    installed: bool,
+}
+
+#[derive(Deserialize, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+enum DefaultReason {
+    /// The built-in agent: no other one is installed.
+    BuiltIn,
+    /// There is no default agent: several are installed.
+    Ambiguous,
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+/// The built-in agent, which is not offered.
+const BUILT_IN: &str = "demo";
+
+/// Asks for the agent on a terminal if several are installed and none is the default. `None` if the server chooses, or rejects
+/// the request with the names of the agents.
+pub(crate) fn for_new_session(socket: &Path) -> Result<Option<String>, CommandError> {
+    let known = query(socket)?;
+    print_built_in(&known);
+    let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
+    if known.default_reason != DefaultReason::Ambiguous || !can_ask {
+        return Ok(None);
+    }
+    let is_offered = |agent: &KnownAgent| agent.installed && agent.name != BUILT_IN;
+    let names: Vec<String> = known.agents.into_iter().filter(is_offered).map(|agent| agent.name).collect();
+    ask(names).map(Some)
+}
+
+/// Prints a notice if the built-in agent is used because no other one is installed.
+pub(crate) fn print_notice(socket: &Path) -> Result<(), CommandError> {
+    print_built_in(&query(socket)?);
+    Ok(())
+}
+
+fn print_built_in(known: &KnownAgents) {
+    if known.default_reason == DefaultReason::BuiltIn {
+        print_stderr!(
+            "no agent is installed: using the demo agent (`parlor agents` lists agents to install)"
+        );
+    }
+}
+
+fn query(socket: &Path) -> Result<KnownAgents, CommandError> {
+    let result = server::call(socket, "_parlor/agents", server::ANSWER_TIMEOUT)?;
+    serde_json::from_str(result.to_json().as_str()).map_err(|error| {
+        CommandError::failed(format_args!("cannot parse the server's list of agents: {error}"))
+    })
+}
+
+fn ask(mut names: Vec<String>) -> Result<String, CommandError> {
+    print_stderr!("Several agents are installed:");
+    for (index, name) in names.iter().enumerate() {
+        print_stderr!("  {}  {}", index + 1, safe(name));
+    }
+    loop {
+        let mut stderr = anstream::stderr().lock();
+        let _ = write!(stderr, "Agent of this session (1-{}): ", names.len()).and_then(|()| stderr.flush());
+        let mut line = String::new();
+        let length = io::stdin().lock().read_line(&mut line);
+        if length.map_err(|error| CommandError::failed(format_args!("cannot read the terminal: {error}")))?
+            == 0
+        {
+            return Err(CommandError::failed("no agent was selected").hint("select one with --agent"));
+        }
+        let chosen = line.trim();
+        let index = match chosen.parse::<usize>() {
+            Ok(number) => number.checked_sub(1).filter(|index| *index < names.len()),
+            Err(_) => names.iter().position(|name| name == chosen),
+        };
+        if let Some(index) = index {
+            let name = names.swap_remove(index);
+            print_stderr!("default_agent = \"{}\" in config.toml makes it the default", safe(&name));
+            return Ok(name);
+        }
+    }
+}
