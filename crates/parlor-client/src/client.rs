@@ -4,7 +4,6 @@ use std::sync::Arc;
 use parlor_dialect::Dialect;
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
-use tokio::sync::broadcast;
 
 use crate::connection::Shared;
 use crate::driver::{Command, Purpose};
@@ -192,8 +191,7 @@ impl Client {
 
     /// The notifications that arrive from here on and are no session updates, such as those of protocol extensions.
     pub fn notifications(&self) -> Notifications {
-        let sender = self.shared.notifications.upgrade();
-        Notifications::new(sender.as_ref().map(broadcast::Sender::subscribe), self.shared.losses.clone())
+        self.connection.notifications()
     }
 
     /// The messages of this connection that could not be decoded or delivered, or not be expressed in the peer's version of

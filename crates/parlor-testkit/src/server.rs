@@ -151,6 +151,8 @@ impl TestDir {
             command.env_remove(name);
         }
         command.env("HOME", self.path().join("home")).env("XDG_RUNTIME_DIR", self.path());
+        // No test asks on the terminal from which the tests were started.
+        command.env("PARLOR_TTY", "");
         command.current_dir(self.work());
     }
 

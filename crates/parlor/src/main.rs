@@ -12,6 +12,7 @@ mod input;
 mod logging;
 mod markdown;
 mod offline_sessions;
+mod open_request;
 mod path_options;
 mod peer_requests;
 mod permission_request;
@@ -19,8 +20,10 @@ mod render;
 mod runtime;
 mod script;
 mod server;
+mod session_list;
 mod signals;
 mod table;
+mod tty;
 mod turn;
 mod turn_printer;
 #[cfg(test)]
@@ -48,6 +51,9 @@ enum Command {
     Show(commands::show::Show),
     Search(commands::search::Search),
     Prompt(commands::prompt::Prompt),
+    Inbox(commands::inbox::Inbox),
+    Answer(commands::answer::Answer),
+    Cancel(commands::cancel::Cancel),
     Fork(commands::fork::Fork),
     Edit(commands::edit::Edit),
     Regenerate(commands::regenerate::Regenerate),
@@ -78,6 +84,9 @@ fn main() -> ExitCode {
         Command::Show(show) => show.run(),
         Command::Search(search) => search.run(),
         Command::Prompt(prompt) => prompt.run(),
+        Command::Inbox(inbox) => inbox.run(),
+        Command::Answer(answer) => answer.run(),
+        Command::Cancel(cancel) => cancel.run(),
         Command::Fork(fork) => fork.run(),
         Command::Edit(edit) => edit.run(),
         Command::Regenerate(regenerate) => regenerate.run(),

@@ -305,14 +305,14 @@ const KEYS: [(char, PermissionOptionKind); 4] =
     [('y', AllowOnce), ('a', AllowAlways), ('n', RejectOnce), ('N', RejectAlways)];
 
 /// The key of an option, if it is the first one of its kind.
-fn key_of(options: &[PermissionOption], index: usize) -> Option<char> {
+pub(crate) fn key_of(options: &[PermissionOption], index: usize) -> Option<char> {
     let kind = &options.get(index)?.kind;
     let is_first = options.iter().position(|option| option.kind == *kind) == Some(index);
     KEYS.iter().find(|(_, of)| of == kind).filter(|_| is_first).map(|(key, _)| *key)
 }
 
 /// The option that a typed number or key selects.
-fn parse_choice<'a>(options: &'a [PermissionOption], typed: &str) -> Option<&'a PermissionOption> {
+pub(crate) fn parse_choice<'a>(options: &'a [PermissionOption], typed: &str) -> Option<&'a PermissionOption> {
     let typed = typed.trim();
     if let Some((_, kind)) = KEYS.iter().find(|(key, _)| typed.chars().eq([*key])) {
         return options.iter().find(|option| option.kind == *kind);
@@ -321,11 +321,11 @@ fn parse_choice<'a>(options: &'a [PermissionOption], typed: &str) -> Option<&'a 
 }
 
 /// Whether the user can be asked.
-fn has_terminal() -> bool {
+pub(crate) fn has_terminal() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-fn decline_response() -> Object {
+pub(crate) fn decline_response() -> Object {
     let mut response = Object::default();
     response.set("action", &parlor_json::JsonStr::new("decline"));
     response

@@ -1,17 +1,22 @@
 //! Connections of commands to the server of a data directory.
 
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use parlor_client::{Client, Connection, Connector, Error, Hello, Json, Object, Version};
+use parlor_client::{Client, Connection, Connector, Error, Hello, Json, Object, OpenRequest, Version};
 use parlor_server::data_dir::DataDir;
 use parlor_store::SessionRow;
 
 use crate::background_server;
 use crate::command_error::CommandError;
 use crate::offline_sessions::id_json;
+use crate::output::short_path;
 use crate::path_options::PathOptions;
 use crate::runtime;
+
+/// How long a server may take to respond to requests that need no agent.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether a server accepts connections on a socket.
 pub(crate) fn is_running(socket: &Path) -> bool {
@@ -43,11 +48,47 @@ fn connector() -> Connector {
 
 /// Sends a request that needs no agent, and waits for its result.
 pub(crate) fn call(socket: &Path, method: &str) -> Result<Object, CommandError> {
-    let result = runtime::multi_threaded()?.block_on(async {
+    query(socket, async |server| server.call(method, &Object::default()).await)
+}
+
+/// The requests that wait for a person.
+pub(crate) fn open_requests(socket: &Path) -> Result<Vec<OpenRequest>, CommandError> {
+    query(socket, async |server| server.open_requests().await)
+}
+
+/// Connects to a server without starting an agent, and waits for the results of a few requests.
+pub(crate) fn query<T>(
+    socket: &Path,
+    send: impl AsyncFnOnce(&Connection) -> Result<T, Error>,
+) -> Result<T, CommandError> {
+    runtime::single_threaded()?.block_on(respond_in_time(async {
         let (server, _) = Connection::socket(socket, &Hello::new()).await?;
-        server.call(method, &Object::default()).await
-    });
-    result.map_err(|error| CommandError::client(&error))
+        send(&server).await
+    }))
+}
+
+/// Waits for responses of the server for at most `RESPONSE_TIMEOUT`.
+pub(crate) async fn respond_in_time<T>(
+    responses: impl Future<Output = Result<T, Error>>,
+) -> Result<T, CommandError> {
+    match tokio::time::timeout(RESPONSE_TIMEOUT, responses).await {
+        Ok(result) => result.map_err(|error| CommandError::client(&error)),
+        Err(_) => {
+            let seconds = RESPONSE_TIMEOUT.as_secs();
+            Err(CommandError::failed(format_args!("the server did not respond within {seconds} s"))
+                .hint("it may be overloaded or stopped; try again, or restart it"))
+        }
+    }
+}
+
+/// The socket of the running server.
+pub(crate) fn running(paths: &PathOptions) -> Result<PathBuf, CommandError> {
+    let socket = paths.existing_data_dir()?.map(|data| data.socket()).filter(|socket| is_running(socket));
+    let path = short_path(&paths.data_dir()?.to_string_lossy());
+    socket.ok_or_else(|| {
+        CommandError::failed(format_args!("no server is running for {path}"))
+            .hint("`parlor serve` starts one")
+    })
 }
 
 /// Sends a request about a session to the server, which is started if it is not running.

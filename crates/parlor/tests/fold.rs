@@ -35,6 +35,9 @@ fn the_help_of_parlor_and_fold() {
               show        Print the transcript of a session
               search      Search the text of all sessions
               prompt      Send a prompt to a session, and stream the answer
+              inbox       List the requests of agents that wait for you, in all sessions
+              answer      Answer a request of an agent
+              cancel      Cancel the running turn of a session
               fork        Fork a session at a message
               edit        Replace an earlier prompt, in a fork of the session
               regenerate  Send an earlier prompt again, in a fork of the session

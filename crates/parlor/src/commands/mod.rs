@@ -2,7 +2,9 @@
 
 pub(crate) mod acp;
 pub(crate) mod agents;
+pub(crate) mod answer;
 pub(crate) mod archive;
+pub(crate) mod cancel;
 pub(crate) mod demo_agent;
 pub(crate) mod detach;
 pub(crate) mod doctor;
@@ -10,6 +12,7 @@ pub(crate) mod edit;
 pub(crate) mod export;
 pub(crate) mod fold;
 pub(crate) mod fork;
+pub(crate) mod inbox;
 pub(crate) mod ls;
 pub(crate) mod prompt;
 pub(crate) mod regenerate;

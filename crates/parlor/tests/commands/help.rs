@@ -38,6 +38,9 @@ fn the_long_help_describes_command_arguments_and_options() {
         Prints the shortest unique prefix of each id. Other commands accept such a prefix, the whole id, or
         `latest` for the first session of the list. Works with and without a running server.
 
+        States: `running`, `needs you` (the agent waits for an answer, see `parlor inbox`), `failed` (the
+        last turn failed), `interrupted` (the server was killed during a turn).
+
         Usage: parlor ls [OPTIONS]
 
         Options:
@@ -58,11 +61,20 @@ fn the_long_help_describes_command_arguments_and_options() {
               --tree
                   List forks below the sessions that they were forked from
 
+              --watch
+                  Follow the list until Ctrl-C: draw it again on a terminal, print one line per change into
+                  a pipe
+
               --json
-                  Print a list of objects as JSON
+                  Print a list of objects as JSON; with `--watch` one object per line
 
           -h, --help
                   Print help (see a summary with '-h')
+
+        Examples:
+          parlor ls --cwd .
+          parlor ls --watch
+          parlor ls --json | jq -r '.[] | select(.state == "needs_you") | .sessionId'
     "#]]
     .assert_eq(&help("ls"));
     expect![[r#"
@@ -232,7 +244,8 @@ fn the_long_help_describes_command_arguments_and_options() {
     expect![[r#"
         Print the state of the server
 
-        The exit code is 1 if no server is running.
+        Lists the sessions that run, need a person, or failed, and the running agents. The exit code is 1 if
+        no server is running.
 
         Usage: parlor status [OPTIONS]
 
@@ -242,6 +255,10 @@ fn the_long_help_describes_command_arguments_and_options() {
 
           -h, --help
                   Print help (see a summary with '-h')
+
+        Examples:
+          parlor status
+          parlor status --json | jq .pid
     "#]]
     .assert_eq(&help("status"));
     expect![[r#"

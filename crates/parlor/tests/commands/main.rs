@@ -3,7 +3,9 @@
 mod doctor;
 mod fork;
 mod help;
+mod list;
 mod prompt;
+mod requests;
 mod serve;
 mod sessions;
 mod terminal;

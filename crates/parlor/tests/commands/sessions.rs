@@ -80,7 +80,7 @@ fn running_and_interrupted_turns_are_listed() {
         .unwrap();
     let state = || scenario.run(&["ls", "--json"]).json()[0]["state"].clone();
     wait_until("the turn runs", || state() == "running");
-    assert!(scenario.run(&["ls"]).success().stdout.contains("● running"));
+    assert!(scenario.run(&["ls"]).success().stdout.contains("  running  "));
     send_signal(scenario.server_pid().unwrap(), rustix::process::Signal::KILL);
     assert_eq!(child.wait().unwrap().code(), Some(1));
     wait_until("the server has exited", || scenario.server_pid().is_none());
@@ -88,7 +88,7 @@ fn running_and_interrupted_turns_are_listed() {
     // The next server ends the turn before it accepts connections.
     scenario.stop();
     scenario.serve(&[]);
-    assert_eq!(scenario.run(&["ls", "--json"]).json()[0]["state"], "idle");
+    assert_eq!(scenario.run(&["ls", "--json"]).json()[0]["state"], "failed");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::PARLOR;
 
-/// A command that runs on a terminal with 60 columns.
+/// A command that runs on a terminal.
 pub(crate) struct Terminal {
     child: Child,
     keys: File,
@@ -23,13 +23,18 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
+    /// Runs a command on a terminal with 60 columns.
     pub(crate) fn new(scenario: &Scenario, args: &[&str]) -> Self {
+        Self::with_columns(scenario, args, 60)
+    }
+
+    pub(crate) fn with_columns(scenario: &Scenario, args: &[&str], columns: u16) -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&person).unwrap();
         unlockpt(&person).unwrap();
         let name = ptsname(&person, Vec::new()).unwrap();
         let line = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-        tcsetwinsize(&line, Winsize { ws_row: 24, ws_col: 60, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        tcsetwinsize(&line, Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let stream = || Stdio::from(OwnedFd::from(line.try_clone().unwrap()));
         let child = scenario
             .command(args)
@@ -54,6 +59,18 @@ impl Terminal {
 
     pub(crate) fn wait_for(&self, text: &str) {
         wait_until(text, || self.seen.lock().unwrap().contains(text));
+    }
+
+    /// What the command has printed so far, without colours.
+    pub(crate) fn seen(&self) -> String {
+        anstream::adapter::strip_str(&self.seen.lock().unwrap()).to_string()
+    }
+
+    /// Ends a command that runs until it is interrupted.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.reader.join().unwrap();
     }
 
     pub(crate) fn type_text(&mut self, text: &str) {
