@@ -104,6 +104,11 @@ impl Client {
         self.subscribe(JoinTarget::Id(id.clone()), cwd, Replay::All).await
     }
 
+    /// Subscribes to a session of a parlor server and loads its latest entries, at least one and at most this many.
+    pub async fn load_tail(&self, id: &SessionId, cwd: &Path, entries: usize) -> Result<Session, Error> {
+        self.subscribe(JoinTarget::Id(id.clone()), cwd, Replay::Tail(entries.max(1))).await
+    }
+
     /// Subscribes to a session whose connection was lost, and receives what was missed: a parlor server replays that, any
     /// other peer the whole history. Nothing is applied twice.
     ///

@@ -6,6 +6,7 @@ mod background_server;
 mod command_error;
 mod commands;
 mod demo;
+mod event_lines;
 mod form;
 mod html;
 mod input;
@@ -54,6 +55,7 @@ enum Command {
     Inbox(commands::inbox::Inbox),
     Answer(commands::answer::Answer),
     Cancel(commands::cancel::Cancel),
+    Watch(commands::watch::Watch),
     Fork(commands::fork::Fork),
     Edit(commands::edit::Edit),
     Regenerate(commands::regenerate::Regenerate),
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
         Command::Inbox(inbox) => inbox.run(),
         Command::Answer(answer) => answer.run(),
         Command::Cancel(cancel) => cancel.run(),
+        Command::Watch(watch) => watch.run(),
         Command::Fork(fork) => fork.run(),
         Command::Edit(edit) => edit.run(),
         Command::Regenerate(regenerate) => regenerate.run(),

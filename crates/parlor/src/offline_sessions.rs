@@ -145,6 +145,12 @@ impl OfflineSessions {
         }
     }
 
+    /// Whether a session is still stored.
+    pub(crate) fn exists(&self, row: &SessionRow) -> Result<bool, CommandError> {
+        let found = self.store().map(|store| store.session(&row.id));
+        Ok(found.transpose().map_err(|error| read_error(&error))?.flatten().is_some())
+    }
+
     /// Reads a session with its transcript.
     pub(crate) fn read(&self, row: &SessionRow) -> Result<StoredSession, CommandError> {
         let opened = self.store().map(|store| stored::open(store, &row.id));

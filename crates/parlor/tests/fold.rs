@@ -38,6 +38,7 @@ fn the_help_of_parlor_and_fold() {
               inbox       List the requests of agents that wait for you, in all sessions
               answer      Answer a request of an agent
               cancel      Cancel the running turn of a session
+              watch       Follow a session live
               fork        Fork a session at a message
               edit        Replace an earlier prompt, in a fork of the session
               regenerate  Send an earlier prompt again, in a fork of the session

@@ -23,4 +23,5 @@ pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod title;
 pub(crate) mod translate;
+pub(crate) mod watch;
 pub(crate) mod watch_agents;

@@ -1,14 +1,11 @@
 //! The states in `ls` and `status`, and `ls --watch`.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
-
 use parlor_testkit::scenario::Scenario;
 use parlor_testkit::wait::wait_until;
 use serde_json::{Value, json};
 
-use crate::PARLOR;
 use crate::terminal::Terminal;
+use crate::{Follower, PARLOR};
 
 /// One session that needs a person, one that failed, and one that is idle; the client of the first, and the ids.
 fn three_states(scenario: &Scenario) -> (parlor_testkit::client::Client, [String; 3]) {
@@ -82,29 +79,14 @@ fn lists_fit_the_terminal() {
     }
 }
 
-/// A command that runs until it is killed.
-struct Follower(Child);
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn changes_of_the_list_are_printed_one_per_line() {
     let scenario = Scenario::new(PARLOR).with_test_agent();
     let first = scenario.new_session("title One");
-    let start = |flag: Option<&str>| {
-        let args = [&["ls", "--watch"][..], flag.as_slice()].concat();
-        let child = scenario.command(&args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut follower = Follower(child);
-        let lines = BufReader::new(follower.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-        (follower, lines)
-    };
-    let (_json, mut objects) = start(Some("--json"));
-    let (_text, mut lines) = start(None);
+    let start =
+        |flag: Option<&str>| Follower::start(&scenario, &[&["ls", "--watch"][..], flag.as_slice()].concat());
+    let mut objects = start(Some("--json"));
+    let mut lines = start(None);
     let mut next = || serde_json::from_str::<Value>(&objects.next().unwrap()).unwrap();
     assert_eq!(next()["sessionId"], first.as_str());
     let line = lines.next().unwrap();
