@@ -17,11 +17,13 @@ mod open_request;
 mod path_options;
 mod peer_requests;
 mod permission_request;
+mod prompt_input;
 mod render;
 mod runtime;
 mod script;
 mod server;
 mod session_list;
+mod session_options;
 mod signals;
 mod table;
 mod tty;
@@ -76,7 +78,7 @@ enum Command {
 }
 
 const EXIT_CODES: &str =
-    "Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 translated with losses.";
+    "Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 translated with losses, 124 timed out.";
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {

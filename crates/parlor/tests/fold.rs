@@ -58,7 +58,7 @@ fn the_help_of_parlor_and_fold() {
               -h, --help     Print help
               -V, --version  Print version
 
-            Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 translated with losses.
+            Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 translated with losses, 124 timed out.
         "#]],
         &expect![""],
     );

@@ -9,7 +9,7 @@ use parlor_session::SessionId;
 use parlor_store::SessionRow;
 
 use crate::command_error::CommandError;
-use crate::offline_sessions::{OfflineSessions, id_json, session_id};
+use crate::offline_sessions::{LatestOption, LatestScope, OfflineSessions, id_json, session_id};
 use crate::output;
 use crate::path_options::PathOptions;
 use crate::render::safe;
@@ -25,7 +25,9 @@ use crate::server;
 pub(crate) struct Cancel {
     #[command(flatten)]
     paths: PathOptions,
-    /// Select the session: its id, a unique prefix of its id, or `latest`
+    #[command(flatten)]
+    latest: LatestOption,
+    /// Select the session: its id, a unique prefix of its id or title, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Withdraw all queued prompts of the session as well
@@ -42,7 +44,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Cancel {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
-        let row = OfflineSessions::open(&self.paths)?.find(&self.session)?;
+        let row = OfflineSessions::open(&self.paths)?.find(&self.session, self.latest.scope())?;
         let data = self.paths.existing_data_dir()?.filter(|data| server::is_running(&data.socket()));
         // Without a server no turn runs.
         let data = data.filter(|_| row.busy);
@@ -73,7 +75,7 @@ impl Cancel {
         }))?;
         let deadline = Instant::now() + CANCEL_TIMEOUT;
         while Instant::now() < deadline {
-            let now = OfflineSessions::open(&self.paths)?.find(&session_id(row))?;
+            let now = OfflineSessions::open(&self.paths)?.find(&session_id(row), LatestScope::All)?;
             // Another turn may be running already.
             if !now.busy || turn_end(&now) != turn_end(row) {
                 return Ok(());

@@ -8,7 +8,7 @@ use parlor_store::SessionRow;
 
 use crate::command_error::CommandError;
 use crate::event_lines::EventLines;
-use crate::offline_sessions::{OfflineSessions, id_json, session_id};
+use crate::offline_sessions::{LatestOption, OfflineSessions, id_json, session_id};
 use crate::output::{DIM, RED, YELLOW};
 use crate::path_options::PathOptions;
 use crate::render::safe;
@@ -26,7 +26,9 @@ use crate::turn_printer::{self, TurnPrinter};
 pub(crate) struct Watch {
     #[command(flatten)]
     paths: PathOptions,
-    /// Select the session: its id, a unique prefix of its id, or `latest`
+    #[command(flatten)]
+    latest: LatestOption,
+    /// Select the session: its id, a unique prefix of its id or title, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Print this many of the latest entries first
@@ -43,7 +45,7 @@ const EXAMPLES: &str = "Examples:
 
 impl Watch {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
-        let row = OfflineSessions::open(&self.paths)?.find(&self.session)?;
+        let row = OfflineSessions::open(&self.paths)?.find(&self.session, self.latest.scope())?;
         server::running(&self.paths)?;
         let runtime = runtime::multi_threaded()?;
         let result = runtime.block_on(self.follow(&row));

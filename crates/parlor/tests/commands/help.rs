@@ -87,9 +87,12 @@ fn the_long_help_describes_command_arguments_and_options() {
 
         Arguments:
           <SESSION>
-                  Select the session: its id, a unique prefix of its id, or `latest`
+                  Select the session: its id, a unique prefix of its id or title, or `latest`
 
         Options:
+              --all
+                  Let `latest` be the latest session of all directories, not only of this one
+
               --json
                   Print the transcript as one JSON object
 
@@ -145,23 +148,40 @@ fn the_long_help_describes_command_arguments_and_options() {
     expect![[r#"
         Send a prompt to a session, and stream the answer
 
-        The answer goes to standard output; tool calls, requests and everything else about the turn go to
-        standard error. Ctrl-C cancels the turn; a second Ctrl-C exits while the turn continues. Starts the
-        local server if it is not running.
+        Without `-s` and `--new`, the prompt continues the latest session of this directory. Words need no
+        quotes; standard input is appended to them if it is a pipe or a file. The answer goes to standard
+        output; the session, tool calls, requests and everything else about the turn go to standard error.
+        Requests of the agent are asked on the terminal, also if standard input is a pipe. Ctrl-C cancels
+        the turn; a second Ctrl-C exits while the turn continues. Starts the local server if it is not
+        running.
 
-        The exit code is 0 if the turn ended with `end_turn`, and 1 otherwise.
+        The exit code is 0 if the turn ended with `end_turn`, 124 if `--timeout` elapsed, and 1 otherwise.
 
-        Usage: parlor prompt [OPTIONS] <SESSION> <TEXT>
-               parlor prompt [OPTIONS] --new <TEXT>
+        Usage: parlor prompt [OPTIONS] [TEXT]...
+               parlor prompt [OPTIONS] -s <SESSION> [TEXT]...
+               parlor prompt [OPTIONS] --new [TEXT]...
 
         Arguments:
-          <SESSION>
-                  Select the session: its id, a unique prefix of its id, or `latest`; omit it with `--new`
-
-          [TEXT]
-                  Send this text; `-` reads it from standard input
+          [TEXT]...
+                  Send these words; `-` stands for standard input
 
         Options:
+              --all
+                  Let `latest` be the latest session of all directories, not only of this one
+
+          -f, --file <FILE>
+                  Attach this file; may be repeated
+
+          -i, --image <IMAGE>
+                  Attach this image (PNG, JPEG, GIF, WebP); may be repeated
+
+          -e, --edit
+                  Write the prompt in `$VISUAL` or `$EDITOR`, starting with TEXT
+
+          -s, --session <SESSION>
+                  Select the session: its id, a unique prefix of its id or title, or `latest` [default:
+                  latest]
+
               --new
                   Start a new session
 
@@ -171,6 +191,20 @@ fn the_long_help_describes_command_arguments_and_options() {
               --cwd <DIR>
                   Use this working directory for the new session [default: the current one]
 
+              --model <ID>
+                  Set the model of the session before the prompt
+
+              --mode <ID>
+                  Set the mode of the session before the prompt
+
+              --no-wait
+                  Exit as soon as the prompt is accepted or queued; requests of the agent wait in `parlor
+                  inbox`
+
+              --timeout <TIME>
+                  Exit with code 124 if the turn has not ended after this time (30s, 5m, 2h); the turn
+                  continues
+
               --yes
                   Allow all permission requests of the agent
 
@@ -178,14 +212,16 @@ fn the_long_help_describes_command_arguments_and_options() {
                   Reject all permission requests of the agent
 
               --json
-                  Print one JSON object at the end instead of the answer
+                  Print one session update per line as JSON, and at the end one object with the result
 
           -h, --help
                   Print help (see a summary with '-h')
 
         Examples:
-          parlor prompt --new 'What is in this directory?'
-          git diff | parlor prompt latest -
+          parlor prompt --new What is in this directory?
+          parlor prompt now fix the second problem
+          git diff | parlor prompt -s latest review this change
+          parlor prompt -s 'flaky test' --timeout 10m -f log.txt explain this
     "#]]
     .assert_eq(&help("prompt"));
     expect![[r#"
@@ -199,9 +235,12 @@ fn the_long_help_describes_command_arguments_and_options() {
 
         Arguments:
           <SESSION>
-                  Select the session: its id, a unique prefix of its id, or `latest`
+                  Select the session: its id, a unique prefix of its id or title, or `latest`
 
         Options:
+              --all
+                  Let `latest` be the latest session of all directories, not only of this one
+
               --format <FORMAT>
                   Select the format
 
@@ -228,9 +267,12 @@ fn the_long_help_describes_command_arguments_and_options() {
 
         Arguments:
           <SESSION>...
-                  Select the sessions: ids, unique prefixes of ids, or `latest`
+                  Select the sessions: ids, unique prefixes of ids or titles, or `latest`
 
         Options:
+              --all
+                  Let `latest` be the latest session of all directories, not only of this one
+
           -y, --yes
                   Delete without confirmation
 
@@ -306,7 +348,7 @@ fn the_short_help_has_one_line_per_option() {
         Usage: parlor title [OPTIONS] <SESSION> [TEXT]
 
         Arguments:
-          <SESSION>  Select the session: its id, a unique prefix of its id, or `latest`
+          <SESSION>  Select the session: its id, a unique prefix of its id or title, or `latest`
           [TEXT]     Set this title; an empty one clears yours
 
         Options:
@@ -314,6 +356,7 @@ fn the_short_help_has_one_line_per_option() {
                                data directory]
               --config <FILE>  Use this configuration file [default: `PARLOR_CONFIG`, else
                                parlor/config.toml in the XDG config directory]
+              --all            Let `latest` be the latest session of all directories, not only of this one
               --clear          Clear the title that you set
               --json           Print the id and the resulting title as JSON
           -h, --help           Print help (see more with '--help')
@@ -325,14 +368,15 @@ fn the_short_help_has_one_line_per_option() {
         Usage: parlor archive [OPTIONS] <SESSION>...
 
         Arguments:
-          <SESSION>...  Select the sessions: ids, unique prefixes of ids, or `latest` (with `--undo`, the
-                        latest archived session)
+          <SESSION>...  Select the sessions: ids, unique prefixes of ids or titles, or `latest` (with
+                        `--undo`, the latest archived session)
 
         Options:
               --data <DIR>     Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG
                                data directory]
               --config <FILE>  Use this configuration file [default: `PARLOR_CONFIG`, else
                                parlor/config.toml in the XDG config directory]
+              --all            Let `latest` be the latest session of all directories, not only of this one
               --undo           Unarchive the sessions
               --json           Print the ids of the sessions as a JSON list
           -h, --help           Print help (see more with '--help')

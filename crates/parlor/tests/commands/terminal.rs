@@ -180,3 +180,39 @@ fn terminal_output_is_coloured_and_truncated() {
     let (_, seen) = Terminal::new(&scenario, &["show", "latest"]).wait();
     assert!(seen.contains("\u{1b}[1m\u{1b}[36muser"), "{seen:?}");
 }
+
+/// A terminal device that is not the standard input of a command.
+pub(crate) struct Device {
+    name: String,
+    keys: File,
+    /// Keeps the device open.
+    _line: File,
+}
+
+impl Device {
+    pub(crate) fn open() -> Self {
+        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&person).unwrap();
+        unlockpt(&person).unwrap();
+        let name = ptsname(&person, Vec::new()).unwrap().to_str().unwrap().to_owned();
+        let line = File::options().read(true).write(true).open(&name).unwrap();
+        Self { name, keys: File::from(person), _line: line }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads what is written to the device until it contains a text.
+    pub(crate) fn wait_for(&mut self, text: &str) {
+        let (mut seen, mut bytes) = (String::new(), [0; 4096]);
+        while !seen.contains(text) {
+            let read = self.keys.read(&mut bytes).unwrap();
+            seen.push_str(&String::from_utf8_lossy(&bytes[..read]));
+        }
+    }
+
+    pub(crate) fn type_text(&mut self, text: &str) {
+        self.keys.write_all(text.as_bytes()).unwrap();
+    }
+}

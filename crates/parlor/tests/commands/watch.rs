@@ -19,7 +19,7 @@ fn a_session_is_followed_whichever_client_prompts() {
     let mut last = Follower::start(&scenario, &["watch", "latest", "-n", "1"]);
     assert_eq!(last.next().as_deref(), Some("\u{fffd}[2Jtwo"));
     wait_until("all watch", || scenario.run(&["status", "--json"]).json()["clients"] == 3);
-    scenario.run(&["prompt", &id, "say three"]).success();
+    scenario.run(&["prompt", "-s", &id, "say three"]).success();
     assert_eq!(watch.find(|line| !line.is_empty()).as_deref(), Some("› say three"));
     assert_eq!(watch.find(|line| !line.is_empty()).as_deref(), Some("three"));
     assert_eq!(later.next().as_deref(), Some("› say three"));
@@ -37,7 +37,7 @@ fn events_are_lines_that_fold_reads() {
     let mut lines = Vec::new();
     for prompt in [None, Some("tool Look\nsay two")] {
         if let Some(prompt) = prompt {
-            scenario.run(&["prompt", &id, prompt]).success();
+            scenario.run(&["prompt", "-s", &id, prompt]).success();
         }
         loop {
             lines.push(watch.next().unwrap());
