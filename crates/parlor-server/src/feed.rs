@@ -127,13 +127,13 @@ impl Feed {
     }
 
     /// Rows were stored.
-    pub(crate) fn on_stored(&self, sessions: Vec<String>) {
+    pub(crate) fn on_stored(&self, sessions: &[String]) {
         if sessions.is_empty() {
             return;
         }
         let mut state = lock(&self.state);
         for subscriber in state.lists.values_mut() {
-            subscriber.note(&sessions);
+            subscriber.note(sessions);
         }
         drop(state);
         self.wake.notify_one();

@@ -73,7 +73,7 @@ impl StoreHandle {
         });
         handed_over.await.map_err(|_| closed())?;
         done.await.unwrap_or_else(|_| Err(closed()))?;
-        self.feed.on_stored(changed);
+        self.feed.on_stored(&changed);
         Ok(())
     }
 
@@ -86,7 +86,7 @@ impl StoreHandle {
         let (sender, done) = oneshot::channel();
         self.store.write(batch, Box::new(move |result| drop(sender.send(result))));
         done.await.unwrap_or_else(|_| Err(closed()))?;
-        self.feed.on_stored(changed);
+        self.feed.on_stored(&changed);
         Ok(())
     }
 

@@ -334,7 +334,7 @@ pub(crate) fn parse_choice<'a>(options: &'a [PermissionOption], typed: &str) -> 
 
 pub(crate) fn decline_response() -> Object {
     let mut response = Object::default();
-    response.set("action", &parlor_json::JsonStr::new("decline"));
+    response.set("action", "decline");
     response
 }
 

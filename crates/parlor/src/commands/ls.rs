@@ -25,6 +25,7 @@ use crate::table::{Cell, Table, terminal_width, truncate};
 /// `interrupted` (the server was killed during a turn).
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Ls {
     #[command(flatten)]
     paths: PathOptions,
@@ -159,10 +160,12 @@ impl Listing {
                 None if !session.adopted => Cell::styled("(no title)", DIM),
                 None => Cell::styled(&format!("{branches}(no prompt yet)"), DIM),
             };
-            let state = match session.state {
-                state if is_terminal => Cell::styled(&session.state_text(now), state.mark().1),
-                ListedState::Idle if !session.adopted => "at-the-agent".into(),
-                state => state.word().into(),
+            let state = if is_terminal {
+                Cell::styled(&session.state_text(now), session.state.mark().1)
+            } else if session.state == ListedState::Idle && !session.adopted {
+                "at-the-agent".into()
+            } else {
+                session.state.word().into()
             };
             table.row([
                 self.short_id(session).into(),

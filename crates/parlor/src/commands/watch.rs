@@ -93,7 +93,7 @@ impl Watch {
 }
 
 enum WatchPrinter {
-    Json(EventLines),
+    Json(Box<EventLines>),
     Text {
         turn: Box<TurnPrinter>,
         /// Whether the state before the first live update is known.
@@ -104,7 +104,7 @@ enum WatchPrinter {
 impl WatchPrinter {
     fn new(json: bool, has_state: bool) -> Self {
         if json {
-            Self::Json(EventLines::new())
+            Self::Json(Box::new(EventLines::new()))
         } else {
             Self::Text { turn: Box::new(TurnPrinter::of_session()), has_state }
         }
@@ -126,7 +126,11 @@ impl WatchPrinter {
                 let printed = match update {
                     // A short turn may have one state only, the last one.
                     Update::State(state) => print_state(turn, state, !std::mem::replace(has_state, true)),
-                    _ => turn.print(update, &transcript),
+                    Update::Upsert { .. }
+                    | Update::Append { .. }
+                    | Update::Output { .. }
+                    | Update::Remove { .. }
+                    | Update::Note { .. } => turn.print(update, &transcript),
                 };
                 printed.map_err(|error| CommandError::write(&error))
             }

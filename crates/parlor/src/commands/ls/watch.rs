@@ -95,7 +95,7 @@ impl ListPrinter {
         if self.drawn > 0 {
             write!(out, "\u{1b}[{}A\u{1b}[J", self.drawn)?;
         }
-        self.drawn = text.iter().filter(|byte| **byte == b'\n').count();
+        self.drawn = text.split(|byte| *byte == b'\n').count() - 1;
         out.write_all(&text)?;
         out.flush()
     }
