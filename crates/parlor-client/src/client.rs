@@ -4,7 +4,6 @@ use std::sync::Arc;
 use parlor_dialect::Dialect;
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
-use tokio::sync::broadcast;
 
 use crate::connection::Shared;
 use crate::driver::{Command, Purpose};
@@ -105,6 +104,11 @@ impl Client {
         self.subscribe(JoinTarget::Id(id.clone()), cwd, Replay::All).await
     }
 
+    /// Subscribes to a session of a parlor server and loads its latest entries, at least one and at most this many.
+    pub async fn load_tail(&self, id: &SessionId, cwd: &Path, entries: usize) -> Result<Session, Error> {
+        self.subscribe(JoinTarget::Id(id.clone()), cwd, Replay::Tail(entries.max(1))).await
+    }
+
     /// Subscribes to a session whose connection was lost, and receives what was missed: a parlor server replays that, any
     /// other peer the whole history. Nothing is applied twice.
     ///
@@ -192,8 +196,7 @@ impl Client {
 
     /// The notifications that arrive from here on and are no session updates, such as those of protocol extensions.
     pub fn notifications(&self) -> Notifications {
-        let sender = self.shared.notifications.upgrade();
-        Notifications::new(sender.as_ref().map(broadcast::Sender::subscribe), self.shared.losses.clone())
+        self.connection.notifications()
     }
 
     /// The messages of this connection that could not be decoded or delivered, or not be expressed in the peer's version of

@@ -12,7 +12,7 @@ use tracing::Instrument;
 use crate::Error;
 use crate::driver::{Command, Driver, Purpose, Reply, Response};
 use crate::losses::LossLog;
-use crate::notifications::Notification;
+use crate::notifications::{Notification, Notifications};
 use crate::peer_request::Requests;
 use crate::replica::Replay;
 use crate::subscriptions::{JoinTarget, Subscriptions};
@@ -51,6 +51,9 @@ pub struct Connection {
     /// Closes the connection when it is set, and when its last clone is dropped: also while no command is taken.
     close: Arc<watch::Sender<bool>>,
     closed: watch::Receiver<bool>,
+    /// Weak, so that streams of notifications end with the connection.
+    notifications: broadcast::WeakSender<Notification>,
+    losses: LossLog,
 }
 
 /// What a connection's task shares with its clients.
@@ -59,8 +62,6 @@ pub(crate) struct Shared {
     pub(crate) requests: Arc<Requests>,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) losses: LossLog,
-    /// Weak, so that streams of notifications end with the connection.
-    pub(crate) notifications: broadcast::WeakSender<Notification>,
 }
 
 /// A call that waits for its response.
@@ -92,6 +93,12 @@ impl Connection {
         self.request(method, params, Purpose::Call).await.map(|response| response.result)
     }
 
+    /// The notifications that arrive from here on and are no session updates.
+    pub fn notifications(&self) -> Notifications {
+        let sender = self.notifications.upgrade();
+        Notifications::new(sender.as_ref().map(broadcast::Sender::subscribe), self.losses.clone())
+    }
+
     /// Waits until the connection is closed.
     pub async fn closed(&self) {
         let _ = self.closed.clone().wait_for(|closed| *closed).await;
@@ -108,13 +115,13 @@ impl Connection {
         let (commands, receiver) = mpsc::channel(MAX_COMMANDS);
         let (close, close_requested) = watch::channel(false);
         let (closed_sender, closed) = watch::channel(false);
-        let notifications = broadcast::Sender::new(MAX_NOTIFICATIONS);
+        let sender = broadcast::Sender::new(MAX_NOTIFICATIONS);
+        let notifications = sender.downgrade();
         let abandoned = Arc::new(Notify::new());
         let shared = Shared {
             requests: Arc::default(),
             subscriptions: Subscriptions::new(span.clone()),
             losses: LossLog::default(),
-            notifications: notifications.downgrade(),
         };
         let driver = Driver::new(
             transport,
@@ -122,11 +129,12 @@ impl Connection {
             (receiver, commands.downgrade()),
             Arc::clone(&abandoned),
             shared.clone(),
-            notifications,
+            sender,
             (close_requested, closed_sender),
         );
         tokio::spawn(driver.run().instrument(span));
-        (Self { commands, abandoned, close: Arc::new(close), closed }, shared)
+        let losses = shared.losses.clone();
+        (Self { commands, abandoned, close: Arc::new(close), closed, notifications, losses }, shared)
     }
 
     /// Sends a request, the response to which takes effect as `purpose` says.

@@ -13,7 +13,7 @@
 //! | read updates | [`TextDelta`] for text, [`ToolCall`] for tool calls |
 //! | answer permission and other requests | [`PeerRequests`], a stream of [`PeerRequest`]s |
 //! | receive extension notifications | [`Notifications`], a stream of [`Notification`]s |
-//! | query a server without starting an agent | [`Connection`] |
+//! | query a server without starting an agent; answer [open requests](OpenRequest) | [`Connection`] |
 //! | handle errors | [`Error`] and [`code`]; [`Client::losses`] and [`Session::losses`] |
 //!
 //! Streams implement [`futures_core::Stream`] and have a method `next` of their own. Futures can be dropped at any time: a
@@ -65,6 +65,7 @@ mod driver;
 mod error;
 mod losses;
 mod notifications;
+mod open_request;
 mod peer_request;
 mod process;
 mod replica;
@@ -81,6 +82,7 @@ pub use connection::Connection;
 pub use error::Error;
 pub use losses::Losses;
 pub use notifications::{Notification, Notifications};
+pub use open_request::OpenRequest;
 pub use parlor_json::{Json, JsonRef, JsonStr, Object};
 pub use parlor_session::{
     Activity, Body, CompactionId, Content, Entry, EntryId, MessageId, MetaPatch, Patch, PlanId, Role,

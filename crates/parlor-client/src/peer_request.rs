@@ -229,12 +229,7 @@ impl PeerRequest {
 
     /// The title of the request, or else of the tool call or other subject that it is about.
     pub fn title(&self) -> Option<String> {
-        let title = |holder: &Object| holder.get_string("title");
-        let subject = self.params.get_object("subject").unwrap_or_default();
-        title(&self.params)
-            .or_else(|| title(&self.params.get_object("toolCall")?))
-            .or_else(|| title(&subject))
-            .or_else(|| title(&subject.get_object("toolCall")?))
+        title_in(&self.params)
     }
 
     /// The tool call that it is about, which the session's transcript has.
@@ -298,6 +293,16 @@ impl Drop for PeerRequest {
             self.abandoned.notify_one();
         }
     }
+}
+
+/// The title in the params of a request.
+pub(crate) fn title_in(params: &Object) -> Option<String> {
+    let title = |holder: &Object| holder.get_string("title");
+    let subject = params.get_object("subject").unwrap_or_default();
+    title(params)
+        .or_else(|| title(&params.get_object("toolCall")?))
+        .or_else(|| title(&subject))
+        .or_else(|| title(&subject.get_object("toolCall")?))
 }
 
 /// The error response to requests that nobody handles.

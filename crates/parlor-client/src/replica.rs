@@ -85,6 +85,8 @@ pub(crate) enum Replay {
     /// The changes after the last one that has a server's number, or everything if that has none.
     Missed,
     All,
+    /// The latest entries, at most this many.
+    Tail(usize),
 }
 
 /// The local copy of a session, and which connection updates it.
@@ -341,10 +343,16 @@ impl SessionReplica {
             (Replay::Missed, Some(seq)) => {
                 (Joining::Missed, Some(Object::new().with("type", "_parlor_after").with("seq", seq)))
             }
-            (Replay::Missed, None) | (Replay::All, _) => {
+            (Replay::Missed, None) | (Replay::All | Replay::Tail(_), _) => {
                 let present = was_subscribed.then(|| state.fold.clone());
                 let reload = PendingReload { reloaded: SessionFold::new(&self.id), present };
-                (Joining::Reload(Box::new(reload)), Some(Object::new().with("type", "start")))
+                let from = match replay {
+                    Replay::Tail(entries) => {
+                        Object::new().with("type", "_parlor_tail").with("entries", entries)
+                    }
+                    Replay::Nothing | Replay::Missed | Replay::All => Object::new().with("type", "start"),
+                };
+                (Joining::Reload(Box::new(reload)), Some(from))
             }
         };
         state.joining = Some(joining);

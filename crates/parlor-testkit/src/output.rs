@@ -43,6 +43,13 @@ impl CommandOutput {
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
     }
+
+    /// The last line of standard output as JSON: the result after a stream of events.
+    #[track_caller]
+    pub fn last_json(&self) -> Value {
+        let line = self.stdout.lines().next_back().unwrap_or_default();
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+    }
 }
 
 impl From<Output> for CommandOutput {

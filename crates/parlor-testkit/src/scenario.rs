@@ -54,7 +54,7 @@ impl Scenario {
     /// Sends a prompt in a new session, and waits until its turn has ended; the id of the session.
     pub fn new_session(&self, text: &str) -> String {
         let output = self.dir.run(&["prompt", "--new", "--yes", "--json", text]).success();
-        output.json()["sessionId"].as_str().expect("the session has an id").to_owned()
+        output.last_json()["sessionId"].as_str().expect("the session has an id").to_owned()
     }
 }
 

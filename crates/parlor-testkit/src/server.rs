@@ -165,6 +165,8 @@ impl TestDir {
         }
         command.env("HOME", self.path().join("home")).env("XDG_RUNTIME_DIR", self.path());
         command.env("PATH", path_without_agents());
+        // No test asks on the terminal from which the tests were started.
+        command.env("PARLOR_TTY", "");
         command.current_dir(self.work());
     }
 

@@ -27,6 +27,9 @@ pub struct Hello {
     /// The client's working directory.
     #[serde(default)]
     pub cwd: Option<PathBuf>,
+    /// Whether the client only observes: it receives updates, and can neither change a session nor answer requests.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub observer: bool,
 }
 
 /// An agent that a client requests.
@@ -58,7 +61,7 @@ pub struct Welcome {
 impl Hello {
     /// Creates a `Hello` of the current version without optional fields.
     pub fn new() -> Self {
-        Self { parlor: VERSION, agent: None, dialect: None, env: Vec::new(), cwd: None }
+        Self { parlor: VERSION, agent: None, dialect: None, env: Vec::new(), cwd: None, observer: false }
     }
 
     /// Parses the first line of a connection; returns `None` if it is not a `Hello`, and an error message if it is an

@@ -35,6 +35,8 @@ enum ErrorClass {
     Locked,
     /// The arguments or the input are invalid.
     BadInput,
+    /// `--timeout` elapsed.
+    TimedOut,
     /// The reader of standard output has closed it, which is not an error.
     OutputClosed,
 }
@@ -50,6 +52,10 @@ impl CommandError {
 
     pub(crate) fn bad_input(message: impl Display) -> Self {
         Self::new(ErrorClass::BadInput, message)
+    }
+
+    pub(crate) fn timed_out(message: impl Display) -> Self {
+        Self::new(ErrorClass::TimedOut, message)
     }
 
     /// The data directory could not be locked.
@@ -113,6 +119,7 @@ impl CommandError {
         let code = match self.class {
             ErrorClass::Failed | ErrorClass::Locked => 1,
             ErrorClass::BadInput => 2,
+            ErrorClass::TimedOut => 124,
             ErrorClass::OutputClosed => return ExitCode::SUCCESS,
         };
         print_stderr!("parlor: {}", safe(&self.message));

@@ -98,6 +98,12 @@ impl Form {
         &self.message
     }
 
+    /// The titles of the fields, or the link to open.
+    pub(crate) fn fields(&self) -> Vec<String> {
+        let titles = self.fields.iter().map(|field| field.title.replace('\n', " "));
+        self.url.iter().cloned().chain(titles).collect()
+    }
+
     /// Prints the next question.
     pub(crate) fn show(&self, out: &mut impl Write) -> io::Result<()> {
         if !self.is_started {

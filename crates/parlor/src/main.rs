@@ -7,23 +7,29 @@ mod background_server;
 mod command_error;
 mod commands;
 mod demo;
+mod event_lines;
 mod form;
 mod html;
 mod input;
 mod logging;
 mod markdown;
 mod offline_sessions;
+mod open_request;
 mod path_options;
 mod peer_requests;
 mod permission_request;
 mod port_holder;
+mod prompt_input;
 mod render;
 mod runtime;
 mod script;
 mod server;
+mod session_list;
+mod session_options;
 mod shutdown;
 mod signals;
 mod table;
+mod tty;
 mod turn;
 mod turn_printer;
 #[cfg(test)]
@@ -86,6 +92,10 @@ enum Command {
     Show(commands::show::Show),
     Search(commands::search::Search),
     Prompt(commands::prompt::Prompt),
+    Inbox(commands::inbox::Inbox),
+    Answer(commands::answer::Answer),
+    Cancel(commands::cancel::Cancel),
+    Watch(commands::watch::Watch),
     Fork(commands::fork::Fork),
     Edit(commands::edit::Edit),
     Regenerate(commands::regenerate::Regenerate),
@@ -113,7 +123,7 @@ enum Command {
 }
 
 const EXIT_CODES: &str =
-    "Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 translated with losses.";
+    "Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 translated with losses, 124 timed out.";
 
 fn main() -> ExitCode {
     let Cli { command, color } = Cli::parse();
@@ -125,6 +135,10 @@ fn main() -> ExitCode {
         Command::Show(show) => show.run(),
         Command::Search(search) => search.run(),
         Command::Prompt(prompt) => prompt.run(),
+        Command::Inbox(inbox) => inbox.run(),
+        Command::Answer(answer) => answer.run(),
+        Command::Cancel(cancel) => cancel.run(),
+        Command::Watch(watch) => watch.run(),
         Command::Fork(fork) => fork.run(),
         Command::Edit(edit) => edit.run(),
         Command::Regenerate(regenerate) => regenerate.run(),

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use clap::Args;
 use parlor_dialect::live::{self, EncodeContext, UpdateEncoder};
 use parlor_dialect::{Dialect, Fold, Losses};
 use parlor_json::{JsonStr, Object};
@@ -14,12 +15,34 @@ use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, SqliteStore, Store, St
 
 use crate::command_error::CommandError;
 use crate::output;
-use crate::path_options::PathOptions;
+use crate::path_options::{self, PathOptions};
 
 /// The sessions of a data directory.
 pub(crate) struct OfflineSessions {
     /// `None` if there is no database yet.
     store: Option<SqliteStore>,
+}
+
+/// The option `--all` of commands that select a session.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct LatestOption {
+    /// Let `latest` be the latest session of all directories, not only of this one
+    #[arg(long)]
+    all: bool,
+}
+
+/// The sessions of which `latest` is the latest one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LatestScope {
+    /// Those with the current directory.
+    Directory,
+    All,
+}
+
+impl LatestOption {
+    pub(crate) fn scope(self) -> LatestScope {
+        if self.all { LatestScope::All } else { LatestScope::Directory }
+    }
 }
 
 /// How many sessions are read in one query.
@@ -81,10 +104,10 @@ impl OfflineSessions {
     }
 
     /// Finds a session by name, including those that only agents have.
-    pub(crate) fn find_any(&self, name: &str) -> Result<SessionRow, CommandError> {
+    pub(crate) fn find_any(&self, name: &str, scope: LatestScope) -> Result<SessionRow, CommandError> {
         match self.find_agent_only(name)? {
             Some(row) => Ok(row),
-            None => self.find(name),
+            None => self.find(name, scope),
         }
     }
 
@@ -105,42 +128,59 @@ impl OfflineSessions {
     }
 
     /// Finds a session by name, where `latest` is the latest archived session.
-    pub(crate) fn find_archived(&self, name: &str) -> Result<SessionRow, CommandError> {
-        if name != "latest" {
-            return self.find(name);
-        }
-        let filter = Filter { archived: Some(true), ..Filter::default() };
-        self.sessions(&filter, 1)?
-            .pop()
-            .ok_or_else(|| CommandError::bad_input("there are no archived sessions"))
+    pub(crate) fn find_archived(&self, name: &str, scope: LatestScope) -> Result<SessionRow, CommandError> {
+        if name == "latest" { self.latest(scope, true) } else { self.find(name, scope) }
     }
 
-    /// Finds a session by its id, a unique prefix of its id, or `latest`.
-    pub(crate) fn find(&self, name: &str) -> Result<SessionRow, CommandError> {
+    /// The latest session that is archived or not.
+    fn latest(&self, scope: LatestScope, archived: bool) -> Result<SessionRow, CommandError> {
+        let cwd = match scope {
+            LatestScope::All => None,
+            LatestScope::Directory => Some(path_options::canonical_directory(Path::new("."))?),
+        };
+        let all = Filter { archived: Some(archived), ..Filter::default() };
+        let here = Filter { cwd: cwd.as_ref().map(|cwd| cwd.to_string_lossy().into_owned()), ..all.clone() };
+        if let Some(latest) = self.sessions(&here, 1)?.pop() {
+            return Ok(latest);
+        }
+        let cwd = cwd.filter(|_| self.sessions(&all, 1).is_ok_and(|others| !others.is_empty()));
+        Err(match (cwd, archived) {
+            (Some(cwd), _) => {
+                let which = if archived { "no archived session" } else { "no session" };
+                let cwd = output::short_path(&cwd.to_string_lossy());
+                CommandError::bad_input(format_args!("{which} has the directory {cwd}")).hint(
+                    "--all selects the latest session of all directories; `parlor ls` lists the sessions",
+                )
+            }
+            (None, true) => CommandError::bad_input("there are no archived sessions"),
+            (None, false) => CommandError::bad_input("there are no sessions yet")
+                .hint("`parlor prompt --new TEXT` starts one"),
+        })
+    }
+
+    /// Finds a session by its id, a unique prefix of its id or of its title, or `latest`.
+    pub(crate) fn find(&self, name: &str, scope: LatestScope) -> Result<SessionRow, CommandError> {
         if name == "latest" {
-            let filter = Filter { archived: Some(false), ..Filter::default() };
-            let latest = self.sessions(&filter, 1)?.pop();
-            return latest.ok_or_else(|| {
-                CommandError::bad_input("there are no sessions yet")
-                    .hint("`parlor prompt --new TEXT` starts one")
-            });
+            return self.latest(scope, false);
         }
         let exact = self.store().map(|store| store.session(JsonStr::new(name).as_literal()));
         if let Some(row) = exact.transpose().map_err(|error| read_error(&error))?.flatten() {
             return Ok(row);
         }
-        let mut found = self.sessions(&Filter::default(), usize::MAX)?;
-        found.retain(|row| !name.is_empty() && session_id(row).starts_with(name));
+        let all = self.sessions(&Filter::default(), usize::MAX)?;
+        let mut found = named(&all, name);
         match found.len() {
-            1 => Ok(found.remove(0)),
+            1 => Ok(found.remove(0).clone()),
             0 if self.find_agent_only(name)?.is_some() => Err(CommandError::bad_input(format_args!(
                 "session '{name}' is not stored: only its agent has it"
             ))
             .hint("`parlor prompt` adopts it, and so does an editor that opens it")),
-            0 => Err(CommandError::bad_input(format_args!("no session has an id that starts with '{name}'"))
-                .hint("`parlor ls` lists the sessions; `latest` is the latest one")),
+            0 => Err(CommandError::bad_input(format_args!(
+                "no session has an id or a title that starts with '{name}'"
+            ))
+            .hint("`parlor ls` lists the sessions; `latest` is the latest one of this directory")),
             many => {
-                let mut ids: Vec<String> = found.iter().take(3).map(session_id).collect();
+                let mut ids: Vec<String> = found.iter().take(3).map(|row| session_id(row)).collect();
                 if many > ids.len() {
                     ids.push("…".to_owned());
                 }
@@ -148,6 +188,12 @@ impl OfflineSessions {
                     .hint(format_args!("use a longer prefix: {}", ids.join(", "))))
             }
         }
+    }
+
+    /// Whether a session is still stored.
+    pub(crate) fn exists(&self, row: &SessionRow) -> Result<bool, CommandError> {
+        let found = self.store().map(|store| store.session(&row.id));
+        Ok(found.transpose().map_err(|error| read_error(&error))?.flatten().is_some())
     }
 
     /// Reads a session with its transcript.
@@ -211,6 +257,23 @@ impl OfflineSessions {
         }
         Ok(None)
     }
+}
+
+/// The sessions that a name matches: by a prefix of the id, else by the whole title, else by a prefix of the title. Case in titles is
+/// ignored.
+fn named<'a>(rows: &'a [SessionRow], name: &str) -> Vec<&'a SessionRow> {
+    if name.trim().is_empty() {
+        return Vec::new();
+    }
+    let lower = name.to_lowercase();
+    let title = |row: &SessionRow| session_title(row).unwrap_or_default().to_lowercase();
+    let all = |is_it: &dyn Fn(&SessionRow) -> bool| rows.iter().filter(|row| is_it(row)).collect::<Vec<_>>();
+    let by_id = all(&|row| session_id(row).starts_with(name));
+    if !by_id.is_empty() {
+        return by_id;
+    }
+    let by_title = all(&|row| title(row) == lower);
+    if by_title.is_empty() { all(&|row| title(row).starts_with(&lower)) } else { by_title }
 }
 
 /// Reads pages of sessions until there are no more, or `limit` sessions were read.

@@ -14,6 +14,7 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const RED: Style = AnsiColor::Red.on_default();
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
+pub(crate) const CYAN: Style = AnsiColor::Cyan.on_default();
 pub(crate) const PLAIN: Style = Style::new();
 
 /// Prints a line to standard error and ignores write errors, on which `eprintln!` would panic.
@@ -100,6 +101,23 @@ pub(crate) fn span(seconds: u64) -> String {
         3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
         _ => format!("{} d {} h", seconds / 86_400, seconds / 3600 % 24),
     }
+}
+
+/// Formats the time since a moment as minutes and seconds, or as hours, minutes and seconds.
+pub(crate) fn elapsed(since: i64, now: i64) -> String {
+    let seconds = now.saturating_sub(since).max(0) / 1000;
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+/// Formats the duration since a time.
+pub(crate) fn span_since(time: i64, now: i64) -> String {
+    span(u64::try_from(now.saturating_sub(time) / 1000).unwrap_or(0))
+}
+
+/// Reads a time as RFC 3339, in milliseconds since 1970.
+pub(crate) fn parse_timestamp(text: &str) -> Option<i64> {
+    Some(text.parse::<Timestamp>().ok()?.as_millisecond())
 }
 
 /// Abbreviates the home directory in a path to `~`.

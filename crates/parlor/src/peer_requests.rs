@@ -1,7 +1,7 @@
 //! Answers requests of the agent: permission requests and forms, by flags or by the user at the terminal.
 
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,12 +9,12 @@ use futures_util::future::select_all;
 use parlor_client::PermissionOptionKind::{self, AllowAlways, AllowOnce, RejectAlways, RejectOnce};
 use parlor_client::{Object, PeerRequest, PermissionOption};
 use parlor_session::Transcript;
-use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::mpsc;
 
 use crate::form::{Form, FormStatus};
 use crate::output::DIM;
 use crate::permission_request::PermissionRequest;
+use crate::tty::Tty;
 
 /// How many typed lines are queued. More stay in the terminal's buffer.
 const MAX_TYPED: usize = 16;
@@ -35,8 +35,8 @@ pub(crate) enum ApprovalPolicy {
 /// The open requests; the first one is shown on the terminal.
 pub(crate) struct RequestQueue {
     policy: ApprovalPolicy,
-    /// Whether a form can be filled in, whatever the policy.
-    has_terminal: bool,
+    /// The terminal, on which forms are filled in whatever the policy.
+    tty: Option<Tty>,
     open: VecDeque<OpenRequest>,
     typed: Option<TypedLines>,
 }
@@ -88,11 +88,11 @@ enum QueueEvent {
 
 impl ApprovalPolicy {
     /// The policy for the flags `--yes` and `--no`.
-    pub(crate) fn new(yes: bool, no: bool) -> Self {
+    fn new(yes: bool, no: bool, has_terminal: bool) -> Self {
         match (yes, no) {
             (true, _) => Self::AllowAll,
             (_, true) => Self::RejectAll,
-            _ if has_terminal() => Self::AskUser,
+            _ if has_terminal => Self::AskUser,
             _ => Self::LeaveToOthers,
         }
     }
@@ -144,8 +144,11 @@ impl Decision {
 }
 
 impl RequestQueue {
-    pub(crate) fn new(policy: ApprovalPolicy) -> Self {
-        Self { policy, has_terminal: has_terminal(), open: VecDeque::new(), typed: None }
+    /// Creates a queue for the flags `--yes` and `--no`.
+    pub(crate) fn new(yes: bool, no: bool) -> Self {
+        let tty = Tty::open();
+        let policy = ApprovalPolicy::new(yes, no, tty.is_some());
+        Self { policy, tty, open: VecDeque::new(), typed: None }
     }
 
     /// Handles a request of the agent: returns the decision, or queues the request for the user.
@@ -192,7 +195,7 @@ impl RequestQueue {
     fn on_form(&mut self, request: PeerRequest) -> io::Result<Option<Decision>> {
         let form = Form::parse(request.params());
         let (message, reason) = match form {
-            Some(form) if self.has_terminal && self.policy != ApprovalPolicy::RejectAll => {
+            Some(form) if self.tty.is_some() && self.policy != ApprovalPolicy::RejectAll => {
                 return self.enqueue(request, Details::Form(form)).map(|()| None);
             }
             Some(form) => (
@@ -231,7 +234,9 @@ impl RequestQueue {
                 QueueEvent::Cancelled(index) => {
                     self.open.remove(index);
                     if index == 0 {
-                        writeln!(anstream::stderr(), "{DIM}answered by another client, or cancelled{DIM:#}")?;
+                        self.write(|out| {
+                            writeln!(out, "{DIM}answered by another client, or cancelled{DIM:#}")
+                        })?;
                         self.show_next()?;
                     }
                 }
@@ -245,7 +250,7 @@ impl RequestQueue {
         if self.open.is_empty() {
             return std::future::pending().await;
         }
-        let typed = self.typed.get_or_insert_with(TypedLines::spawn);
+        let typed = self.typed.get_or_insert_with(|| TypedLines::spawn(self.tty.as_ref()));
         let cancelled = self.open.iter_mut().map(|open| Box::pin(open.request.cancelled()));
         tokio::select! {
             line = typed.next() => QueueEvent::Line(line),
@@ -260,8 +265,9 @@ impl RequestQueue {
         if self.open.is_empty() {
             return Ok(());
         }
-        // This fails if standard input is not a terminal, which has no buffer to discard.
-        let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+        if let Some(tty) = &self.tty {
+            tty.discard_input();
+        }
         if let Some(typed) = &self.typed {
             typed.shown.fetch_add(1, Ordering::SeqCst);
         }
@@ -270,19 +276,25 @@ impl RequestQueue {
 
     fn show(&self) -> io::Result<()> {
         let Some(open) = self.open.front() else { return Ok(()) };
-        let mut err = anstream::stderr();
-        match &open.details {
+        self.write(|mut out| match &open.details {
             Details::Permission(permission, options) => {
-                permission.write(&mut err)?;
+                permission.write(&mut out)?;
                 for (index, option) in options.iter().enumerate() {
                     let key = key_of(options, index).unwrap_or(' ');
-                    writeln!(err, "  {} {key}  {}", index + 1, crate::render::safe(&option.name))?;
+                    writeln!(out, "  {} {key}  {}", index + 1, crate::render::safe(&option.name))?;
                 }
-                write!(err, "Answer (1-{}): ", options.len())?;
+                write!(out, "Answer (1-{}): ", options.len())
             }
-            Details::Form(form) => form.show(&mut err)?,
+            Details::Form(form) => form.show(&mut out),
+        })
+    }
+
+    /// Writes to the terminal on which the user is asked.
+    fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        match &self.tty {
+            Some(tty) => tty.write(write),
+            None => Ok(()),
         }
-        err.flush()
     }
 }
 
@@ -305,14 +317,14 @@ const KEYS: [(char, PermissionOptionKind); 4] =
     [('y', AllowOnce), ('a', AllowAlways), ('n', RejectOnce), ('N', RejectAlways)];
 
 /// The key of an option, if it is the first one of its kind.
-fn key_of(options: &[PermissionOption], index: usize) -> Option<char> {
+pub(crate) fn key_of(options: &[PermissionOption], index: usize) -> Option<char> {
     let kind = &options.get(index)?.kind;
     let is_first = options.iter().position(|option| option.kind == *kind) == Some(index);
     KEYS.iter().find(|(_, of)| of == kind).filter(|_| is_first).map(|(key, _)| *key)
 }
 
 /// The option that a typed number or key selects.
-fn parse_choice<'a>(options: &'a [PermissionOption], typed: &str) -> Option<&'a PermissionOption> {
+pub(crate) fn parse_choice<'a>(options: &'a [PermissionOption], typed: &str) -> Option<&'a PermissionOption> {
     let typed = typed.trim();
     if let Some((_, kind)) = KEYS.iter().find(|(key, _)| typed.chars().eq([*key])) {
         return options.iter().find(|option| option.kind == *kind);
@@ -320,14 +332,9 @@ fn parse_choice<'a>(options: &'a [PermissionOption], typed: &str) -> Option<&'a 
     options.get(typed.parse::<usize>().ok()?.checked_sub(1)?)
 }
 
-/// Whether the user can be asked.
-fn has_terminal() -> bool {
-    io::stdin().is_terminal() && io::stderr().is_terminal()
-}
-
-fn decline_response() -> Object {
+pub(crate) fn decline_response() -> Object {
     let mut response = Object::default();
-    response.set("action", parlor_json::JsonStr::new("decline"));
+    response.set("action", "decline");
     response
 }
 
@@ -341,12 +348,14 @@ fn first_of_kinds<'a>(
 
 impl TypedLines {
     /// Reads lines in a thread that ends with the process, because reading cannot be interrupted.
-    fn spawn() -> Self {
+    fn spawn(tty: Option<&Tty>) -> Self {
         let (sender, lines) = mpsc::channel(MAX_TYPED);
         let shown = Arc::new(AtomicU64::new(0));
         let current = Arc::clone(&shown);
+        // Without a terminal no request is shown, so nothing is typed.
+        let reader = tty.and_then(|tty| tty.reader().ok());
         std::thread::spawn(move || {
-            for line in io::stdin().lines().map_while(Result::ok) {
+            for line in reader.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
                 if sender.blocking_send((current.load(Ordering::SeqCst), line)).is_err() {
                     return;
                 }

@@ -1,16 +1,17 @@
 //! Connections of commands to the server of a data directory.
 
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use parlor_client::{Client, Connection, Connector, Error, Hello, Json, Object, Version};
+use parlor_client::{Client, Connection, Connector, Error, Hello, Json, Object, OpenRequest, Version};
 use parlor_server::data_dir::DataDir;
 use parlor_store::SessionRow;
 
 use crate::background_server;
 use crate::command_error::CommandError;
 use crate::offline_sessions::id_json;
+use crate::output::short_path;
 use crate::path_options::PathOptions;
 use crate::runtime;
 
@@ -47,15 +48,49 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends a request that needs no agent, and waits for its result.
 pub(crate) fn call(socket: &Path, method: &str, timeout: Duration) -> Result<Object, CommandError> {
+    query_within(socket, timeout, async |server| server.call(method, &Object::default()).await)
+}
+
+/// The requests that wait for a person.
+pub(crate) fn open_requests(socket: &Path) -> Result<Vec<OpenRequest>, CommandError> {
+    query(socket, async |server| server.open_requests().await)
+}
+
+/// Connects to a server without starting an agent, and waits for the results of a few requests.
+pub(crate) fn query<T>(
+    socket: &Path,
+    send: impl AsyncFnOnce(&Connection) -> Result<T, Error>,
+) -> Result<T, CommandError> {
+    query_within(socket, ANSWER_TIMEOUT, send)
+}
+
+fn query_within<T>(
+    socket: &Path,
+    timeout: Duration,
+    send: impl AsyncFnOnce(&Connection) -> Result<T, Error>,
+) -> Result<T, CommandError> {
     let runtime = runtime::single_threaded()?;
-    let answer = async {
+    let result = runtime.block_on(within(timeout, async {
         let hello = Hello { env: client_environment(), ..Hello::new() };
         let (server, _) = Connection::socket(socket, &hello).await?;
-        server.call(method, &Object::default()).await
-    };
-    let result = runtime.block_on(async { tokio::time::timeout(timeout, answer).await });
+        send(&server).await
+    }));
     runtime.shutdown_background();
-    match result {
+    result
+}
+
+/// Waits for responses of the server for at most [`ANSWER_TIMEOUT`].
+pub(crate) async fn respond_in_time<T>(
+    responses: impl Future<Output = Result<T, Error>>,
+) -> Result<T, CommandError> {
+    within(ANSWER_TIMEOUT, responses).await
+}
+
+async fn within<T>(
+    timeout: Duration,
+    responses: impl Future<Output = Result<T, Error>>,
+) -> Result<T, CommandError> {
+    match tokio::time::timeout(timeout, responses).await {
         Ok(result) => result.map_err(|error| CommandError::client(&error)),
         Err(_) => {
             let seconds = timeout.as_secs();
@@ -63,6 +98,16 @@ pub(crate) fn call(socket: &Path, method: &str, timeout: Duration) -> Result<Obj
                 .hint("`parlor logs` may say why; `parlor stop` stops it"))
         }
     }
+}
+
+/// The socket of the running server.
+pub(crate) fn running(paths: &PathOptions) -> Result<PathBuf, CommandError> {
+    let socket = paths.existing_data_dir()?.map(|data| data.socket()).filter(|socket| is_running(socket));
+    let path = short_path(&paths.data_dir()?.to_string_lossy());
+    socket.ok_or_else(|| {
+        CommandError::failed(format_args!("no server is running for {path}"))
+            .hint("`parlor serve` starts one")
+    })
 }
 
 /// Sends a request about a session to the server, which is started if it is not running.

@@ -15,6 +15,8 @@ const MIN_WIDTH: usize = 10;
 pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
+    /// The columns that are left out if the table does not fit, the first one first.
+    optional: Vec<usize>,
 }
 
 struct Column {
@@ -49,7 +51,13 @@ impl Table {
             Some(name) => Column { name, shrinks: true },
             None => Column { name, shrinks: false },
         });
-        Self { columns: columns.collect(), rows: Vec::new() }
+        Self { columns: columns.collect(), rows: Vec::new(), optional: Vec::new() }
+    }
+
+    /// Leaves out columns, the first one first, if the terminal is too narrow for the table even with truncated texts.
+    pub(crate) fn drop_if_narrow(&mut self, names: &[&str]) {
+        let index = |name: &&str| self.columns.iter().position(|column| column.name == *name);
+        self.optional = names.iter().filter_map(index).collect();
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [Cell; N]) {
@@ -61,13 +69,15 @@ impl Table {
         self.write_within(terminal_width(), out)
     }
 
-    fn write_within(&self, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn write_within(&self, width: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
         let widths = self.widths(width);
         let names: Vec<_> = self.columns.iter().map(|column| Cell::styled(column.name, BOLD)).collect();
         for row in std::iter::once(&names).chain(&self.rows) {
-            let last = row.iter().rposition(|cell| !cell.text.is_empty()).unwrap_or(0);
-            for (index, (cell, width)) in row.iter().zip(&widths).enumerate().take(last + 1) {
-                let (text, style) = (truncate(&cell.text, *width), cell.style);
+            let shown = row.iter().zip(&widths).filter_map(|(cell, width)| Some((cell, (*width)?)));
+            let shown: Vec<_> = shown.collect();
+            let last = shown.iter().rposition(|(cell, _)| !cell.text.is_empty()).unwrap_or(0);
+            for (index, (cell, width)) in shown.into_iter().enumerate().take(last + 1) {
+                let (text, style) = (truncate(&cell.text, width), cell.style);
                 let padding = if index == last { 0 } else { width - text.width() + 2 };
                 write!(out, "{style}{text}{style:#}{:padding$}", "")?;
             }
@@ -76,22 +86,39 @@ impl Table {
         Ok(())
     }
 
-    fn widths(&self, limit: Option<usize>) -> Vec<usize> {
+    /// The widths of the columns; `None` for those that are left out.
+    fn widths(&self, limit: Option<usize>) -> Vec<Option<usize>> {
         let wanted = |index: usize| {
             let cells = self.rows.iter().map(|row| row[index].text.width());
             cells.chain([self.columns[index].name.width()]).max().unwrap_or(0)
         };
-        let mut widths: Vec<usize> = (0..self.columns.len()).map(wanted).collect();
+        let wanted: Vec<usize> = (0..self.columns.len()).map(wanted).collect();
+        let mut widths: Vec<_> = wanted.iter().copied().map(Some).collect();
         let Some(limit) = limit else { return widths };
-        // The widest column shrinks first, so that short columns stay whole.
-        while widths.iter().sum::<usize>() + 2 * (widths.len() - 1) > limit {
-            let indices = (0..widths.len()).filter(|index| self.columns[*index].shrinks);
-            match indices.max_by_key(|index| widths[*index]).filter(|index| widths[*index] > MIN_WIDTH) {
-                Some(widest) => widths[widest] -= 1,
-                None => break,
-            }
+        let mut optional = self.optional.iter();
+        while !self.shrink(&mut widths, limit) {
+            let Some(dropped) = optional.next() else { break };
+            widths = wanted.iter().zip(widths).map(|(wanted, width)| width.and(Some(*wanted))).collect();
+            widths[*dropped] = None;
         }
         widths
+    }
+
+    /// Shrinks the widest columns first, so that short columns stay whole. Returns whether the table fits.
+    fn shrink(&self, widths: &mut [Option<usize>], limit: usize) -> bool {
+        let total = |widths: &[Option<usize>]| {
+            let shown = widths.iter().flatten();
+            shown.clone().sum::<usize>() + 2 * shown.count().saturating_sub(1)
+        };
+        while total(widths) > limit {
+            let indices = (0..widths.len()).filter(|index| self.columns[*index].shrinks);
+            let widest = indices.max_by_key(|index| widths[*index]);
+            match widest.and_then(|widest| widths[widest].as_mut()).filter(|width| **width > MIN_WIDTH) {
+                Some(width) => *width -= 1,
+                None => return false,
+            }
+        }
+        true
     }
 }
 
@@ -165,6 +192,22 @@ mod tests {
         .assert_eq(&written(Some(58)));
         // Columns keep their minimum width; the terminal wraps the lines.
         assert!(written(Some(5)).contains("A plain t…"));
+    }
+
+    #[test]
+    fn columns_are_left_out_of_a_narrow_table_in_the_given_order() {
+        let mut table = table();
+        table.drop_if_narrow(&["CWD", "AGENT"]);
+        let mut out = Vec::new();
+        table.write_within(Some(30), &mut out).unwrap();
+        let written = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+        expect![[r#"
+            ID  TITLE       AGENT  STATE
+            01  A plain t…  demo
+            02  日本語の…   demo   running
+            03  two lines…  x
+        "#]]
+        .assert_eq(&written);
     }
 
     #[test]

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::FutureExt;
-use parlor_client::{Error, Object, PeerRequest, PeerRequests, Session, TurnEvent, Updates};
+use parlor_client::{
+    Error, MetaPatch, Object, PeerRequest, PeerRequests, Prompt, Session, Slot, TurnEvent, Updates,
+};
 use parlor_dialect::view;
 use parlor_session::{Activity, EntryId, ReplayCursor, Role, State, Target, Transcript, Update};
 use parlor_wire::code;
@@ -17,8 +19,9 @@ use serde_json::value::RawValue;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::command_error::CommandError;
+use crate::event_lines::EventLines;
 use crate::output::{self, DIM, RED, YELLOW};
-use crate::peer_requests::{ApprovalPolicy, Decision, RequestQueue};
+use crate::peer_requests::{Decision, RequestQueue};
 use crate::turn_printer::{self, TurnPrinter};
 
 /// The options of commands that follow a turn.
@@ -30,7 +33,7 @@ pub(crate) struct TurnOptions {
     /// Reject all permission requests of the agent
     #[arg(long)]
     no: bool,
-    /// Print one JSON object at the end instead of the answer
+    /// Print one session update per line as JSON, and at the end one object with the result
     #[arg(long)]
     json: bool,
 }
@@ -71,6 +74,8 @@ struct TurnFollower<'a> {
     /// The working directory of the session.
     cwd: &'a str,
     printer: TurnPrinter,
+    /// Prints updates as JSON.
+    events: Option<EventLines>,
     interrupts: Signal,
     is_interrupted: bool,
 }
@@ -80,6 +85,8 @@ pub(crate) struct TurnIntro<'a> {
     pub(crate) notice: Option<&'a str>,
     /// The name of the agent, for the notice that it is slow.
     pub(crate) agent: Option<&'a str>,
+    /// How long the turn is followed.
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// How long an agent may take to start or to accept a prompt before a notice is printed.
@@ -128,7 +135,7 @@ impl TurnOptions {
         session: &Session,
         requests: PeerRequests,
         intro: TurnIntro<'_>,
-        prompt: Option<&str>,
+        prompt: Option<Prompt>,
         cwd: &str,
     ) -> Result<ExitCode, CommandError> {
         let mut turn = TurnFollower {
@@ -138,20 +145,90 @@ impl TurnOptions {
             message: None,
             transcript: Transcript::default(),
             reported_losses: 0,
-            queue: RequestQueue::new(ApprovalPolicy::new(self.yes, self.no)),
+            queue: RequestQueue::new(self.yes, self.no),
             idle_at: Some(session.transcript()).filter(is_idle).map(|transcript| transcript.seq()),
             undecided: Vec::new(),
             cwd,
             printer: TurnPrinter::new(!self.json),
+            events: self.json.then(EventLines::new),
             interrupts: signal(SignalKind::interrupt()).map_err(CommandError::failed)?,
             is_interrupted: false,
         };
         if let Some(notice) = intro.notice {
-            check_write(turn.printer.notice(notice, DIM))?;
+            for line in notice.lines() {
+                check_write(turn.printer.notice(line, DIM))?;
+            }
         }
-        let state = turn.run(prompt, intro.agent).await?;
-        turn.report(&state, self.json)
+        let ended = match intro.timeout {
+            Some(timeout) => tokio::time::timeout(timeout, turn.run(prompt, intro.agent))
+                .await
+                .unwrap_or_else(|_| Err(timeout_error(timeout, session))),
+            None => turn.run(prompt, intro.agent).await,
+        };
+        match ended {
+            Ok(state) => turn.report(&state, self.json),
+            Err(error) => {
+                // Requests that are open stay open for other clients: they are not declined.
+                session.client().disconnect().await;
+                let _ = turn.printer.finish();
+                Err(error)
+            }
+        }
     }
+
+    /// Sends a prompt, and returns when the server has accepted or queued it.
+    pub(crate) async fn send(&self, session: &Session, prompt: Prompt) -> Result<ExitCode, CommandError> {
+        // A prompt to an idle session may be in the queue for a moment before it is accepted.
+        let was_idle = is_idle(&session.transcript());
+        let mut prompting = pin!(session.prompt(prompt));
+        let mut updates = session.updates();
+        let message = loop {
+            tokio::select! {
+                biased;
+                prompted = &mut prompting => {
+                    let turn = prompted.map_err(|error| prompt_error(&error))?;
+                    break turn.message_id().map(ToString::to_string);
+                }
+                update = updates.next() => match update {
+                    Some(update) if !was_idle && is_queued(&update) => break None,
+                    Some(_) => {}
+                    None => return Err(CommandError::client(&Error::Disconnected)),
+                },
+            }
+        };
+        // The queue may be that of another prompt: the server has received this one when it responds to a later request.
+        let params = Object::new().with("sessionId", session.id().as_json());
+        let received = session.client().call("session/status", &params).await;
+        received.map_err(|error| CommandError::client(&error))?;
+        // Dropping the request would withdraw the prompt, and dropping requests of the agent would decline them.
+        session.client().disconnect().await;
+        if self.json {
+            let id = session.id().to_string();
+            let queued = message.is_none();
+            output::print_json(
+                &serde_json::json!({ "sessionId": id, "messageId": message, "queued": queued }),
+            )?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn timeout_error(timeout: Duration, session: &Session) -> CommandError {
+    let (id, time) = (session.id(), output::span(timeout.as_secs()));
+    CommandError::timed_out(format_args!("the turn did not end within {time}; it continues in session {id}"))
+        .hint(format_args!("`parlor watch {id}` follows it, `parlor cancel {id}` cancels it"))
+}
+
+/// Whether an update lists queued prompts.
+fn is_queued(update: &Update) -> bool {
+    let Update::Upsert { target: Target::Slot(Slot::Info), upsert } = update else { return false };
+    let queue = match &upsert.meta {
+        MetaPatch::MergeKeys(meta) | MetaPatch::MergeDeep(meta) | MetaPatch::Replace(meta) => {
+            meta.get_array("parlor/queue").map(|queue| queue.len())
+        }
+        MetaPatch::Keep | MetaPatch::Clear => None,
+    };
+    queue.is_some_and(|queued| queued > 0)
 }
 
 impl TurnFollower<'_> {
@@ -178,11 +255,11 @@ impl TurnFollower<'_> {
     }
 
     /// Handles events until the turn ends, and returns its last state.
-    async fn run(&mut self, prompt: Option<&str>, agent: Option<&str>) -> Result<State, CommandError> {
+    async fn run(&mut self, prompt: Option<Prompt>, agent: Option<&str>) -> Result<State, CommandError> {
         let session = self.session;
         let mut prompting = pin!(async {
             match prompt {
-                Some(text) => session.prompt(text).await,
+                Some(prompt) => session.prompt(prompt).await,
                 None => std::future::pending().await,
             }
         });
@@ -280,6 +357,9 @@ impl TurnFollower<'_> {
         }
         // The session has already applied the update, so it is valid.
         let _ = self.transcript.push(update.clone());
+        if let Some(events) = &mut self.events {
+            events.print(update, &self.transcript)?;
+        }
         check_write(self.printer.print(update, &self.transcript))?;
         Ok(last_state)
     }

@@ -9,7 +9,7 @@ use parlor_json::Json;
 use parlor_session::{Body, Content, EntryId, Patch, Role, Target, Transcript, Update};
 use terminal_size::terminal_size_of;
 
-use crate::output::{DIM, PLAIN, YELLOW};
+use crate::output::{CYAN, DIM, PLAIN, YELLOW};
 use crate::render::{self, block_text, safe};
 use crate::table::truncate;
 
@@ -17,6 +17,8 @@ use crate::table::truncate;
 pub(crate) struct TurnPrinter {
     /// Whether the answer is streamed.
     prints_answer: bool,
+    /// Whether prompts are printed as well.
+    prints_prompts: bool,
     terminals: Terminals,
     /// The message that was printed last.
     message: Option<EntryId>,
@@ -46,12 +48,18 @@ impl TurnPrinter {
     pub(crate) fn new(prints_answer: bool) -> Self {
         Self {
             prints_answer,
+            prints_prompts: false,
             terminals: Terminals { out: io::stdout().is_terminal(), err: io::stderr().is_terminal() },
             message: None,
             in_line: false,
             open_tool_call: None,
             printed: HashMap::new(),
         }
+    }
+
+    /// Creates a printer for a session that is followed, with the prompts of all clients.
+    pub(crate) fn of_session() -> Self {
+        Self { prints_prompts: true, ..Self::new(true) }
     }
 
     /// Prints an update that was applied to the transcript.
@@ -95,6 +103,7 @@ impl TurnPrinter {
     fn print_text(&mut self, id: &EntryId, text: &str) -> io::Result<()> {
         let style = match id {
             EntryId::Message(Role::Agent, _) if self.prints_answer => PLAIN,
+            EntryId::Message(Role::User, _) if self.prints_prompts => CYAN,
             // Thoughts are printed only for people.
             EntryId::Message(Role::Thought, _) if self.prints_answer && self.terminals.are_both() => DIM,
             EntryId::Message(..)
@@ -112,6 +121,9 @@ impl TurnPrinter {
         if self.message.as_ref().is_some_and(|last| last != id) {
             // An empty line separates messages.
             write!(out, "{}", if self.in_line { "\n\n" } else { "\n" })?;
+        }
+        if matches!(id, EntryId::Message(Role::User, _)) && self.message.as_ref() != Some(id) {
+            write!(out, "{style}› {style:#}")?;
         }
         self.message = Some(id.clone());
         for (index, line) in text.split('\n').enumerate() {

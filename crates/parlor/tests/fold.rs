@@ -35,6 +35,10 @@ fn the_help_of_parlor_and_fold() {
               show         Print the transcript of a session
               search       Search the text of all sessions
               prompt       Send a prompt to a session, and stream the answer
+              inbox        List the requests of agents that wait for you, in all sessions
+              answer       Answer a request of an agent
+              cancel       Cancel the running turn of a session
+              watch        Follow a session live
               fork         Fork a session at a message
               edit         Replace an earlier prompt, in a fork of the session
               regenerate   Send an earlier prompt again, in a fork of the session
@@ -62,7 +66,7 @@ fn the_help_of_parlor_and_fold() {
               -h, --help          Print help
               -V, --version       Print version
 
-            Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 translated with losses.
+            Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 translated with losses, 124 timed out.
         "#]],
         &expect![""],
     );

@@ -13,7 +13,7 @@ pub(super) fn to_peer(hello: Hello) -> Result<Peer, String> {
     let dialect = hello.dialect.as_deref().map(str::parse::<Dialect>).transpose();
     Ok(Peer {
         transport: TransportKind::Unix,
-        role: Role::Driver,
+        role: if hello.observer { Role::Observer } else { Role::Driver },
         agent: hello.agent.map(|agent| match agent {
             Agent::Name(name) => AgentChoice::Named(name),
             Agent::Command(command) => AgentChoice::Command(command),
@@ -34,6 +34,7 @@ mod tests {
         let peer = to_peer(Hello { agent, dialect: Some("draft".into()), ..Hello::new() }).unwrap();
         assert_eq!(peer.agent, Some(AgentChoice::Command(vec!["a".into(), "b c".into()])));
         assert_eq!((peer.dialect, peer.role), (Some(Dialect::Draft), Role::Driver));
+        assert_eq!(to_peer(Hello { observer: true, ..Hello::new() }).unwrap().role, Role::Observer);
         let unknown = Hello { dialect: Some("v9".into()), ..Hello::new() };
         assert!(to_peer(unknown).unwrap_err().contains("v9"));
     }

@@ -4,7 +4,7 @@ use clap::Args;
 use parlor_json::{Json, Object};
 
 use crate::command_error::CommandError;
-use crate::offline_sessions::{OfflineSessions, session_id};
+use crate::offline_sessions::{LatestOption, OfflineSessions, session_id};
 use crate::output;
 use crate::path_options::PathOptions;
 use crate::render::safe;
@@ -18,7 +18,9 @@ use crate::server;
 pub(crate) struct Archive {
     #[command(flatten)]
     paths: PathOptions,
-    /// Select the sessions: ids, unique prefixes of ids, or `latest` (with `--undo`, the latest archived session)
+    #[command(flatten)]
+    latest: LatestOption,
+    /// Select the sessions: ids, unique prefixes of ids or titles, or `latest` (with `--undo`, the latest archived session)
     #[arg(value_name = "SESSION", required = true)]
     sessions: Vec<String>,
     /// Unarchive the sessions
@@ -33,7 +35,10 @@ impl Archive {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let sessions = OfflineSessions::open(&self.paths)?;
         // All arguments are resolved before any session is changed.
-        let find = |name: &String| if self.undo { sessions.find_archived(name) } else { sessions.find(name) };
+        let scope = self.latest.scope();
+        let find = |name: &String| {
+            if self.undo { sessions.find_archived(name, scope) } else { sessions.find(name, scope) }
+        };
         let rows: Vec<_> = self.sessions.iter().map(find).collect::<Result<_, _>>()?;
         drop(sessions);
         for row in &rows {

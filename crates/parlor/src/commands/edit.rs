@@ -8,6 +8,7 @@ use parlor_session::Role;
 use super::fork::{message, open};
 use super::{prompt, regenerate};
 use crate::command_error::CommandError;
+use crate::offline_sessions::LatestOption;
 use crate::path_options::PathOptions;
 use crate::turn::TurnOptions;
 
@@ -20,7 +21,9 @@ use crate::turn::TurnOptions;
 pub(crate) struct Edit {
     #[command(flatten)]
     paths: PathOptions,
-    /// Select the session: its id, a unique prefix of its id, or `latest`
+    #[command(flatten)]
+    latest: LatestOption,
+    /// Select the session: its id, a unique prefix of its id or title, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Select the prompt: the id of its message, a unique prefix of the id, or `latest`
@@ -35,7 +38,7 @@ pub(crate) struct Edit {
 
 impl Edit {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
-        let (session, opened) = open(&self.paths, &self.session)?;
+        let (session, opened) = open(&self.paths, &self.session, self.latest)?;
         let mut params = Object::default();
         params.set("sessionId", session.as_json());
         params.set("messageId", &message(&opened.transcript, &self.message, |role| role == Role::User)?);

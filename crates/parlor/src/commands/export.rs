@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use parlor_dialect::view;
 
 use crate::command_error::CommandError;
-use crate::offline_sessions::{self, OfflineSessions};
+use crate::offline_sessions::{self, LatestOption, OfflineSessions};
 use crate::path_options::PathOptions;
 use crate::{html, markdown, output};
 
@@ -19,7 +19,9 @@ use crate::{html, markdown, output};
 pub(crate) struct Export {
     #[command(flatten)]
     paths: PathOptions,
-    /// Select the session: its id, a unique prefix of its id, or `latest`
+    #[command(flatten)]
+    latest: LatestOption,
+    /// Select the session: its id, a unique prefix of its id or title, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Select the format
@@ -44,7 +46,7 @@ enum Format {
 impl Export {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let sessions = OfflineSessions::open(&self.paths)?;
-        let opened = sessions.read(&sessions.find(&self.session)?)?;
+        let opened = sessions.read(&sessions.find(&self.session, self.latest.scope())?)?;
         let text = match self.format {
             Format::Json => {
                 format!("{}\n", view::transcript(&offline_sessions::v2_transcript(&opened)).as_str())

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::background_server;
 use crate::command_error::CommandError;
-use crate::offline_sessions::{OfflineSessions, id_json};
+use crate::offline_sessions::{LatestOption, OfflineSessions, id_json};
 use crate::output::{self, DIM};
 use crate::path_options::PathOptions;
 use crate::render::safe;
@@ -27,7 +27,9 @@ use crate::server::{self, client_environment};
 pub(crate) struct Fork {
     #[command(flatten)]
     paths: PathOptions,
-    /// Select the session: its id, a unique prefix of its id, or `latest`
+    #[command(flatten)]
+    latest: LatestOption,
+    /// Select the session: its id, a unique prefix of its id or title, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Fork at this message: its id or a unique prefix of its id [default: the last message]
@@ -53,7 +55,7 @@ struct ForkOutput {
 
 impl Fork {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
-        let (session, opened) = open(&self.paths, &self.session)?;
+        let (session, opened) = open(&self.paths, &self.session, self.latest)?;
         let at = self.at.as_deref().map(|name| message(&opened.transcript, name, |_| true)).transpose()?;
         let data = background_server::ensure_running(&self.paths)?;
         let runtime = runtime::multi_threaded()?;
@@ -87,9 +89,13 @@ impl Fork {
 }
 
 /// Reads a session by name.
-pub(super) fn open(paths: &PathOptions, name: &str) -> Result<(SessionId, StoredSession), CommandError> {
+pub(super) fn open(
+    paths: &PathOptions,
+    name: &str,
+    latest: LatestOption,
+) -> Result<(SessionId, StoredSession), CommandError> {
     let sessions = OfflineSessions::open(paths)?;
-    let opened = sessions.read(&sessions.find(name)?)?;
+    let opened = sessions.read(&sessions.find(name, latest.scope())?)?;
     Ok((SessionId::from(id_json(&opened.row)), opened))
 }
 

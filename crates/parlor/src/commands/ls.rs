@@ -1,24 +1,31 @@
+mod watch;
+
 use std::collections::{HashMap, HashSet};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_server::{agent_sessions, stored};
-use parlor_store::{Filter, SessionRow};
-use serde::Serialize;
+use parlor_store::Filter;
 
 use crate::command_error::CommandError;
-use crate::offline_sessions::{OfflineSessions, literal_text, session_id, session_title};
-use crate::output::{self, DIM, GREEN, YELLOW, ago, short_path, timestamp};
+use crate::offline_sessions::OfflineSessions;
+use crate::output::{self, DIM, ago, short_path};
 use crate::path_options::{self, PathOptions};
-use crate::server;
-use crate::table::{Cell, Table};
+use crate::render::safe;
+use crate::session_list::{ListedSession, ListedState, LiveState};
+use crate::table::{Cell, Table, terminal_width, truncate};
 
 /// List sessions, the latest first
 ///
 /// Prints the shortest unique prefix of each id. Other commands accept such a prefix, the whole id, or `latest` for the first
 /// session of the list. Works with and without a running server.
+///
+/// States: `running`, `needs you` (the agent waits for an answer, see `parlor inbox`), `failed` (the last turn failed),
+/// `interrupted` (the server was killed during a turn).
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Ls {
     #[command(flatten)]
     paths: PathOptions,
@@ -37,70 +44,76 @@ pub(crate) struct Ls {
     /// List forks below the sessions that they were forked from
     #[arg(long)]
     tree: bool,
-    /// Print a list of objects as JSON
+    /// Follow the list until Ctrl-C: draw it again on a terminal, print one line per change into a pipe
+    #[arg(long, conflicts_with = "tree")]
+    watch: bool,
+    /// Print a list of objects as JSON; with `--watch` one object per line
     #[arg(long)]
     json: bool,
 }
 
-/// A session as it is listed.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListedSession {
-    session_id: String,
-    title: Option<String>,
-    first_prompt: Option<String>,
-    agent: String,
-    cwd: String,
-    state: &'static str,
-    created_at: String,
-    updated_at: String,
-    parent: Option<String>,
-    forked_at: Option<String>,
-    /// Whether the session is stored here; false if only its agent has it.
-    adopted: bool,
-    #[serde(skip)]
-    active_at: i64,
-    /// The branch characters before the title in a tree.
-    #[serde(skip)]
-    branches: String,
+const EXAMPLES: &str = "Examples:
+  parlor ls --cwd .
+  parlor ls --watch
+  parlor ls --json | jq -r '.[] | select(.state == \"needs_you\") | .sessionId'";
+
+/// The width below which only ids, marks and titles are printed.
+const NARROW: usize = 60;
+
+/// The listed sessions.
+struct Listing {
+    sessions: Vec<ListedSession>,
+    /// Whether there are more than the limit.
+    has_more: bool,
+    /// The length of the printed ids.
+    id_length: usize,
 }
 
 impl Ls {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
-        let sessions = OfflineSessions::open(&self.paths)?;
-        let cwd = self.cwd.as_deref().map(path_options::canonical_directory).transpose()?;
-        let filter = Filter {
-            agent: self.agent.clone(),
-            cwd: cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
-            archived: Some(self.archived),
-            ..Filter::default()
-        };
-        let limit = if self.limit == 0 { usize::MAX } else { self.limit };
-        let mut rows = sessions.list(&filter, limit.saturating_add(1))?;
-        let has_more = rows.len() > limit;
-        rows.truncate(limit);
-        let is_running =
-            self.paths.existing_data_dir()?.is_some_and(|data| server::is_running(&data.socket()));
-        let mut listed: Vec<_> =
-            rows.iter().map(|row| list(&sessions, row, is_running)).collect::<Result<_, _>>()?;
+        let filter = self.filter()?;
+        if self.watch {
+            return self.follow(&filter);
+        }
+        let mut listing = self.list(&filter, &LiveState::query(&self.paths)?)?;
         if self.tree {
-            listed = tree(listed);
+            listing.sessions = tree(listing.sessions);
         }
         if self.json {
-            output::print_json(&listed)?;
-        } else if listed.is_empty() {
+            output::print_json(&listing.sessions)?;
+        } else if listing.sessions.is_empty() {
             output::print(|out| writeln!(out, "{}", self.empty_message()))?;
         } else {
-            let length = sessions.id_length()?;
             output::print(|out| {
-                table(&listed, length).write(out)?;
-                if has_more {
+                listing.write(terminal_width(), usize::MAX, out)?;
+                if listing.has_more {
                     writeln!(out, "{DIM}There are more sessions; --limit 0 lists all.{DIM:#}")?;
                 }
                 Ok(())
             })?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn filter(&self) -> Result<Filter, CommandError> {
+        let cwd = self.cwd.as_deref().map(path_options::canonical_directory).transpose()?;
+        Ok(Filter {
+            agent: self.agent.clone(),
+            cwd: cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
+            archived: Some(self.archived),
+            ..Filter::default()
+        })
+    }
+
+    fn list(&self, filter: &Filter, live: &LiveState) -> Result<Listing, CommandError> {
+        let sessions = OfflineSessions::open(&self.paths)?;
+        let limit = if self.limit == 0 { usize::MAX } else { self.limit };
+        let mut rows = sessions.list(filter, limit.saturating_add(1))?;
+        let has_more = rows.len() > limit;
+        rows.truncate(limit);
+        let listed = rows.iter().map(|row| ListedSession::new(&sessions, row, live));
+        let listed = listed.collect::<Result<_, _>>()?;
+        Ok(Listing { sessions: listed, has_more, id_length: sessions.id_length()? })
     }
 
     fn empty_message(&self) -> &'static str {
@@ -112,37 +125,59 @@ impl Ls {
     }
 }
 
-fn list(
-    sessions: &OfflineSessions,
-    row: &SessionRow,
-    is_server_running: bool,
-) -> Result<ListedSession, CommandError> {
-    let title = session_title(row);
-    let first_prompt = if title.is_none() && !agent_sessions::is_agent_only(row) {
-        sessions.first_prompt_line(row)?
-    } else {
-        None
-    };
-    Ok(ListedSession {
-        session_id: session_id(row),
-        title,
-        first_prompt,
-        agent: row.agent.clone(),
-        cwd: row.cwd.clone(),
-        state: match (row.busy, is_server_running) {
-            (true, true) => "running",
-            // The server was killed during the turn; the next server ends it.
-            (true, false) => "interrupted",
-            (false, _) => "idle",
-        },
-        created_at: timestamp(row.created_at),
-        updated_at: timestamp(row.active_at),
-        parent: row.parent.as_deref().map(literal_text),
-        forked_at: stored::SessionData::of(row).forked_at.map(|message| message.to_text().into_owned()),
-        adopted: !agent_sessions::is_agent_only(row),
-        active_at: row.active_at,
-        branches: String::new(),
-    })
+impl Listing {
+    /// Writes at most `rows` sessions: as a table, or on a narrow terminal one line each.
+    fn write(&self, width: Option<usize>, rows: usize, out: &mut dyn Write) -> std::io::Result<()> {
+        match width {
+            Some(width) if width < NARROW => {
+                self.sessions.iter().take(rows).try_for_each(|session| self.write_line(session, width, out))
+            }
+            _ => self.table(width.is_some(), rows).write_within(width, out),
+        }
+    }
+
+    fn short_id(&self, session: &ListedSession) -> String {
+        session.session_id.chars().take(self.id_length).collect()
+    }
+
+    fn write_line(&self, session: &ListedSession, width: usize, out: &mut dyn Write) -> std::io::Result<()> {
+        let (mark, style) = session.state.mark();
+        let id = safe(&self.short_id(session));
+        let room = width.saturating_sub(id.chars().count() + 4);
+        let title = format!("{}{}", session.branches, session.name().unwrap_or("(no prompt yet)"));
+        writeln!(out, "{id}  {style}{mark}{style:#} {}", truncate(&safe(&title.replace('\n', " ")), room))
+    }
+
+    /// The table: on a terminal with marks and without idle states, in a pipe with a word for every state.
+    fn table(&self, is_terminal: bool, rows: usize) -> Table {
+        let mut table = Table::new(&["ID", "~TITLE", "STATE", "~AGENT", "ACTIVE", "~DIRECTORY"]);
+        table.drop_if_narrow(&["DIRECTORY", "AGENT", "ACTIVE"]);
+        let now = output::now();
+        for session in self.sessions.iter().take(rows) {
+            let branches = &session.branches;
+            let title = match session.name() {
+                Some(name) => format!("{branches}{name}").into(),
+                None if !session.adopted => Cell::styled("(no title)", DIM),
+                None => Cell::styled(&format!("{branches}(no prompt yet)"), DIM),
+            };
+            let state = if is_terminal {
+                Cell::styled(&session.state_text(now), session.state.mark().1)
+            } else if session.state == ListedState::Idle && !session.adopted {
+                "at-the-agent".into()
+            } else {
+                session.state.word().into()
+            };
+            table.row([
+                self.short_id(session).into(),
+                title,
+                state,
+                session.agent.as_str().into(),
+                ago(session.active_at, now).into(),
+                short_path(&session.cwd).into(),
+            ]);
+        }
+        table
+    }
 }
 
 /// Sorts forks below the sessions that they were forked from. Forks of sessions that are not listed are roots.
@@ -170,33 +205,4 @@ fn tree(listed: Vec<ListedSession>) -> Vec<ListedSession> {
         sorted.push(session);
     }
     sorted
-}
-
-fn table(listed: &[ListedSession], id_length: usize) -> Table {
-    let mut table = Table::new(&["ID", "~TITLE", "~AGENT", "~DIRECTORY", "ACTIVE", "STATE"]);
-    let now = output::now();
-    for session in listed {
-        let id: String = session.session_id.chars().take(id_length).collect();
-        let branches = &session.branches;
-        let title = match (&session.title, &session.first_prompt) {
-            (None, None) if !session.adopted => Cell::styled("(no title)", DIM),
-            (Some(title), _) | (None, Some(title)) => format!("{branches}{title}").into(),
-            (None, None) => Cell::styled(&format!("{branches}(no prompt yet)"), DIM),
-        };
-        let state = match session.state {
-            "running" => Cell::styled("● running", GREEN),
-            "interrupted" => Cell::styled("! interrupted", YELLOW),
-            _ if !session.adopted => Cell::styled("at the agent", DIM),
-            _ => "".into(),
-        };
-        table.row([
-            id.into(),
-            title,
-            session.agent.as_str().into(),
-            short_path(&session.cwd).into(),
-            ago(session.active_at, now).into(),
-            state,
-        ]);
-    }
-    table
 }

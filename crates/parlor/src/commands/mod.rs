@@ -2,8 +2,10 @@
 
 pub(crate) mod acp;
 pub(crate) mod agents;
+pub(crate) mod answer;
 pub(crate) mod archive;
 pub(crate) mod backup;
+pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod demo_agent;
 pub(crate) mod detach;
@@ -12,6 +14,7 @@ pub(crate) mod edit;
 pub(crate) mod export;
 pub(crate) mod fold;
 pub(crate) mod fork;
+pub(crate) mod inbox;
 pub(crate) mod logs;
 pub(crate) mod ls;
 pub(crate) mod man;
@@ -27,4 +30,5 @@ pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod title;
 pub(crate) mod translate;
+pub(crate) mod watch;
 pub(crate) mod watch_agents;

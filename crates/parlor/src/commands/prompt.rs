@@ -2,6 +2,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use parlor_client::{Activity, Agent, Error, Hello, State};
@@ -12,31 +13,38 @@ use parlor_store::SessionRow;
 use crate::agent_choice;
 use crate::background_server;
 use crate::command_error::CommandError;
-use crate::offline_sessions::{OfflineSessions, id_json, session_id};
-use crate::output::DIM;
+use crate::offline_sessions::{
+    LatestOption, LatestScope, OfflineSessions, id_json, session_id, session_title,
+};
+use crate::output::{DIM, short_path};
 use crate::path_options::{self, PathOptions};
+use crate::prompt_input::{PromptContent, PromptInput};
 use crate::render::safe;
 use crate::runtime;
 use crate::server::{self, client_environment};
+use crate::session_options;
 use crate::turn::{NOTICE_DELAY, TurnIntro, TurnOptions, agent_name};
 
 /// Send a prompt to a session, and stream the answer
 ///
-/// The answer goes to standard output; tool calls, requests and everything else about the turn go to standard error. Ctrl-C
-/// cancels the turn; a second Ctrl-C exits while the turn continues. Starts the local server if it is not running.
+/// Without `-s` and `--new`, the prompt continues the latest session of this directory. Words need no quotes; standard input is
+/// appended to them if it is a pipe or a file. The answer goes to standard output; the session, tool calls, requests and everything
+/// else about the turn go to standard error. Requests of the agent are asked on the terminal, also if standard input is a pipe.
+/// Ctrl-C cancels the turn; a second Ctrl-C exits while the turn continues. Starts the local server if it is not running.
 ///
-/// The exit code is 0 if the turn ended with `end_turn`, and 1 otherwise.
+/// The exit code is 0 if the turn ended with `end_turn`, 124 if `--timeout` elapsed, and 1 otherwise.
 #[derive(Args)]
 #[command(override_usage = USAGE, after_help = EXAMPLES)]
 pub(crate) struct Prompt {
     #[command(flatten)]
     paths: PathOptions,
-    /// Select the session: its id, a unique prefix of its id, or `latest`; omit it with `--new`
-    #[arg(value_name = "SESSION")]
-    first: String,
-    /// Send this text; `-` reads it from standard input
-    #[arg(value_name = "TEXT", conflicts_with = "new")]
-    second: Option<String>,
+    #[command(flatten)]
+    latest: LatestOption,
+    #[command(flatten)]
+    input: PromptInput,
+    /// Select the session: its id, a unique prefix of its id or title, or `latest` [default: latest]
+    #[arg(short, long, value_name = "SESSION", conflicts_with = "new")]
+    session: Option<String>,
     /// Start a new session
     #[arg(long)]
     new: bool,
@@ -46,37 +54,50 @@ pub(crate) struct Prompt {
     /// Use this working directory for the new session [default: the current one]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
+    /// Set the model of the session before the prompt
+    #[arg(long, value_name = "ID")]
+    model: Option<String>,
+    /// Set the mode of the session before the prompt
+    #[arg(long, value_name = "ID")]
+    mode: Option<String>,
+    /// Exit as soon as the prompt is accepted or queued; requests of the agent wait in `parlor inbox`
+    #[arg(long, conflicts_with = "timeout")]
+    no_wait: bool,
+    /// Exit with code 124 if the turn has not ended after this time (30s, 5m, 2h); the turn continues
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    timeout: Option<Duration>,
     #[command(flatten)]
     turn_options: TurnOptions,
 }
 
-const USAGE: &str = "parlor prompt [OPTIONS] <SESSION> <TEXT>
-       parlor prompt [OPTIONS] --new <TEXT>";
+const USAGE: &str = "parlor prompt [OPTIONS] [TEXT]...
+       parlor prompt [OPTIONS] -s <SESSION> [TEXT]...
+       parlor prompt [OPTIONS] --new [TEXT]...";
 
 const EXAMPLES: &str = "Examples:
-  parlor prompt --new 'What is in this directory?'
-  git diff | parlor prompt latest -";
+  parlor prompt --new What is in this directory?
+  parlor prompt now fix the second problem
+  git diff | parlor prompt -s latest review this change
+  parlor prompt -s 'flaky test' --timeout 10m -f log.txt explain this";
 
 impl Prompt {
     pub(crate) fn run(mut self) -> Result<ExitCode, CommandError> {
-        let (session, text) = match (&self.second, self.new) {
-            (Some(text), _) => (Some(OfflineSessions::open(&self.paths)?.find_any(&self.first)?), text),
-            (None, true) => (None, &self.first),
-            (None, false) => {
-                let failure = CommandError::bad_input("the session or the text is missing");
-                return Err(failure.hint("give a session and a text (`parlor ls` lists the sessions), or use --new for a new session"));
-            }
+        let session = if self.new {
+            None
+        } else {
+            let name = self.session.as_deref().unwrap_or("latest");
+            Some(OfflineSessions::open(&self.paths)?.find_any(name, self.latest.scope())?)
         };
         if let Some(row) = &session {
             self.check_options(row)?;
         }
-        let text = read_text(text)?;
+        let content = self.input.read()?;
         let data = background_server::ensure_running(&self.paths)?;
         if session.is_none() && self.agent.is_none() {
             self.agent = agent_choice::for_new_session(&data.socket())?;
         }
         let runtime = runtime::multi_threaded()?;
-        let result = runtime.block_on(self.send(&data, session.as_ref(), &text));
+        let result = runtime.block_on(self.send(&data, session.as_ref(), content));
         runtime.shutdown_background();
         result
     }
@@ -107,7 +128,7 @@ impl Prompt {
         &self,
         data: &DataDir,
         row: Option<&SessionRow>,
-        text: &str,
+        content: PromptContent,
     ) -> Result<ExitCode, CommandError> {
         let cwd = match &self.cwd {
             // The stored path has to be the same for every process.
@@ -134,20 +155,66 @@ impl Prompt {
             Ok((client, requests, session))
         });
         // The connection stays open until the turn has ended.
-        let (_client, requests, session) =
+        let (client, requests, session) =
             opening.await.map_err(|error: Error| CommandError::client(&error))?;
-        let notice = if row.is_some() {
-            let has_ended = |state: &State| state.activity == Activity::Idle;
-            let is_idle = session.transcript().state().is_none_or(has_ended);
-            (!is_idle).then(|| "another turn is running; the prompt is queued".to_owned())
-        } else {
-            Some(format!("session {}", session.id()))
-        };
+        let mut notices = Vec::new();
+        match row {
+            Some(row) => {
+                notices.extend(self.selection_notice(row));
+                let has_ended = |state: &State| state.activity == Activity::Idle;
+                if !session.transcript().state().is_none_or(has_ended) {
+                    notices.push("another turn is running; the prompt is queued".to_owned());
+                }
+            }
+            None => notices.push(format!("session {}", session.id())),
+        }
+        for (key, value) in [("model", &self.model), ("mode", &self.mode)] {
+            if let Some(value) = value {
+                let options = session_options::stored(&self.paths, session.id())?;
+                session_options::set(&client, session.id(), &options, key, value).await?;
+            }
+        }
+        let prompt = content.prompt(client.info())?;
+        if self.no_wait {
+            notices.iter().for_each(|notice| print_stderr!("{DIM}{}{DIM:#}", safe(notice)));
+            return self.turn_options.send(&session, prompt).await;
+        }
         let session_cwd = row.map_or_else(|| cwd.to_string_lossy(), |row| row.cwd.as_str().into());
         let agent = row.map(|row| row.agent.as_str()).or(self.agent.as_deref());
-        let intro = TurnIntro { notice: notice.as_deref(), agent };
-        self.turn_options.follow(&session, requests, intro, Some(text), &session_cwd).await
+        let notice = notices.join("\n");
+        let notice = Some(notice.as_str()).filter(|notice| !notice.is_empty());
+        let intro = TurnIntro { notice, agent, timeout: self.timeout };
+        self.turn_options.follow(&session, requests, intro, Some(prompt), &session_cwd).await
     }
+
+    /// Names the session, unless its whole id was given.
+    fn selection_notice(&self, row: &SessionRow) -> Option<String> {
+        let id = session_id(row);
+        if self.session.as_ref() == Some(&id) {
+            return None;
+        }
+        let title = session_title(row).map(|title| format!(" \"{}\"", title.replace('\n', " ")));
+        let is_latest = self.session.as_deref().is_none_or(|name| name == "latest");
+        let why = match (is_latest, self.latest.scope()) {
+            (true, LatestScope::Directory) => format!(", latest in {}", short_path(&row.cwd)),
+            (true, LatestScope::All) => ", latest of all".to_owned(),
+            (false, _) => String::new(),
+        };
+        Some(format!("session {id}{}{why} ({})", title.unwrap_or_default(), row.agent))
+    }
+}
+
+/// Parses a duration such as `30s`, `5m` or `2h`; without a unit it is in seconds.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let seconds = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err("use a number with s, m or h, such as 5m".to_owned()),
+    };
+    let number: u64 = number.parse().map_err(|_| "use a number with s, m or h, such as 5m".to_owned())?;
+    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(|| "it is too long".to_owned())
 }
 
 /// Waits for a future that may start an agent, and prints a notice after `NOTICE_DELAY`.

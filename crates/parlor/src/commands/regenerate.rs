@@ -6,6 +6,7 @@ use parlor_json::Object;
 use super::fork::{connect, created_session, message, open};
 use crate::background_server;
 use crate::command_error::CommandError;
+use crate::offline_sessions::LatestOption;
 use crate::path_options::PathOptions;
 use crate::runtime;
 use crate::turn::{TurnIntro, TurnOptions};
@@ -18,7 +19,9 @@ use crate::turn::{TurnIntro, TurnOptions};
 pub(crate) struct Regenerate {
     #[command(flatten)]
     paths: PathOptions,
-    /// Select the session: its id, a unique prefix of its id, or `latest`
+    #[command(flatten)]
+    latest: LatestOption,
+    /// Select the session: its id, a unique prefix of its id or title, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Select the prompt or a message of its turn: the id, a unique prefix of the id, or `latest`
@@ -30,7 +33,7 @@ pub(crate) struct Regenerate {
 
 impl Regenerate {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
-        let (session, opened) = open(&self.paths, &self.session)?;
+        let (session, opened) = open(&self.paths, &self.session, self.latest)?;
         let mut params = Object::default();
         params.set("sessionId", session.as_json());
         params.set("messageId", &message(&opened.transcript, &self.message, |_| true)?);
@@ -54,7 +57,7 @@ pub(super) fn prompt_in_fork(
         let response = client.call(method, params).await.map_err(|error| CommandError::client(&error))?;
         let session = client.session(&created_session(&response)?);
         let notice = format!("session {}", session.id());
-        let intro = TurnIntro { notice: Some(&notice), agent: None };
+        let intro = TurnIntro { notice: Some(&notice), agent: None, timeout: None };
         turn_options.follow(&session, requests, intro, None, cwd).await
     });
     runtime.shutdown_background();

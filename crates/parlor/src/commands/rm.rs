@@ -9,7 +9,7 @@ use parlor_server::data_dir::DataDir;
 use parlor_store::{Batch, SessionRow, SqliteStore, Store, Write as StoreWrite};
 
 use crate::command_error::CommandError;
-use crate::offline_sessions::{OfflineSessions, id_json, session_id, session_title};
+use crate::offline_sessions::{LatestOption, OfflineSessions, id_json, session_id, session_title};
 use crate::output::{self, count, short_path};
 use crate::path_options::PathOptions;
 use crate::render::safe;
@@ -24,7 +24,9 @@ use crate::server;
 pub(crate) struct Rm {
     #[command(flatten)]
     paths: PathOptions,
-    /// Select the sessions: ids, unique prefixes of ids, or `latest`
+    #[command(flatten)]
+    latest: LatestOption,
+    /// Select the sessions: ids, unique prefixes of ids or titles, or `latest`
     #[arg(value_name = "SESSION", required = true)]
     sessions: Vec<String>,
     /// Delete without confirmation
@@ -41,7 +43,7 @@ impl Rm {
         // All arguments are resolved before any session is deleted.
         let mut rows: Vec<SessionRow> = Vec::new();
         for name in &self.sessions {
-            let row = sessions.find(name)?;
+            let row = sessions.find(name, self.latest.scope())?;
             if rows.iter().all(|other| other.id != row.id) {
                 rows.push(row);
             }

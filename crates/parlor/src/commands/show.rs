@@ -4,7 +4,7 @@ use clap::Args;
 use parlor_dialect::view;
 
 use crate::command_error::CommandError;
-use crate::offline_sessions::{self, OfflineSessions, session_id, session_title};
+use crate::offline_sessions::{self, LatestOption, OfflineSessions, session_id, session_title};
 use crate::output::{self, BOLD, DIM, ago, short_path};
 use crate::path_options::PathOptions;
 use crate::render::{self, safe};
@@ -16,7 +16,9 @@ use crate::render::{self, safe};
 pub(crate) struct Show {
     #[command(flatten)]
     paths: PathOptions,
-    /// Select the session: its id, a unique prefix of its id, or `latest`
+    #[command(flatten)]
+    latest: LatestOption,
+    /// Select the session: its id, a unique prefix of its id or title, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Print the transcript as one JSON object
@@ -27,7 +29,7 @@ pub(crate) struct Show {
 impl Show {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let sessions = OfflineSessions::open(&self.paths)?;
-        let opened = sessions.read(&sessions.find(&self.session)?)?;
+        let opened = sessions.read(&sessions.find(&self.session, self.latest.scope())?)?;
         let transcript = offline_sessions::v2_transcript(&opened);
         if self.json {
             output::print_raw_json(&format!("{}\n", view::transcript(&transcript).as_str()))?;

@@ -5,17 +5,21 @@ use std::time::Duration;
 
 use clap::Args;
 use parlor_server::data_dir::DataDir;
+use parlor_store::Filter;
 use serde::{Deserialize, Serialize};
 
 use crate::command_error::CommandError;
-use crate::output::{self, BOLD, DIM, GREEN, count, short_path, span};
+use crate::offline_sessions::OfflineSessions;
+use crate::open_request;
+use crate::output::{self, BOLD, DIM, GREEN, count, short_path, span, span_since};
 use crate::path_options::PathOptions;
 use crate::server;
-use crate::table::Table;
+use crate::session_list::{ListedSession, ListedState, LiveState};
+use crate::table::{Cell, Table, terminal_width};
 
 /// Print the state of the server
 ///
-/// The exit code is 1 if no server is running.
+/// Lists the sessions that run, need a person, or failed, and the running agents. The exit code is 1 if no server is running.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Status {
@@ -28,7 +32,10 @@ pub(crate) struct Status {
 
 const EXAMPLES: &str = "Examples:
   parlor status
-  parlor status --json || parlor serve";
+  parlor status --json | jq .pid";
+
+/// How many of the latest sessions are looked at.
+const LATEST: usize = 50;
 
 /// The result of `_parlor/status`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -111,6 +118,20 @@ struct StatusReport {
     address: Option<String>,
     #[serde(flatten)]
     server: Option<ServerStatus>,
+    /// The sessions of a running server that are not idle.
+    sessions: Vec<ActiveSession>,
+}
+
+/// A session that runs, needs a person, or failed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ActiveSession {
+    #[serde(flatten)]
+    listed: ListedSession,
+    /// What it waits for.
+    waits_for: Option<String>,
+    #[serde(skip)]
+    waits_since: Option<i64>,
 }
 
 impl Status {
@@ -120,7 +141,9 @@ impl Status {
         let socket = data.as_ref().map(DataDir::socket).filter(|socket| server::is_running(socket));
         let server = socket.as_deref().map(query).transpose()?;
         let running = server.is_some();
+        let sessions = if running { self.active_sessions()? } else { Vec::new() };
         let report = StatusReport {
+            sessions,
             running,
             data: path.display().to_string(),
             socket: socket.map(|socket| socket.display().to_string()),
@@ -133,6 +156,27 @@ impl Status {
             output::print(|out| write(&report, out))?;
         }
         Ok(if running { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// The latest sessions that run, need a person, or failed.
+    fn active_sessions(&self) -> Result<Vec<ActiveSession>, CommandError> {
+        let live = LiveState::query(&self.paths)?;
+        let sessions = OfflineSessions::open(&self.paths)?;
+        let filter = Filter { archived: Some(false), ..Filter::default() };
+        let mut active = Vec::new();
+        for row in sessions.sessions(&filter, LATEST)? {
+            let listed = ListedSession::new(&sessions, &row, &live)?;
+            if listed.state == ListedState::Idle {
+                continue;
+            }
+            let request = live.requests_of(&listed.session_id).first();
+            active.push(ActiveSession {
+                waits_for: request.map(open_request::summary),
+                waits_since: request.and_then(open_request::opened_at),
+                listed,
+            });
+        }
+        Ok(active)
     }
 }
 
@@ -197,13 +241,41 @@ fn write(report: &StatusReport, out: &mut dyn std::io::Write) -> std::io::Result
         writeln!(out, "  losses    {id}: {}", crate::render::safe(&kinds))?;
     }
     if server.agents.is_empty() {
-        return writeln!(out, "  agents    none running; a session that needs its agent starts it");
+        writeln!(out, "  agents    none running; a session that needs its agent starts it")?;
+    } else {
+        writeln!(out, "  agents    {}", count(server.agents.len(), "running agent"))?;
     }
-    writeln!(out, "  agents    {}\n", count(server.agents.len(), "running agent"))?;
+    if !report.sessions.is_empty() {
+        writeln!(out)?;
+        write_sessions(&report.sessions, out)?;
+    }
+    if server.agents.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
     let mut table = Table::new(&["AGENT", "PROCESS", "SESSIONS"]);
     for agent in &server.agents {
         let pid = agent.pid.map(|pid| pid.to_string()).unwrap_or_default();
         table.row([agent.name.as_str().into(), pid.into(), agent.sessions.to_string().into()]);
+    }
+    table.write(out)
+}
+
+fn write_sessions(sessions: &[ActiveSession], out: &mut dyn std::io::Write) -> std::io::Result<()> {
+    let mut table = Table::new(&["SESSION", "~TITLE", "STATE", "~WAITS FOR"]);
+    table.drop_if_narrow(&["WAITS FOR", "STATE"]);
+    let now = output::now();
+    for session in sessions {
+        let listed = &session.listed;
+        let id: String = listed.session_id.chars().take(8).collect();
+        let state = match terminal_width() {
+            Some(_) => Cell::styled(&listed.state_text(now), listed.state.mark().1),
+            None => listed.state.word().into(),
+        };
+        let since = session.waits_since.map(|since| format!(", for {}", span_since(since, now)));
+        let waits_for = session.waits_for.as_ref().map(|wait| format!("{wait}{}", since.unwrap_or_default()));
+        let title = listed.name().unwrap_or("(no prompt yet)");
+        table.row([id.into(), title.into(), state, waits_for.unwrap_or_default().into()]);
     }
     table.write(out)
 }

@@ -5,7 +5,7 @@ use parlor_json::{Json, JsonStr, Object};
 use serde::Serialize;
 
 use crate::command_error::CommandError;
-use crate::offline_sessions::{OfflineSessions, session_id};
+use crate::offline_sessions::{LatestOption, OfflineSessions, session_id};
 use crate::output;
 use crate::path_options::PathOptions;
 use crate::render::safe;
@@ -19,7 +19,9 @@ use crate::server;
 pub(crate) struct Title {
     #[command(flatten)]
     paths: PathOptions,
-    /// Select the session: its id, a unique prefix of its id, or `latest`
+    #[command(flatten)]
+    latest: LatestOption,
+    /// Select the session: its id, a unique prefix of its id or title, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Set this title; an empty one clears yours
@@ -43,7 +45,7 @@ struct TitleOutput {
 
 impl Title {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
-        let row = OfflineSessions::open(&self.paths)?.find(&self.session)?;
+        let row = OfflineSessions::open(&self.paths)?.find(&self.session, self.latest.scope())?;
         let mut params = Object::default();
         params.set(
             "title",

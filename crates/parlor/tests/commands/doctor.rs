@@ -83,10 +83,10 @@ fn doctor_reports_losses_and_rejected_updates() {
         // v1 has no notices.
         let notice = r#"raw {"sessionId":"SESSION","update":{"sessionUpdate":"notice","severity":"info","title":"n"}}"#;
         let text = [notice].repeat(times).join("\n");
-        scenario.run(&["prompt", session, &text]).success();
+        scenario.run(&["prompt", "-s", session, &text]).success();
     }
     let bad = r#"raw {"sessionId":"SESSION","update":{"sessionUpdate":"agent_message_chunk","content":7}}"#;
-    scenario.run(&["prompt", &id, bad]).success();
+    scenario.run(&["prompt", "-s", &id, bad]).success();
     let losses = || scenario.run(&["status", "--json"]).success().json()["losses"].clone();
     let counts = |session: &str| {
         let all = losses();
@@ -180,7 +180,7 @@ fn doctor_reports_a_damaged_journal_until_it_is_deleted() {
     }
     assert_eq!(fs::read_to_string(&damaged).unwrap(), "this is no journal at all");
     scenario.serve(&[]);
-    scenario.run(&["prompt", &id, "say again"]).success();
+    scenario.run(&["prompt", "-s", &id, "say again"]).success();
     finds_damaged_journal(&scenario, "its header is damaged");
     fs::remove_file(damaged).unwrap();
     scenario.run(&["doctor"]).success();
@@ -213,7 +213,7 @@ fn a_server_reports_a_damaged_journal_and_continues() {
     finds_damaged_journal(&scenario, "whole record");
     let output = scenario.run(&["show", &id]).success();
     assert!(output.stdout.contains("before") && !output.stdout.contains("damage"), "{output:#?}");
-    scenario.run(&["prompt", &id, "say again"]).success();
+    scenario.run(&["prompt", "-s", &id, "say again"]).success();
 }
 
 #[test]

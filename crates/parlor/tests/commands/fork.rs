@@ -8,7 +8,7 @@ use crate::PARLOR;
 /// A session with two turns: its id and the ids of its messages.
 fn spawn(scenario: &Scenario) -> (String, Vec<String>) {
     let session = scenario.new_session("say One.");
-    scenario.run(&["prompt", &session, "say Two."]).success();
+    scenario.run(&["prompt", "-s", &session, "say Two."]).success();
     let shown = scenario.run(&["show", &session, "--json"]).success().json();
     let messages = shown["messages"].as_array().unwrap();
     (session, messages.iter().map(|message| message["messageId"].as_str().unwrap().to_owned()).collect())
@@ -46,7 +46,7 @@ fn a_session_is_forked_at_a_message() {
     let forked = scenario.run(&["fork", &session, "--at", &messages[1]]).success().plain();
     let id = forked.stdout.trim_end().to_owned();
     assert_eq!(texts(&scenario, &id), ["say One.", "One."]);
-    assert_eq!(scenario.run(&["prompt", &id, "say Else."]).success().stdout, "Else.\n");
+    assert_eq!(scenario.run(&["prompt", "-s", &id, "say Else."]).success().stdout, "Else.\n");
 
     let forked = scenario.run(&["fork", &session, "--json"]).success().json();
     assert_eq!((&forked["parent"], &forked["messageId"]), (&json!(session), &json!(null)));
@@ -64,8 +64,10 @@ fn a_prompt_is_edited_or_regenerated() {
     let id = output.stderr.trim_end().strip_prefix("session ").unwrap().to_owned();
     assert_eq!(texts(&scenario, &id), ["say One.", "One.", "say Instead.", "Instead."]);
 
-    let output =
-        scenario.run_with(&["edit", &session, &messages[0], "-", "--json"], "say First.").success().json();
+    let output = scenario
+        .run_with(&["edit", &session, &messages[0], "-", "--json"], "say First.")
+        .success()
+        .last_json();
     assert_eq!((&output["text"], &output["stopReason"]), (&json!("First."), &json!("end_turn")));
     assert_eq!(texts(&scenario, output["sessionId"].as_str().unwrap()), ["say First.", "First."]);
 

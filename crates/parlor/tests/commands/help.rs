@@ -47,6 +47,9 @@ fn the_long_help_describes_command_arguments_and_options() {
         Prints the shortest unique prefix of each id. Other commands accept such a prefix, the whole id, or
         `latest` for the first session of the list. Works with and without a running server.
 
+        States: `running`, `needs you` (the agent waits for an answer, see `parlor inbox`), `failed` (the
+        last turn failed), `interrupted` (the server was killed during a turn).
+
         Usage: parlor ls [OPTIONS]
 
         Options:
@@ -67,11 +70,20 @@ fn the_long_help_describes_command_arguments_and_options() {
               --tree
                   List forks below the sessions that they were forked from
 
+              --watch
+                  Follow the list until Ctrl-C: draw it again on a terminal, print one line per change into
+                  a pipe
+
               --json
-                  Print a list of objects as JSON
+                  Print a list of objects as JSON; with `--watch` one object per line
 
           -h, --help
                   Print help (see a summary with '-h')
+
+        Examples:
+          parlor ls --cwd .
+          parlor ls --watch
+          parlor ls --json | jq -r '.[] | select(.state == "needs_you") | .sessionId'
     "#]]
     .assert_eq(&help("ls"));
     expect![[r#"
@@ -84,9 +96,12 @@ fn the_long_help_describes_command_arguments_and_options() {
 
         Arguments:
           <SESSION>
-                  Select the session: its id, a unique prefix of its id, or `latest`
+                  Select the session: its id, a unique prefix of its id or title, or `latest`
 
         Options:
+              --all
+                  Let `latest` be the latest session of all directories, not only of this one
+
               --json
                   Print the transcript as one JSON object
 
@@ -142,23 +157,40 @@ fn the_long_help_describes_command_arguments_and_options() {
     expect![[r#"
         Send a prompt to a session, and stream the answer
 
-        The answer goes to standard output; tool calls, requests and everything else about the turn go to
-        standard error. Ctrl-C cancels the turn; a second Ctrl-C exits while the turn continues. Starts the
-        local server if it is not running.
+        Without `-s` and `--new`, the prompt continues the latest session of this directory. Words need no
+        quotes; standard input is appended to them if it is a pipe or a file. The answer goes to standard
+        output; the session, tool calls, requests and everything else about the turn go to standard error.
+        Requests of the agent are asked on the terminal, also if standard input is a pipe. Ctrl-C cancels
+        the turn; a second Ctrl-C exits while the turn continues. Starts the local server if it is not
+        running.
 
-        The exit code is 0 if the turn ended with `end_turn`, and 1 otherwise.
+        The exit code is 0 if the turn ended with `end_turn`, 124 if `--timeout` elapsed, and 1 otherwise.
 
-        Usage: parlor prompt [OPTIONS] <SESSION> <TEXT>
-               parlor prompt [OPTIONS] --new <TEXT>
+        Usage: parlor prompt [OPTIONS] [TEXT]...
+               parlor prompt [OPTIONS] -s <SESSION> [TEXT]...
+               parlor prompt [OPTIONS] --new [TEXT]...
 
         Arguments:
-          <SESSION>
-                  Select the session: its id, a unique prefix of its id, or `latest`; omit it with `--new`
-
-          [TEXT]
-                  Send this text; `-` reads it from standard input
+          [TEXT]...
+                  Send these words; `-` stands for standard input
 
         Options:
+              --all
+                  Let `latest` be the latest session of all directories, not only of this one
+
+          -f, --file <FILE>
+                  Attach this file; may be repeated
+
+          -i, --image <IMAGE>
+                  Attach this image (PNG, JPEG, GIF, WebP); may be repeated
+
+          -e, --edit
+                  Write the prompt in `$VISUAL` or `$EDITOR`, starting with TEXT
+
+          -s, --session <SESSION>
+                  Select the session: its id, a unique prefix of its id or title, or `latest` [default:
+                  latest]
+
               --new
                   Start a new session
 
@@ -168,6 +200,20 @@ fn the_long_help_describes_command_arguments_and_options() {
               --cwd <DIR>
                   Use this working directory for the new session [default: the current one]
 
+              --model <ID>
+                  Set the model of the session before the prompt
+
+              --mode <ID>
+                  Set the mode of the session before the prompt
+
+              --no-wait
+                  Exit as soon as the prompt is accepted or queued; requests of the agent wait in `parlor
+                  inbox`
+
+              --timeout <TIME>
+                  Exit with code 124 if the turn has not ended after this time (30s, 5m, 2h); the turn
+                  continues
+
               --yes
                   Allow all permission requests of the agent
 
@@ -175,14 +221,16 @@ fn the_long_help_describes_command_arguments_and_options() {
                   Reject all permission requests of the agent
 
               --json
-                  Print one JSON object at the end instead of the answer
+                  Print one session update per line as JSON, and at the end one object with the result
 
           -h, --help
                   Print help (see a summary with '-h')
 
         Examples:
-          parlor prompt --new 'What is in this directory?'
-          git diff | parlor prompt latest -
+          parlor prompt --new What is in this directory?
+          parlor prompt now fix the second problem
+          git diff | parlor prompt -s latest review this change
+          parlor prompt -s 'flaky test' --timeout 10m -f log.txt explain this
     "#]]
     .assert_eq(&help("prompt"));
     expect![[r#"
@@ -196,9 +244,12 @@ fn the_long_help_describes_command_arguments_and_options() {
 
         Arguments:
           <SESSION>
-                  Select the session: its id, a unique prefix of its id, or `latest`
+                  Select the session: its id, a unique prefix of its id or title, or `latest`
 
         Options:
+              --all
+                  Let `latest` be the latest session of all directories, not only of this one
+
               --format <FORMAT>
                   Select the format
 
@@ -225,9 +276,12 @@ fn the_long_help_describes_command_arguments_and_options() {
 
         Arguments:
           <SESSION>...
-                  Select the sessions: ids, unique prefixes of ids, or `latest`
+                  Select the sessions: ids, unique prefixes of ids or titles, or `latest`
 
         Options:
+              --all
+                  Let `latest` be the latest session of all directories, not only of this one
+
           -y, --yes
                   Delete without confirmation
 
@@ -241,7 +295,8 @@ fn the_long_help_describes_command_arguments_and_options() {
     expect![[r#"
         Print the state of the server
 
-        The exit code is 1 if no server is running.
+        Lists the sessions that run, need a person, or failed, and the running agents. The exit code is 1 if
+        no server is running.
 
         Usage: parlor status [OPTIONS]
 
@@ -254,7 +309,7 @@ fn the_long_help_describes_command_arguments_and_options() {
 
         Examples:
           parlor status
-          parlor status --json || parlor serve
+          parlor status --json | jq .pid
     "#]]
     .assert_eq(&help("status"));
     expect![[r#"
@@ -311,7 +366,7 @@ fn the_short_help_has_one_line_per_option() {
         Usage: parlor title [OPTIONS] <SESSION> [TEXT]
 
         Arguments:
-          <SESSION>  Select the session: its id, a unique prefix of its id, or `latest`
+          <SESSION>  Select the session: its id, a unique prefix of its id or title, or `latest`
           [TEXT]     Set this title; an empty one clears yours
 
         Options:
@@ -319,6 +374,7 @@ fn the_short_help_has_one_line_per_option() {
                                data directory]
               --config <FILE>  Use this configuration file [default: `PARLOR_CONFIG`, else
                                parlor/config.toml in the XDG config directory]
+              --all            Let `latest` be the latest session of all directories, not only of this one
               --clear          Clear the title that you set
               --json           Print the id and the resulting title as JSON
               --color <WHEN>   Print colours: auto (on a terminal), always or never
@@ -331,14 +387,15 @@ fn the_short_help_has_one_line_per_option() {
         Usage: parlor archive [OPTIONS] <SESSION>...
 
         Arguments:
-          <SESSION>...  Select the sessions: ids, unique prefixes of ids, or `latest` (with `--undo`, the
-                        latest archived session)
+          <SESSION>...  Select the sessions: ids, unique prefixes of ids or titles, or `latest` (with
+                        `--undo`, the latest archived session)
 
         Options:
               --data <DIR>     Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG
                                data directory]
               --config <FILE>  Use this configuration file [default: `PARLOR_CONFIG`, else
                                parlor/config.toml in the XDG config directory]
+              --all            Let `latest` be the latest session of all directories, not only of this one
               --undo           Unarchive the sessions
               --json           Print the ids of the sessions as a JSON list
               --color <WHEN>   Print colours: auto (on a terminal), always or never

@@ -6,12 +6,18 @@ mod doctor;
 mod fork;
 mod help;
 mod lifecycle;
+mod list;
 mod logs;
 mod prompt;
+mod requests;
 mod serve;
 mod service;
 mod sessions;
 mod terminal;
+mod watch;
+
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Stdio};
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::{Client, ClientBuilder};
@@ -34,5 +40,41 @@ fn allow(editor: &mut Client, title: &str) {
         if request["params"]["toolCall"]["title"] == title {
             return editor.choose(&request, "allow-once");
         }
+    }
+}
+
+/// A command that runs until it is killed; an iterator over the lines that it prints.
+struct Follower {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Follower {
+    fn start(scenario: &Scenario, args: &[&str]) -> Self {
+        let mut command = scenario.command(args);
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// Waits for the command; its exit code.
+    fn wait(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Iterator for Follower {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        self.lines.next().map(Result::unwrap)
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

@@ -32,13 +32,13 @@ fn the_answer_goes_to_stdout_and_the_rest_to_stderr() {
     assert!(scenario.server_pid().is_some(), "it started a server");
     let id = output.stderr.lines().next().unwrap().strip_prefix("session ").unwrap().to_owned();
 
-    let output = scenario.run_with(&["prompt", &id, "-"], "say from\nsay input\n").success();
+    let output = scenario.run_with(&["prompt", "-s", &id, "-"], "say from\nsay input\n").success();
     assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("from\n\ninput\n", ""));
     scenario.stop();
     // A relative path is resolved before it is passed to the server.
     std::fs::write(scenario.work().join("own.toml"), "").unwrap();
     assert_eq!(
-        scenario.run(&["prompt", "--config", "own.toml", "latest", "say again"]).success().stdout,
+        scenario.run(&["prompt", "--config", "own.toml", "-s", "latest", "say again"]).success().stdout,
         "again\n"
     );
     let shown = scenario.run(&["show", "latest"]).success();
@@ -46,15 +46,22 @@ fn the_answer_goes_to_stdout_and_the_rest_to_stderr() {
 }
 
 #[test]
-fn json_is_printed_at_the_end() {
+fn updates_and_the_result_are_printed_as_json() {
     let scenario = Scenario::new(PARLOR).with_server();
     let output = scenario.run(&["prompt", "--new", "--json", "say one\nsay two\ntool It"]).success();
-    let json = output.json();
+    let json = output.last_json();
+    let events: Vec<serde_json::Value> =
+        output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (result, events) = events.split_last().unwrap();
+    assert_eq!(result, &json);
+    assert!(events.iter().all(|event| event["sessionUpdate"].is_string()), "{events:?}");
+    assert_eq!(events.last().unwrap()["stopReason"], "end_turn");
     assert_eq!((&json["text"], &json["stopReason"]), (&json!("one\n\ntwo"), &json!("end_turn")));
     assert_eq!(json["turn"]["toolCalls"][0]["title"], "It");
     assert_eq!(json["turn"]["messages"][0]["messageId"], json["messageId"]);
-    let output = scenario.run(&["prompt", "latest", "--json", "fail -32000 oh no"]).exit_code(1);
-    assert_eq!((&output.json()["stopReason"], &output.json()["error"]), (&json!("error"), &json!("oh no")));
+    let output = scenario.run(&["prompt", "-s", "latest", "--json", "fail -32000 oh no"]).exit_code(1);
+    let json = output.last_json();
+    assert_eq!((&json["stopReason"], &json["error"]), (&json!("error"), &json!("oh no")));
 }
 
 #[test]
@@ -65,19 +72,19 @@ fn flags_answer_permission_requests() {
         output.stdout.contains("You allowed it this once.") && output.stderr.contains("Delete it: Allow"),
         "{output:#?}"
     );
-    let output = scenario.run(&["prompt", "latest", "--no", "ask Delete it"]);
+    let output = scenario.run(&["prompt", "-s", "latest", "--no", "ask Delete it"]);
     assert!(output.stdout.contains("You did not allow it."), "{output:#?}");
     // Without a terminal the request is left to other clients, and there are none.
-    let output = scenario.run(&["prompt", "latest", "ask Delete it"]).exit_code(1);
+    let output = scenario.run(&["prompt", "-s", "latest", "ask Delete it"]).exit_code(1);
     assert!(
         output.stderr.contains("no terminal to ask") && output.stderr.contains("no client answered"),
         "{output:#?}"
     );
     assert!(!output.stdout.contains("You allowed"), "{output:#?}");
     // A form cannot be filled in without a terminal, and a notice says so.
-    let output = scenario.run(&["prompt", "latest", "--yes", "elicit"]).exit_code(1);
+    let output = scenario.run(&["prompt", "-s", "latest", "--yes", "elicit"]).exit_code(1);
     assert!(output.stderr.contains("no terminal to fill it in"), "{output:#?}");
-    let output = scenario.run(&["prompt", "latest", "--no", "elicit"]).success();
+    let output = scenario.run(&["prompt", "-s", "latest", "--no", "elicit"]).success();
     assert!(output.stderr.contains("declined (--no)"), "{output:#?}");
 }
 
@@ -95,12 +102,13 @@ fn a_queued_prompt_answers_no_requests_of_the_running_turn() {
         let mut first = Terminal::new(&scenario, &["prompt", "--new", "ask Delete it\nsay first"]);
         first.wait_for("Answer (1-");
         let waiting =
-            ["--yes", "--no"].map(|flag| spawn(&scenario, &["prompt", "latest", flag, "say waits"]));
-        let silent = spawn(&scenario, &["prompt", "latest", "say waits"]);
+            ["--yes", "--no"].map(|flag| spawn(&scenario, &["prompt", "-s", "latest", flag, "say waits"]));
+        let silent = spawn(&scenario, &["prompt", "-s", "latest", "say waits"]);
         let mut children = Vec::new();
         for mut child in waiting.into_iter().chain([silent]) {
             let mut err = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-            assert_eq!(err.next().as_deref(), Some("another turn is running; the prompt is queued"));
+            let line = err.find(|line| !line.starts_with("session "));
+            assert_eq!(line.as_deref(), Some("another turn is running; the prompt is queued"));
             children.push((child, err));
         }
         // The request is still open for the client of the running turn.
@@ -121,11 +129,12 @@ fn a_queued_prompt_answers_no_requests_of_the_running_turn() {
 fn requests_without_a_terminal_are_left_to_other_clients() {
     let scenario = Scenario::new(PARLOR).with_test_agent();
     let id = scenario.new_session("say hello");
-    let mut other = Terminal::new(&scenario, &["prompt", &id, "ask First"]);
+    let mut other = Terminal::new(&scenario, &["prompt", "-s", &id, "ask First"]);
     other.wait_for("Answer (1-");
-    let mut second = spawn(&scenario, &["prompt", &id, "ask Second\nsay done"]);
+    let mut second = spawn(&scenario, &["prompt", "-s", &id, "ask Second\nsay done"]);
     let mut err = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert_eq!(err.next().as_deref(), Some("another turn is running; the prompt is queued"));
+    let line = err.find(|line| !line.starts_with("session "));
+    assert_eq!(line.as_deref(), Some("another turn is running; the prompt is queued"));
     // Another attached client gets the request as well.
     let mut editor = crate::editor(&scenario);
     editor.load(&id);
@@ -146,9 +155,9 @@ fn queued_prompts_do_not_keep_a_request_open_that_no_client_can_decide() {
             let mut scenario = Scenario::new(PARLOR);
             scenario.serve(&["--agent", &format!("test={} {agent}", programs::test_agent())]);
             let id = scenario.new_session("say hello");
-            let mut first = spawn(&scenario, &["prompt", &id, "sleep 1500\nask Delete it\nsay first"]);
+            let mut first = spawn(&scenario, &["prompt", "-s", &id, "sleep 1500\nask Delete it\nsay first"]);
             wait_until("the turn runs", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "running");
-            let second = spawn(&scenario, &[&["prompt", &id, "say second"], waiting].concat());
+            let second = spawn(&scenario, &[&["prompt", "-s", &id, "say second"], waiting].concat());
             exit_status(&mut first);
             let output = first.wait_with_output().unwrap();
             let err = String::from_utf8(output.stderr).unwrap();
@@ -172,9 +181,9 @@ fn a_request_that_a_queued_prompt_declines_can_be_decided_by_an_editor() {
     let id = scenario.new_session("say hello");
     let mut editor = crate::editor(&scenario);
     editor.load(&id);
-    let first = spawn(&scenario, &["prompt", &id, "sleep 500\nask Delete it\nsay first"]);
+    let first = spawn(&scenario, &["prompt", "-s", &id, "sleep 500\nask Delete it\nsay first"]);
     wait_until("the turn runs", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "running");
-    let second = spawn(&scenario, &["prompt", &id, "say second"]);
+    let second = spawn(&scenario, &["prompt", "-s", &id, "say second"]);
     crate::allow(&mut editor, "Delete it");
     let output = first.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -191,7 +200,7 @@ fn each_of_many_queued_prompts_gets_its_own_answer_and_exit_code() {
         let children: Vec<_> = (0..12)
             .map(|n| {
                 let text = if n % 3 == 2 { format!("say {n}\nrefuse") } else { format!("say {n}") };
-                spawn(&scenario, &["prompt", &id, &text])
+                spawn(&scenario, &["prompt", "-s", &id, &text])
             })
             .collect();
         for (n, child) in children.into_iter().enumerate() {
@@ -207,13 +216,11 @@ fn each_of_many_queued_prompts_gets_its_own_answer_and_exit_code() {
 fn errors_are_reported_with_hints_and_exit_codes() {
     let scenario = Scenario::new(PARLOR).with_test_agent();
     let output = scenario.run(&["prompt", "some text"]).exit_code(2);
-    assert!(
-        output.stderr.contains("the session or the text is missing") && output.stderr.contains("--new"),
-        "{output:#?}"
-    );
+    assert!(output.stderr.contains("no sessions yet") && output.stderr.contains("--new"), "{output:#?}");
     assert!(scenario.run(&["prompt", "--new", "  "]).exit_code(2).stderr.contains("the prompt is empty"));
-    scenario.run(&["prompt", "--new", "a", "b"]).exit_code(2);
-    scenario.run(&["prompt", "latest", "--agent", "demo", "x"]).exit_code(2);
+    scenario.run(&["prompt", "--new", "-s", "latest", "x"]).exit_code(2);
+    scenario.run(&["prompt", "--new", "--timeout", "soon", "x"]).exit_code(2);
+    scenario.run(&["prompt", "-s", "latest", "--agent", "demo", "x"]).exit_code(2);
     let output = scenario.run(&["prompt", "--new", "--agent", "nobody", "x"]).exit_code(1);
     assert!(output.stderr.contains("unknown agent 'nobody'"), "{output:#?}");
     let output = scenario.run(&["prompt", "--new", "--agent", "goose", "x"]).exit_code(1);
@@ -245,13 +252,14 @@ fn the_directory_is_stored_as_a_canonical_path_and_options_without_effect_are_re
     assert_eq!(listed[0]["cwd"], work.to_str().unwrap());
 
     for refused in [&["--agent", "demo"][..], &["--cwd", "inner"]] {
-        let output = scenario.run(&[&["prompt", "latest", "x"], refused].concat()).exit_code(2);
+        let output = scenario.run(&[&["prompt", "-s", "latest", "x"], refused].concat()).exit_code(2);
         assert!(output.stderr.contains(&format!("{} has no effect", refused.join(" "))), "{output:#?}");
     }
-    let output = scenario.run(&["prompt", "--config", "other.toml", "latest", "say again"]).exit_code(2);
+    let output =
+        scenario.run(&["prompt", "--config", "other.toml", "-s", "latest", "say again"]).exit_code(2);
     assert!(output.stderr.contains("--config other.toml has no effect"), "{output:#?}");
     // The configuration of the running server is accepted.
-    scenario.run(&["prompt", "--config", "own.toml", "latest", "say again"]).success();
+    scenario.run(&["prompt", "--config", "own.toml", "-s", "latest", "say again"]).success();
 }
 
 #[test]
@@ -263,7 +271,7 @@ fn a_session_of_an_agent_that_is_parlor_itself_keeps_its_title_after_a_restart()
     assert_eq!(before, "say Fix the bug");
     scenario.stop();
     scenario.serve(&[]);
-    scenario.run(&["prompt", &id, "say Another thing"]).success();
+    scenario.run(&["prompt", "-s", &id, "say Another thing"]).success();
     assert_eq!(title(&scenario), before);
     let shown = scenario.run(&["show", &id, "--json"]).success().json();
     assert_eq!(shown["info"]["_meta"]["parlor/title"], "made");
@@ -300,14 +308,15 @@ fn a_notice_is_printed_while_a_slow_agent_starts() {
         scenario.serve(&["--config", "slow.toml"]);
     }
     // The same if the agent is started for the prompt only, and on a terminal.
-    let terminal = Terminal::new(&scenario, &["prompt", "latest", "say again"]);
+    let terminal = Terminal::new(&scenario, &["prompt", "-s", "latest", "say again"]);
     terminal.wait_for("waiting for agent 'slow'");
     let (code, seen) = terminal.wait();
     assert_eq!((code, seen.matches("waiting for").count()), (Some(0), 1), "{seen}");
     assert!(seen.contains("again"), "{seen}");
     // No notice is printed once the agent runs.
-    let output = scenario.run(&["prompt", "latest", "sleep 3000\nsay done"]).success();
-    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("done\n", ""));
+    let output = scenario.run(&["prompt", "-s", "latest", "sleep 3000\nsay done"]).success();
+    assert_eq!(output.stdout, "done\n");
+    assert!(output.stderr.starts_with("session ") && output.stderr.lines().count() == 1, "{output:#?}");
 }
 
 #[test]
@@ -365,9 +374,10 @@ fn an_interrupt_keeps_the_queued_prompts_of_other_clients() {
         let mut spoken = [0; 8];
         first.stdout.as_mut().unwrap().read_exact(&mut spoken).unwrap();
         assert_eq!(&spoken, b"Hanging.");
-        let mut second = spawn(&scenario, &["prompt", "latest", "say Queued."]);
+        let mut second = spawn(&scenario, &["prompt", "-s", "latest", "say Queued."]);
         let mut err = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
-        assert_eq!(err.next().as_deref(), Some("another turn is running; the prompt is queued"), "{agent}");
+        let line = err.find(|line| !line.starts_with("session "));
+        assert_eq!(line.as_deref(), Some("another turn is running; the prompt is queued"), "{agent}");
         send_signal(first.id(), rustix::process::Signal::INT);
         let output = first.wait_with_output().unwrap();
         let first_err = String::from_utf8(output.stderr).unwrap();
@@ -400,7 +410,7 @@ fn a_prompt_is_queued_during_a_running_turn() {
         .spawn()
         .unwrap();
     wait_until("the turn runs", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "running");
-    let output = scenario.run(&["prompt", "latest", "say second"]).success();
+    let output = scenario.run(&["prompt", "-s", "latest", "say second"]).success();
     assert_eq!(output.stdout, "second\n");
     assert!(output.stderr.contains("another turn is running"), "{output:#?}");
     assert!(first.wait().unwrap().success());
@@ -420,13 +430,14 @@ fn an_interrupt_withdraws_a_queued_prompt() {
             .unwrap();
         wait_until("the turn runs", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "running");
         let mut child = scenario
-            .command(&["prompt", "latest", "say never"])
+            .command(&["prompt", "-s", "latest", "say never"])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut err = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        assert_eq!(err.next().as_deref(), Some("another turn is running; the prompt is queued"), "{args:?}");
+        let line = err.find(|line| !line.starts_with("session "));
+        assert_eq!(line.as_deref(), Some("another turn is running; the prompt is queued"), "{args:?}");
         send_signal(child.id(), rustix::process::Signal::INT);
         assert_eq!(
             err.collect::<Vec<_>>(),
@@ -452,4 +463,145 @@ fn output_before_a_request_is_printed_before_it() {
         let lines: Vec<_> = output.stderr.lines().skip(1).collect();
         assert_eq!(lines[..2], ["✓ First", "Second: Allow once"], "{output:#?}");
     }
+}
+
+#[test]
+fn without_a_session_the_latest_one_of_this_directory_is_continued() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let elsewhere = scenario.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let here = scenario.new_session("say one");
+    let there = ["prompt", "--new", "--cwd", elsewhere.to_str().unwrap(), "title", "Far", "away"];
+    let there = scenario.run(&there).success();
+    let there = there.stderr.lines().next().unwrap().strip_prefix("session ").unwrap().to_owned();
+    // Words need no quotes.
+    let output = scenario.run(&["prompt", "say", "two", "words"]).success();
+    assert_eq!(output.stdout, "two words\n");
+    assert!(output.stderr.starts_with(&format!("session {here} \"say one\", latest in ")), "{output:#?}");
+    scenario.run(&["prompt", "-s", &there, "say", "newest"]).success();
+    for args in [
+        &["--all"][..],
+        &["-s", "latest", "--all"],
+        &["-s", "far away"],
+        &["-s", "Far"],
+        &["-s", &there[..20]],
+    ] {
+        let output = scenario.run(&[&["prompt", "say", "there"], args].concat()).success();
+        assert!(output.stderr.starts_with(&format!("session {there} \"Far away\"")), "{args:?}: {output:#?}");
+        scenario.run(&["prompt", "-s", &here, "say", "newer"]).success();
+        scenario.run(&["prompt", "-s", &there, "say", "newest"]).success();
+    }
+    let mut command = scenario.command(&["prompt", "say", "hello"]);
+    let output = command.current_dir(scenario.path()).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(err.contains("no session has the directory") && err.contains("--all"), "{err}");
+    // The same holds for other commands.
+    assert!(scenario.run(&["show", "latest"]).success().stdout.contains(&here));
+    assert!(scenario.run(&["show", "latest", "--all"]).success().stdout.contains(&there));
+    assert!(scenario.run(&["show", "FAR"]).success().stdout.contains(&there));
+}
+
+#[test]
+fn standard_input_files_images_and_an_editor_make_up_the_prompt() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let output = scenario.run_with(&["prompt", "--new", "say", "one"], "say two\n").success();
+    assert_eq!(output.stdout, "one\n\ntwo\n");
+    assert_eq!(scenario.run_with(&["prompt", "-"], "say three\n").success().stdout, "three\n");
+    assert_eq!(scenario.run_with(&["prompt"], "say four\n").success().stdout, "four\n");
+    scenario.run(&["prompt"]).exit_code(2);
+    let mut command = scenario.command(&["prompt", "-e", "say five"]);
+    command.env("EDITOR", "sh -c 'echo say six >> \"$0\"'").stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "fivesay six\n");
+    let mut command = scenario.command(&["prompt", "-e", "say five"]);
+    let output = command.env("EDITOR", "false").stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    std::fs::write(scenario.work().join("notes.txt"), "remember").unwrap();
+    std::fs::write(scenario.work().join("dot.gif"), b"GIF89a").unwrap();
+    let output = scenario.run(&["prompt", "-f", "notes.txt", "say", "read"]).success();
+    assert_eq!(output.stdout, "read\n");
+    let shown = scenario.run(&["show", "latest", "--json"]).success().json();
+    let prompt =
+        shown["messages"].as_array().unwrap().iter().rfind(|message| message["role"] == "user").unwrap();
+    let uri = format!("file://{}/notes.txt", scenario.work().canonicalize().unwrap().display());
+    let block = &prompt["content"][1];
+    assert!(block["uri"] == uri.as_str() || block["resource"]["uri"] == uri.as_str(), "{prompt}");
+    let output = scenario.run(&["prompt", "-i", "notes.txt", "look"]).exit_code(2);
+    assert!(output.stderr.contains("not a PNG"), "{output:#?}");
+    let output = scenario.run(&["prompt", "-f", "missing", "look"]).exit_code(2);
+    assert!(output.stderr.contains("missing"), "{output:#?}");
+    let output = scenario.run(&["prompt", "-i", "dot.gif", "say", "seen"]);
+    assert!(output.stdout == "seen\n" || output.stderr.contains("does not accept images"), "{output:#?}");
+}
+
+#[test]
+fn a_prompt_that_is_not_waited_for_runs_on_and_its_requests_wait() {
+    let scenario = Scenario::new(PARLOR).with_test_agent();
+    let output =
+        scenario.run(&["prompt", "--new", "--no-wait", "--json", "ask Delete it\nsay one"]).success();
+    let sent = output.json();
+    let id = sent["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(sent["queued"], false);
+    let state = || scenario.run(&["ls", "--json"]).json()[0]["state"].clone();
+    wait_until("the request is open", || state() == "needs_you");
+    let sent = scenario.run(&["prompt", "-s", &id, "--no-wait", "--json", "say two"]).success().json();
+    assert_eq!(sent["queued"], true);
+    let requests = scenario.run(&["inbox", "--json"]).success().json();
+    scenario.run(&["answer", requests[0]["requestId"].as_str().unwrap(), "--allow"]).success();
+    wait_until("both turns have ended", || {
+        let shown = scenario.run(&["show", &id]).success().stdout;
+        state() == "idle" && shown.contains("\n  one\n") && shown.contains("\n  two\n")
+    });
+}
+
+#[test]
+fn a_turn_that_takes_too_long_continues() {
+    let scenario = Scenario::new(PARLOR).with_test_agent();
+    let output = scenario.run(&["prompt", "--new", "--timeout", "1s", "sleep 60000"]).exit_code(124);
+    assert!(
+        output.stderr.contains("did not end within 1 s") && output.stderr.contains("parlor watch"),
+        "{output:#?}"
+    );
+    assert_eq!(scenario.run(&["ls", "--json"]).json()[0]["state"], "running");
+    scenario.run(&["cancel", "latest"]).success();
+    // A request that is open when the time is over stays open.
+    let mut terminal = Terminal::new(&scenario, &["prompt", "--new", "--timeout", "1", "ask Delete it"]);
+    terminal.wait_for("Answer (1-");
+    terminal.type_text("x");
+    assert_eq!(terminal.wait().0, Some(124));
+    assert_eq!(scenario.run(&["inbox", "--json"]).json().as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn mode_and_model_are_set_before_the_prompt() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let output = scenario.run(&["prompt", "--new", "--mode", "code", "--model", "large", "whoami"]).success();
+    assert!(output.stdout.contains("code") && output.stdout.contains("large"), "{output:#?}");
+    let output = scenario.run(&["prompt", "--mode", "nonsense", "whoami"]).exit_code(2);
+    assert!(
+        output.stderr.contains("no value 'nonsense'") && output.stderr.contains("ask, code"),
+        "{output:#?}"
+    );
+    let listed = scenario.run(&["ls", "--json"]).json();
+    assert_eq!((&listed[0]["mode"], &listed[0]["model"]), (&json!("code"), &json!("large")));
+}
+
+#[test]
+fn requests_are_asked_on_the_terminal_if_standard_input_is_a_pipe() {
+    let scenario = Scenario::new(PARLOR).with_test_agent();
+    let mut device = crate::terminal::Device::open();
+    let mut command = scenario.command(&["prompt", "--new", "-"]);
+    command
+        .env("PARLOR_TTY", device.name())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"ask Delete it\nsay done\n").unwrap();
+    device.wait_for("Answer (1-");
+    device.type_text("y\n");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("done"), "{output:?}");
 }

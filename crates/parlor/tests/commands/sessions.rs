@@ -21,7 +21,7 @@ fn an_empty_store_is_not_an_error() {
         &["show", "latest"][..],
         &["export", "latest"],
         &["rm", "--yes", "latest"],
-        &["prompt", "latest", "x"],
+        &["prompt", "-s", "latest", "x"],
     ] {
         let output = scenario.run(args).exit_code(2);
         assert!(output.stderr.contains("no sessions yet") && output.stderr.contains("hint:"), "{output:#?}");
@@ -80,7 +80,7 @@ fn running_and_interrupted_turns_are_listed() {
         .unwrap();
     let state = || scenario.run(&["ls", "--json"]).json()[0]["state"].clone();
     wait_until("the turn runs", || state() == "running");
-    assert!(scenario.run(&["ls"]).success().stdout.contains("● running"));
+    assert!(scenario.run(&["ls"]).success().stdout.contains("  running  "));
     send_signal(scenario.server_pid().unwrap(), rustix::process::Signal::KILL);
     assert_eq!(child.wait().unwrap().code(), Some(1));
     wait_until("the server has exited", || scenario.server_pid().is_none());
@@ -88,7 +88,7 @@ fn running_and_interrupted_turns_are_listed() {
     // The next server ends the turn before it accepts connections.
     scenario.stop();
     scenario.serve(&[]);
-    assert_eq!(scenario.run(&["ls", "--json"]).json()[0]["state"], "idle");
+    assert_eq!(scenario.run(&["ls", "--json"]).json()[0]["state"], "failed");
 }
 
 #[test]
@@ -96,9 +96,9 @@ fn failed_turns_and_decisions_are_printed() {
     let mut scenario = Scenario::new(PARLOR);
     scenario.serve(&["--agent", &format!("test={}", programs::test_agent())]);
     let id = scenario.new_session("ask Delete it");
-    scenario.run(&["prompt", &id, "refuse"]).exit_code(1);
-    scenario.run(&["prompt", &id, "fail -32000 no model"]).exit_code(1);
-    scenario.run(&["prompt", &id, "say fine"]).success();
+    scenario.run(&["prompt", "-s", &id, "refuse"]).exit_code(1);
+    scenario.run(&["prompt", "-s", &id, "fail -32000 no model"]).exit_code(1);
+    scenario.run(&["prompt", "-s", &id, "say fine"]).success();
     scenario.stop();
     for command in
         [&["show", &id][..], &["export", "--format", "markdown", &id], &["export", "--format", "html", &id]]
@@ -147,7 +147,7 @@ fn a_session_name_has_to_match_one_session() {
     for name in ["nonsense", "", "\u{1b}[2J"] {
         let output = scenario.run(&["show", name]).exit_code(2);
         assert!(
-            output.stderr.contains("no session has an id that starts with")
+            output.stderr.contains("no session has an id or a title that starts with")
                 && output.stderr.contains("`parlor ls`"),
             "{output:#?}"
         );
@@ -307,9 +307,9 @@ fn no_command_prints_control_characters_of_agents() {
     let raw =
         lines.map(|line| format!(r#"raw {{"sessionId":"SESSION","update":{line}}}"#).replace('!', HOSTILE));
     let prompt = raw.chain(["say heron".to_owned()]).collect::<Vec<_>>().join("\n");
-    let output = check(&["prompt", &id, "-"], &prompt);
+    let output = check(&["prompt", "-s", &id, "-"], &prompt);
     assert!(output.stdout.contains("heron"), "{output:#?}");
-    scenario.run(&["prompt", &id, "say heron", "--json"]).success();
+    scenario.run(&["prompt", "-s", &id, "say heron", "--json"]).success();
     let look = |scenario: &Scenario| {
         for args in [
             &["ls"][..],

@@ -14,7 +14,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::PARLOR;
 
-/// A command that runs on a terminal with 60 columns.
+/// A command that runs on a terminal.
 pub(crate) struct Terminal {
     child: Child,
     keys: File,
@@ -23,18 +23,28 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
+    /// Runs a command on a terminal with 60 columns.
     pub(crate) fn new(scenario: &Scenario, args: &[&str]) -> Self {
-        Self::with_env(scenario, args, &[])
+        Self::with(scenario, args, &[], 60)
     }
 
     /// Runs a command with these environment variables.
     pub(crate) fn with_env(scenario: &Scenario, args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::with(scenario, args, env, 60)
+    }
+
+    /// Runs a command on a terminal of this width.
+    pub(crate) fn with_columns(scenario: &Scenario, args: &[&str], columns: u16) -> Self {
+        Self::with(scenario, args, &[], columns)
+    }
+
+    fn with(scenario: &Scenario, args: &[&str], env: &[(&str, &str)], columns: u16) -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&person).unwrap();
         unlockpt(&person).unwrap();
         let name = ptsname(&person, Vec::new()).unwrap();
         let line = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-        tcsetwinsize(&line, Winsize { ws_row: 24, ws_col: 60, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        tcsetwinsize(&line, Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let stream = || Stdio::from(OwnedFd::from(line.try_clone().unwrap()));
         let child = scenario
             .command(args)
@@ -60,6 +70,18 @@ impl Terminal {
 
     pub(crate) fn wait_for(&self, text: &str) {
         wait_until(text, || self.seen.lock().unwrap().contains(text));
+    }
+
+    /// What the command has printed so far, without colours.
+    pub(crate) fn seen(&self) -> String {
+        anstream::adapter::strip_str(&self.seen.lock().unwrap()).to_string()
+    }
+
+    /// Ends a command that runs until it is interrupted.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.reader.join().unwrap();
     }
 
     pub(crate) fn type_text(&mut self, text: &str) {
@@ -168,4 +190,40 @@ fn terminal_output_is_coloured_and_truncated() {
     assert!(plain.lines().all(|line| line.trim_end().chars().count() <= 60), "{plain}");
     let (_, seen) = Terminal::new(&scenario, &["show", "latest"]).wait();
     assert!(seen.contains("\u{1b}[1m\u{1b}[36muser"), "{seen:?}");
+}
+
+/// A terminal device that is not the standard input of a command.
+pub(crate) struct Device {
+    name: String,
+    keys: File,
+    /// Keeps the device open.
+    _line: File,
+}
+
+impl Device {
+    pub(crate) fn open() -> Self {
+        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&person).unwrap();
+        unlockpt(&person).unwrap();
+        let name = ptsname(&person, Vec::new()).unwrap().to_str().unwrap().to_owned();
+        let line = File::options().read(true).write(true).open(&name).unwrap();
+        Self { name, keys: File::from(person), _line: line }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads what is written to the device until it contains a text.
+    pub(crate) fn wait_for(&mut self, text: &str) {
+        let (mut seen, mut bytes) = (String::new(), [0; 4096]);
+        while !seen.contains(text) {
+            let read = self.keys.read(&mut bytes).unwrap();
+            seen.push_str(&String::from_utf8_lossy(&bytes[..read]));
+        }
+    }
+
+    pub(crate) fn type_text(&mut self, text: &str) {
+        self.keys.write_all(text.as_bytes()).unwrap();
+    }
 }

@@ -214,6 +214,6 @@ fn the_prompt_command_adopts_an_agent_session() {
         (&mine["title"], &mine["adopted"], &mine["agent"]),
         (&json!("Elsewhere"), &json!(false), &json!("storing-v2"))
     );
-    assert!(run(&server, &["prompt", "mine", "say Here."]).contains("Here."));
+    assert!(run(&server, &["prompt", "-s", "mine", "say Here."]).contains("Here."));
     assert!(run(&server, &["show", "mine"]).contains("Answer of mine"));
 }

@@ -42,7 +42,7 @@ fn pages_have_every_session_once_stored_or_agent_only() {
     let listed: Value = serde_json::from_str(&run(&server, &["ls", "--json", "--limit", "0"])).unwrap();
     assert_eq!(listed.as_array().unwrap().len(), 135);
     assert_eq!(listed[134]["adopted"], false, "{listed}");
-    assert!(run(&server, &["ls"]).contains("at the agent"));
+    assert!(run(&server, &["ls"]).contains("at-the-agent"));
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn a_killed_server_with_an_agent_of_version_1_loses_nothing() {
 
 /// The output of `parlor show` for the only session, without white space.
 fn shown_by_command(dir: &TestDir) -> String {
-    without_space(&dir.run(&["show", "latest"]).success().stdout)
+    without_space(&dir.run(&["show", "latest", "--all"]).success().stdout)
 }
 
 fn without_space(text: &str) -> String {

@@ -202,7 +202,7 @@ fn the_command_sets_and_clears_the_title() {
     assert!(run(&["ls"]).contains("Mine \u{fffd}[2J"));
     assert_eq!(run(&["title", &session, ""]), "The agent's\n");
     client.wait_for_title(&session, "The agent's", &Value::Null);
-    run(&["title", "latest", "Mine"]);
+    run(&["title", "latest", "--all", "Mine"]);
     let cleared: Value = serde_json::from_str(&run(&["title", "--json", &session, "--clear"])).unwrap();
     assert_eq!(cleared, json!({ "sessionId": session, "title": "The agent's" }));
 }

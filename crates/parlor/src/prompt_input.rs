@@ -1,0 +1,161 @@
+//! The content of a prompt: words, standard input, an editor, files and images.
+
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use parlor_client::{Json, Object, Prompt};
+
+use crate::command_error::CommandError;
+
+/// The arguments and options that make up a prompt.
+#[derive(Args)]
+pub(crate) struct PromptInput {
+    /// Send these words; `-` stands for standard input
+    #[arg(value_name = "TEXT", trailing_var_arg = false)]
+    words: Vec<String>,
+    /// Attach this file; may be repeated
+    #[arg(short, long, value_name = "FILE")]
+    file: Vec<PathBuf>,
+    /// Attach this image (PNG, JPEG, GIF, WebP); may be repeated
+    #[arg(short, long, value_name = "IMAGE")]
+    image: Vec<PathBuf>,
+    /// Write the prompt in `$VISUAL` or `$EDITOR`, starting with TEXT
+    #[arg(short, long)]
+    edit: bool,
+}
+
+/// The content of a prompt, before it is known which kinds of content the agent accepts.
+pub(crate) struct PromptContent {
+    text: String,
+    files: Vec<(PathBuf, Option<String>)>,
+    images: Vec<Object>,
+}
+
+impl PromptInput {
+    /// Reads standard input, the files and the images, and opens the editor.
+    pub(crate) fn read(&self) -> Result<PromptContent, CommandError> {
+        let mut text = self.words.join(" ");
+        if text == "-" || (!self.edit && is_piped()) {
+            let input = read_stdin()?;
+            text = match (text.as_str(), input.trim().is_empty()) {
+                ("-" | "", _) => input,
+                (_, true) => text,
+                (_, false) => format!("{text}\n\n{input}"),
+            };
+        }
+        if self.edit {
+            text = edit(&text)?;
+        }
+        if text.trim().is_empty() && self.file.is_empty() && self.image.is_empty() {
+            return Err(
+                CommandError::bad_input("the prompt is empty").hint("give a text: parlor prompt TEXT...")
+            );
+        }
+        let files = self.file.iter().map(|path| read_file(path)).collect::<Result<_, _>>()?;
+        let images = self.image.iter().map(|path| read_image(path)).collect::<Result<_, _>>()?;
+        Ok(PromptContent { text, files, images })
+    }
+}
+
+impl PromptContent {
+    /// The prompt for an agent with these capabilities, as `initialize` reported them.
+    pub(crate) fn prompt(self, info: &Object) -> Result<Prompt, CommandError> {
+        let capabilities = info.get_object("capabilities").and_then(|all| all.get_object("session"));
+        let accepted = capabilities.and_then(|session| session.get_object("prompt")).unwrap_or_default();
+        let accepts = |name: &str| accepted.get(name).is_some_and(|value| !value.is_null());
+        if !self.images.is_empty() && !accepts("image") {
+            return Err(CommandError::bad_input("the agent does not accept images"));
+        }
+        let mut blocks = Vec::new();
+        if !self.text.trim().is_empty() {
+            blocks.push(Object::new().with("type", "text").with("text", self.text));
+        }
+        for (path, text) in self.files {
+            let uri = format!("file://{}", path.display());
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            blocks.push(match text.filter(|_| accepts("embeddedContext")) {
+                Some(text) => {
+                    let resource =
+                        Object::new().with("uri", uri).with("mimeType", "text/plain").with("text", text);
+                    Object::new().with("type", "resource").with("resource", resource.to_json())
+                }
+                // Every agent accepts links.
+                None => Object::new().with("type", "resource_link").with("uri", uri).with("name", name),
+            });
+        }
+        blocks.extend(self.images);
+        Ok(Prompt::blocks(Json::array(blocks)))
+    }
+}
+
+/// Whether standard input is a pipe or a file.
+fn is_piped() -> bool {
+    let kind = std::fs::metadata("/dev/stdin").map(|metadata| metadata.file_type());
+    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_file())
+}
+
+fn read_stdin() -> Result<String, CommandError> {
+    let mut text = String::new();
+    io::stdin()
+        .read_to_string(&mut text)
+        .map_err(|error| CommandError::bad_input(format_args!("cannot read standard input: {error}")))?;
+    Ok(text)
+}
+
+/// Reads a file; its text is `None` if it is not UTF-8.
+fn read_file(path: &Path) -> Result<(PathBuf, Option<String>), CommandError> {
+    let bytes = read_bytes(path)?;
+    let path = std::fs::canonicalize(path).map_err(CommandError::bad_input)?;
+    Ok((path, String::from_utf8(bytes).ok()))
+}
+
+fn read_bytes(path: &Path) -> Result<Vec<u8>, CommandError> {
+    std::fs::read(path)
+        .map_err(|error| CommandError::bad_input(format_args!("cannot read {}: {error}", path.display())))
+}
+
+fn read_image(path: &Path) -> Result<Object, CommandError> {
+    let bytes = read_bytes(path)?;
+    let mime = match bytes.as_slice() {
+        [0x89, b'P', b'N', b'G', ..] => "image/png",
+        [0xff, 0xd8, 0xff, ..] => "image/jpeg",
+        [b'G', b'I', b'F', b'8', ..] => "image/gif",
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "image/webp",
+        _ => {
+            return Err(CommandError::bad_input(format_args!(
+                "{} is not a PNG, JPEG, GIF or WebP image",
+                path.display()
+            ))
+            .hint("-f attaches any file"));
+        }
+    };
+    Ok(Object::new().with("type", "image").with("mimeType", mime).with("data", STANDARD.encode(bytes)))
+}
+
+/// Opens the editor with a text, and returns the text that was saved.
+fn edit(text: &str) -> Result<String, CommandError> {
+    let editor =
+        ["VISUAL", "EDITOR"].into_iter().filter_map(std::env::var_os).find(|editor| !editor.is_empty());
+    let editor = editor.unwrap_or_else(|| "vi".into());
+    let nanos = jiff::Timestamp::now().as_nanosecond();
+    let path = std::env::temp_dir().join(format!("parlor-prompt-{}-{nanos}.md", std::process::id()));
+    let failed =
+        |error: io::Error| CommandError::failed(format_args!("cannot edit {}: {error}", path.display()));
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(failed)?;
+    // The variable may have arguments, as in `code --wait`.
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{} \"$1\"", editor.to_string_lossy()), "sh"]).arg(&path);
+    let status = command.status();
+    let edited = std::fs::read_to_string(&path);
+    let _ = std::fs::remove_file(&path);
+    if !status.map_err(failed)?.success() {
+        return Err(CommandError::failed("the editor failed; nothing was sent"));
+    }
+    edited.map_err(failed)
+}
