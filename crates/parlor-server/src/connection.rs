@@ -254,7 +254,6 @@ impl Connection {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "one arm per method")]
     async fn on_request(&mut self, id: &RequestId, method: &str, params: Object) -> Result<(), RpcError> {
         if method == "initialize" {
             return self.on_initialize(id, &params).await;
