@@ -94,7 +94,7 @@ async fn within<T>(
         Ok(result) => result.map_err(|error| CommandError::client(&error)),
         Err(_) => {
             let seconds = timeout.as_secs();
-            Err(CommandError::failed(format_args!("the server did not answer within {seconds} s"))
+            Err(CommandError::failed(format_args!("the server did not respond within {seconds} s"))
                 .hint("`parlor logs` may say why; `parlor stop` stops it"))
         }
     }

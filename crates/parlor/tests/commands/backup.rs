@@ -63,7 +63,7 @@ fn a_restored_backup_is_used_by_a_server() {
     scenario.serve(&[]);
     let output = scenario.run(&["search", "hello"]).success();
     assert!(output.stdout.contains(&id), "{output:#?}");
-    assert_eq!(scenario.run(&["prompt", &id, "say again"]).success().stdout, "again\n");
+    assert_eq!(scenario.run(&["prompt", "-s", &id, "say again"]).success().stdout, "again\n");
 }
 
 #[test]

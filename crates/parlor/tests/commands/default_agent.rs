@@ -90,7 +90,7 @@ fn one_of_several_installed_agents_has_to_be_selected() {
     run(&scenario, &["prompt", "--new", "--agent", "goose", "say hello"]).success();
     // Commands for existing sessions need no default agent.
     run(&scenario, &["title", "latest", "Selected"]).success();
-    assert_eq!(run(&scenario, &["prompt", "latest", "say again"]).success().stdout, "again\n");
+    assert_eq!(run(&scenario, &["prompt", "-s", "latest", "say again"]).success().stdout, "again\n");
     scenario.stop();
 }
 

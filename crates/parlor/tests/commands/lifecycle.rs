@@ -332,7 +332,7 @@ fn commands_report_a_server_that_does_not_answer() {
     send_signal(pid, Signal::STOP);
     let output = scenario.run(&["status"]).exit_code(1);
     send_signal(pid, Signal::CONT);
-    assert!(output.stderr.starts_with("parlor: the server did not answer within 10 s"), "{output:#?}");
+    assert!(output.stderr.starts_with("parlor: the server did not respond within 10 s"), "{output:#?}");
     // It answers late: the next command uses it.
     scenario.run(&["status"]).success();
 }
