@@ -26,7 +26,7 @@ PARLOR_SIMULATE_SECONDS="${PARLOR_SIMULATE_SECONDS:-60}" cargo test --workspace 
     tee "$log" | { grep --line-buffered -vE '^test .* (ok|ignored)|^running |^$|^ *(Compiling|Running|Doc-tests) ' || true; }
 
 printf '\nthe slowest tests:\n'
-sed -nE 's/^test (.*) \.\.\. ok <([0-9.]+)s>$/\2 s  \1/p' "$log" | sort -rn | head
+sed -nE 's/^test (.*) \.\.\. ok <([0-9.]+)s>$/\2 s  \1/p' "$log" | sort -rn | awk 'NR <= 10'
 
 step "features"
 cargo clippy --package parlor-client --no-default-features --quiet -- -D warnings
