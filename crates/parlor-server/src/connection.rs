@@ -327,6 +327,7 @@ impl Connection {
                     Some(session),
                     call @ (ClientCall::Close { .. }
                     | ClientCall::WithdrawPrompt { .. }
+                    | ClientCall::Seen { .. }
                     | ClientCall::Forward { .. }),
                 ) => self.send_to_session(&session, Message::Call(client(), call)).await,
                 (Some(session), call) => self.send_or_adopt(&session, Message::Call(client(), call)).await,
@@ -538,6 +539,7 @@ impl Drop for Connection {
             }
         }
         self.hub.on_disconnected();
+        self.hub.feed().unsubscribe(self.client.id);
         let (hub, client) = (Arc::clone(&self.hub), Arc::clone(&self.client));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { hub.disconnect(&client).await });

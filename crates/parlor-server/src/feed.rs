@@ -5,7 +5,6 @@
 //! sent nothing until it does, and then only the present state, so a subscriber costs a bounded amount of memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// How often a client that does not keep up is looked at again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many changed sessions are remembered for one subscriber. With more, it is told to list all sessions again.
+/// How many changed sessions are remembered for one subscriber. With more, the next notification says `listAgain`.
 const MAX_CHANGED: usize = 1000;
 
 /// The subscribers, and the open requests of all sessions.
@@ -37,8 +36,6 @@ const MAX_CHANGED: usize = 1000;
 pub(crate) struct Feed {
     state: Mutex<State>,
     wake: Notify,
-    /// How many clients have subscribed to the list: without any, row changes cost nothing.
-    list_subscribers: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -87,9 +84,7 @@ impl Feed {
             changed: HashSet::new(),
             has_overflown: false,
         };
-        let mut state = lock(&self.state);
-        state.lists.insert(client.id, subscriber);
-        self.list_subscribers.store(state.lists.len(), Ordering::Relaxed);
+        lock(&self.state).lists.insert(client.id, subscriber);
     }
 
     /// Subscribes a client to the open requests.
@@ -99,22 +94,20 @@ impl Feed {
         self.wake.notify_one();
     }
 
-    /// Ends the subscriptions of a client.
+    /// Ends the subscriptions of a client, also when it disconnects.
     pub(crate) fn unsubscribe(&self, client: ClientId) {
         let mut state = lock(&self.state);
         state.lists.remove(&client);
         state.request_subscribers.remove(&client);
-        self.list_subscribers.store(state.lists.len(), Ordering::Relaxed);
     }
 
-    /// The sessions whose rows a batch changes, as JSON literals; none if nobody has subscribed.
-    pub(crate) fn changed_rows(&self, writes: &[Write]) -> Vec<String> {
-        if self.list_subscribers.load(Ordering::Relaxed) == 0 {
-            return Vec::new();
-        }
+    /// The sessions whose list rows a batch changes, as JSON literals.
+    pub(crate) fn changed_rows(writes: &[Write]) -> Vec<String> {
         let session = |write: &Write| match write {
             Write::Session(row) => Some(row.id.clone()),
             Write::Delete { session } => Some(session.clone()),
+            // The metadata of a session is part of its row.
+            Write::Slot { session, name, .. } if name == stored::INFO => Some(session.clone()),
             Write::Slot { .. }
             | Write::Entry { .. }
             | Write::Append { .. }
@@ -193,13 +186,10 @@ impl Feed {
         }
     }
 
-    /// Takes what the clients that keep up have to be sent. Subscriptions of clients that are gone end.
+    /// Takes what the clients that keep up have to be sent.
     fn take_due(&self) -> Due {
         let mut state = lock(&self.state);
         let State { lists, request_subscribers, requests, .. } = &mut *state;
-        lists.retain(|_, subscriber| subscriber.client.strong_count() > 0);
-        request_subscribers.retain(|_, subscriber| subscriber.client.strong_count() > 0);
-        self.list_subscribers.store(lists.len(), Ordering::Relaxed);
         let mut due = Due::default();
         for subscriber in lists.values_mut() {
             let Some(client) = subscriber.ready() else { continue };
@@ -379,4 +369,117 @@ pub(crate) async fn requests_to_json(
         Ok(Json::array(listed))
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use parlor_store::{Batch, MemoryStore, SessionRow};
+
+    use super::*;
+    use crate::hub::{Hub, Peer, Role, TransportKind};
+    use crate::send_queue::{SendQueueReader, send_queue};
+
+    fn client() -> (Arc<Client>, SendQueueReader) {
+        let peer = Peer {
+            transport: TransportKind::Stdio,
+            role: Role::Driver,
+            agent: None,
+            dialect: None,
+            env: Vec::new(),
+            cwd: None,
+        };
+        let (queue, reader) = send_queue();
+        (Arc::new(Client::new(ClientId(7), Arc::new(peer), queue)), reader)
+    }
+
+    /// A server whose list of all sessions a client has subscribed to.
+    async fn subscribed() -> (Arc<Hub>, Arc<Client>, SendQueueReader) {
+        let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
+        let (client, reader) = client();
+        let params = Object::new().with("_meta", Object::new().with("parlor/agent", "*"));
+        let query = ListQuery::of(&hub.shared(), &client, &params).unwrap();
+        hub.shared().feed().subscribe_list(&client, query, "_parlor/list/update");
+        (hub, client, reader)
+    }
+
+    async fn write(hub: &Hub, sessions: impl IntoIterator<Item = usize>) {
+        let row = |n: usize| SessionRow { id: format!("\"s{n}\""), ..SessionRow::default() };
+        let writes = sessions.into_iter().map(|n| Write::Session(row(n))).collect();
+        hub.shared().write(Batch { writes, durable: false }).await.unwrap();
+    }
+
+    async fn next(reader: &mut SendQueueReader) -> String {
+        let frames = tokio::time::timeout(Duration::from_secs(30), reader.next()).await.unwrap().unwrap();
+        frames.iter().map(Frame::as_str).collect()
+    }
+
+    #[tokio::test]
+    async fn many_changes_of_a_session_are_sent_once() {
+        let (hub, _client, mut reader) = subscribed().await;
+        write(&hub, [1, 1, 2, 1]).await;
+        let sent = next(&mut reader).await;
+        assert_eq!(sent.matches(r#""sessionId":"s1""#).count(), 1, "{sent}");
+        assert!(sent.contains(r#""sessionId":"s2""#) && sent.contains(r#""removed":[]"#), "{sent}");
+    }
+
+    #[tokio::test]
+    async fn a_client_lists_again_after_more_changes_than_are_remembered() {
+        let (hub, _client, mut reader) = subscribed().await;
+        write(&hub, 0..=MAX_CHANGED).await;
+        let sent = next(&mut reader).await;
+        assert!(sent.contains(r#""params":{"listAgain":true}"#), "{sent}");
+        write(&hub, [5]).await;
+        let sent = next(&mut reader).await;
+        assert!(sent.contains(r#""sessionId":"s5""#), "then it is sent changes again: {sent}");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_sent_the_present_state_when_it_reads_again() {
+        let (hub, client, mut reader) = subscribed().await;
+        let long = Frame::updates("x".repeat(1 << 20) + "\n");
+        client.queue.push(long);
+        write(&hub, [1]).await;
+        write(&hub, [1, 2]).await;
+        let feed = Arc::clone(hub.shared().feed());
+        assert!(feed.take_due().lists.is_empty(), "nothing is queued behind what it has not read");
+        assert_eq!(next(&mut reader).await.len(), (1 << 20) + 1);
+        let sent = next(&mut reader).await;
+        assert_eq!(sent.lines().count(), 1, "{sent}");
+        assert!(sent.contains(r#""s1""#) && sent.contains(r#""s2""#), "{sent}");
+    }
+
+    #[tokio::test]
+    async fn a_disconnected_client_leaves_no_subscription_behind() {
+        let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
+        let peer = Peer { role: Role::Driver, ..(*client().0.peer).clone() };
+        let (mut connection, _reader) = hub.connect(peer);
+        for method in ["_parlor/list/subscribe", "_parlor/requests/subscribe"] {
+            let line = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"_meta":{{"parlor/agent":"*"}}}}}}"#
+            );
+            connection.on_frame(parlor_wire::InputLine::Line(&line)).await;
+        }
+        let feed = Arc::clone(hub.shared().feed());
+        let count = || {
+            let state = lock(&feed.state);
+            (state.lists.len(), state.request_subscribers.len())
+        };
+        assert_eq!(count(), (1, 1));
+        drop(connection);
+        assert_eq!(count(), (0, 0));
+    }
+
+    #[test]
+    fn rows_deletions_and_metadata_change_the_list() {
+        let slot = |name: &str| Write::Slot {
+            session: "\"s\"".to_owned(),
+            name: name.to_owned(),
+            seq: 1,
+            body: None,
+        };
+        let delete = Write::Delete { session: "\"d\"".to_owned() };
+        let row = Write::Session(SessionRow { id: "\"r\"".to_owned(), ..SessionRow::default() });
+        assert_eq!(Feed::changed_rows(&[slot("info"), delete, row]), ["\"s\"", "\"d\"", "\"r\""]);
+        assert_eq!(Feed::changed_rows(&[slot("usage")]), [""; 0]);
+    }
 }

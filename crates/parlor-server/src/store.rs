@@ -62,7 +62,7 @@ impl StoreHandle {
 
     /// Writes a batch, and waits until it is committed or has failed.
     pub(crate) async fn write(&self, batch: Batch) -> Result<(), StoreError> {
-        let changed = self.feed.changed_rows(&batch.writes);
+        let changed = Feed::changed_rows(&batch.writes);
         let writer = Arc::clone(&self.writer).lock_owned().await;
         let store = Arc::clone(&self.store);
         let (sender, done) = oneshot::channel();
@@ -82,7 +82,7 @@ impl StoreHandle {
         if batch.writes.is_empty() {
             return Ok(());
         }
-        let changed = self.feed.changed_rows(&batch.writes);
+        let changed = Feed::changed_rows(&batch.writes);
         let (sender, done) = oneshot::channel();
         self.store.write(batch, Box::new(move |result| drop(sender.send(result))));
         done.await.unwrap_or_else(|_| Err(closed()))?;

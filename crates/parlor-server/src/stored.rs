@@ -10,7 +10,7 @@ use parlor_store::{ErrorKind, Store, StoreError};
 use crate::config::AgentConfig;
 
 /// The slot with a session's title and metadata.
-const INFO: &str = "info";
+pub(crate) const INFO: &str = "info";
 
 /// How many bytes of a session are read at once.
 const PAGE: usize = 4 << 20;

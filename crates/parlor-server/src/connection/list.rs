@@ -45,7 +45,7 @@ pub(crate) struct ListQuery {
 
 impl ListQuery {
     /// Decodes the params of `session/list` and of a subscription to the list.
-    pub(super) fn of(hub: &HubState, client: &Client, params: &Object) -> Result<Self, RpcError> {
+    pub(crate) fn of(hub: &HubState, client: &Client, params: &Object) -> Result<Self, RpcError> {
         let requested = params.get_nested("_meta", "parlor/agent").and_then(|agent| agent.to_json_str());
         let agents = &hub.registry().agents;
         let (agent, config) = match requested.as_ref().map(JsonStr::to_text) {

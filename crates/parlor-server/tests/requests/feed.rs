@@ -2,6 +2,7 @@
 
 use parlor_dialect::Dialect;
 use parlor_testkit::async_client::AsyncClient;
+use parlor_testkit::wait::wait_until_async;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, Server};
@@ -150,4 +151,24 @@ async fn an_ended_agent_closes_its_requests() {
     drop(agent);
     let update = client.wait_for_method("_parlor/requests/update").await;
     assert_eq!(update["params"]["closed"].as_array().unwrap().len(), 1, "{update}");
+}
+
+#[tokio::test]
+async fn marking_a_session_of_the_agent_as_seen_does_not_adopt_it() {
+    let server = Server::start(Dialect::V1).await;
+    let hello = async {
+        let capabilities = json!({ "loadSession": true, "sessionCapabilities": { "list": {} } });
+        let mut agent = server.agent(&capabilities).await;
+        agent.listed = json!([{ "sessionId": "theirs", "cwd": "/w" }]);
+        agent
+    };
+    let (mut client, mut agent) = tokio::join!(server.client(Dialect::V2), hello);
+    agent.begins(&mut client, "ours", json!([])).await;
+    wait_until_async("the agent's session is listed", async || {
+        let listed = client.call("session/list", json!({})).await.unwrap();
+        listed["sessions"].as_array().unwrap().iter().any(|row| row["sessionId"] == "theirs")
+    })
+    .await;
+    let error = client.call("_parlor/seen", json!({ "sessionId": "theirs", "seq": 1 })).await.unwrap_err();
+    assert_eq!(error["code"], -32002, "{error}");
 }
