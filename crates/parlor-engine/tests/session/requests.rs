@@ -33,7 +33,10 @@ fn every_driver_is_asked_and_the_first_result_reaches_the_agent_once() {
     let answers: Vec<_> =
         script.commands().into_iter().filter(|command| command.contains("respond")).collect();
     assert_eq!(answers.len(), 1, "{answers:?}");
-    assert!(script.sent(1).iter().any(|line| line.starts_with("cancel ")), "the other client is told");
+    assert!(
+        script.sent(1).iter().any(|line| line.starts_with("cancel ")),
+        "the other client gets a cancellation"
+    );
 }
 
 #[test]

@@ -140,7 +140,10 @@ fn a_client_that_is_not_attached_answers_once_and_its_name_is_recorded() {
     assert_eq!(script.sent(7), ["3 -> {}"]);
     let commands = script.commands();
     assert_eq!(commands.iter().filter(|command| command.contains("respond")).count(), 1, "{commands:?}");
-    assert!(script.sent(1).iter().any(|line| line.starts_with("cancel ")), "the attached client is told");
+    assert!(
+        script.sent(1).iter().any(|line| line.starts_with("cancel ")),
+        "the attached client gets a cancellation"
+    );
     let heads = script.stored_heads();
     assert!(heads.iter().any(|head| head.contains("phone")), "{heads:?}");
     script.call(7, answer(4, 0));
@@ -158,7 +161,10 @@ fn an_answer_that_cannot_be_stored_does_not_reach_the_agent() {
     script.call(7, answer(3, 0));
     assert!(script.has_failed());
     assert!(!script.commands().iter().any(|command| command.contains("respond")));
-    assert!(script.sent(7)[0].starts_with("3 failed: the session cannot be stored"), "the client is told");
+    assert!(
+        script.sent(7)[0].starts_with("3 failed: the session cannot be stored"),
+        "the client gets an error"
+    );
 }
 
 #[test]

@@ -251,11 +251,11 @@ fn a_journal_that_ends_in_the_middle_of_its_last_record_is_not_damaged() {
 #[test]
 fn a_file_that_is_not_a_journal_is_kept() {
     let (_left, left) = with_synced_journal();
-    let (_dir, path) = with_journal(&left, b"this is no journal at all");
+    let (_dir, path) = with_journal(&left, b"this is not a journal at all");
     assert_eq!(one(&SqliteStore::open(&path).unwrap(), "s", 1).content, "");
     let [(kept, message)] = &damaged(&path)[..] else { panic!() };
     assert!(message.contains("its header is damaged"), "{message}");
-    assert_eq!(fs::read(kept).unwrap(), b"this is no journal at all");
+    assert_eq!(fs::read(kept).unwrap(), b"this is not a journal at all");
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub(super) async fn help(turn: &Turn) {
     turn.send_text(&format!("One command per line:\n{}", script::list(COMMANDS))).await;
 }
 
-/// Answers a line that is no command.
+/// Answers a line that is not a command.
 pub(super) async fn chat(turn: &Turn, line: &str) {
     let others = turn.prompt_blocks().filter(|block| block.as_text().is_none()).count();
     let more = if others == 0 { String::new() } else { format!(" (and attached {others})") };

@@ -174,11 +174,11 @@ fn doctor_reports_a_damaged_journal_until_it_is_deleted() {
     let id = scenario.new_session("say fine");
     scenario.stop();
     let damaged = scenario.data().join("parlor.db.journal.damaged-1");
-    fs::write(scenario.data().join("parlor.db.journal"), "this is no journal at all").unwrap();
+    fs::write(scenario.data().join("parlor.db.journal"), "this is not a journal at all").unwrap();
     for _ in 0..2 {
         finds_damaged_journal(&scenario, "its header is damaged");
     }
-    assert_eq!(fs::read_to_string(&damaged).unwrap(), "this is no journal at all");
+    assert_eq!(fs::read_to_string(&damaged).unwrap(), "this is not a journal at all");
     scenario.serve(&[]);
     scenario.run(&["prompt", "-s", &id, "say again"]).success();
     finds_damaged_journal(&scenario, "its header is damaged");
