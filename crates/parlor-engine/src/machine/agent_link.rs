@@ -124,6 +124,8 @@ impl SessionMachine {
 
     /// Updates of the agent, one a line.
     pub(super) fn on_updates(&mut self, lines: &str) {
+        // What subscribers are sent is about as long.
+        self.buffers.reserve(lines.len());
         for line in lines.split_terminator('\n') {
             self.on_update_line(line);
         }
@@ -158,8 +160,10 @@ impl SessionMachine {
         };
         match decoded {
             Ok(decoded) => {
-                self.stream =
-                    spans.as_ref().and_then(|spans| Stream::after(line, spans, &params_extra, &decoded));
+                self.stream = spans
+                    .as_ref()
+                    .and_then(|spans| Stream::after(line, spans, &params_extra, &decoded))
+                    .map(Box::new);
                 let line = AgentLine::new(line, spans.as_ref(), params_extra, &decoded);
                 self.on_update(decoded, &line);
             }

@@ -80,6 +80,13 @@ impl BroadcastBuffers {
         offsets.map_or(self.all[index].text.len(), |offsets| offsets.0.get(index).copied().unwrap_or(0))
     }
 
+    /// Reserves memory for about this many bytes in each buffer.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        for buffer in &mut self.all {
+            buffer.text.reserve(bytes);
+        }
+    }
+
     /// The text of a buffer as one frame, which all of its subscribers share.
     pub(crate) fn shared(&mut self, index: usize) -> Frame {
         let buffer = &mut self.all[index];

@@ -70,7 +70,7 @@ pub struct SessionMachine {
     ids: IdGen,
     config: SessionConfig,
     /// How the agent spelled its last chunk.
-    stream: Option<Stream>,
+    stream: Option<Box<Stream>>,
     agent: Option<AgentLink>,
     /// The epoch of the current agent session, or of the last one.
     epoch: AgentEpoch,

@@ -35,7 +35,10 @@ pub(super) async fn read(agent: Arc<Agent>, mut stream: impl AsyncRead + Unpin) 
     loop {
         match stream.read(&mut buffer).await {
             Ok(0) | Err(_) => break,
-            Ok(count) => lines.extend(&buffer[..count]),
+            Ok(count) => {
+                lines.extend(&buffer[..count]);
+                batch.lines.reserve(count);
+            }
         }
         while let Some(frame) = lines.next_line() {
             on_line(&agent, frame, &mut batch).await;

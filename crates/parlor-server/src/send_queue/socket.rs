@@ -239,6 +239,12 @@ impl Encoded {
         }
     }
 
+    /// The parts in order.
+    #[cfg(test)]
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts.iter().map(|part| &part[..])
+    }
+
     fn has_room(&self) -> bool {
         self.bytes < MAX_WRITE && self.parts.len() < MAX_PARTS
     }
