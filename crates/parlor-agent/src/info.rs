@@ -1,10 +1,9 @@
 use std::collections::BTreeMap;
 
-use crate::wire_text::{array, update};
 use parlor_json::{Json, Object, ObjectWriter};
 
-use crate::strings::protocol_strings;
-use crate::{AuthMethod, TurnError};
+use crate::wire_text::{array, update};
+use crate::{AuthMethod, PromptCapability, SettingCategory, TurnError};
 
 /// The description of an agent: its name, what prompts may contain, its commands, settings and authentication methods.
 ///
@@ -30,18 +29,6 @@ pub struct Info {
     settings: Vec<Setting>,
 }
 
-protocol_strings! {
-    /// Content that prompts may have besides text and links.
-    PromptCapability {
-        /// Images.
-        Image = "image",
-        /// Recordings.
-        Audio = "audio",
-        /// Resources with their contents.
-        EmbeddedContext = "embeddedContext",
-    }
-}
-
 /// Something that people select in each session: a mode, a model, how much to think. A session starts with the first value.
 #[derive(Debug, Clone)]
 pub struct Setting {
@@ -49,18 +36,6 @@ pub struct Setting {
     name: String,
     category: Option<SettingCategory>,
     values: Vec<(String, String)>,
-}
-
-protocol_strings! {
-    /// What a setting is about, so that clients show it where people look for it.
-    SettingCategory {
-        /// A mode. Its values are the modes of version 1.
-        Mode = "mode",
-        /// A model.
-        Model = "model",
-        /// How much the model thinks.
-        ThoughtLevel = "thought_level",
-    }
 }
 
 /// The values of the settings of a session, by the id of the setting.
@@ -93,7 +68,7 @@ impl Info {
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "callers have variants, not references")]
     pub fn accepts(mut self, content: PromptCapability) -> Self {
-        self.prompt.set(content.as_str(), empty());
+        self.prompt.set(content.as_str().as_ref(), empty());
         self
     }
 
@@ -227,7 +202,7 @@ impl Setting {
         ObjectWriter::new()
             .str("configId", &self.id)
             .str("name", &self.name)
-            .optional_str("category", self.category.as_ref().map(SettingCategory::as_str))
+            .optional_str("category", self.category.as_ref().map(SettingCategory::as_str).as_deref())
             .str("type", "select")
             .str("currentValue", current)
             .raw("options", &array(self.values.iter().map(value)))

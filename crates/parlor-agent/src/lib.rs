@@ -76,8 +76,6 @@ mod plan;
 mod server;
 mod session;
 mod session_state;
-mod stop_reason;
-mod strings;
 mod terminal;
 mod tool_call;
 mod turn;
@@ -92,20 +90,23 @@ pub use content::{
 };
 pub use error::{RequestError, ServeError, TurnError};
 pub use form::FormOutcome;
-pub use info::{Info, PromptCapability, Setting, SettingCategory};
+pub use info::{Info, Setting};
 pub use parlor_json::{InvalidJson, Json, JsonStr, NotAnObject, Object, ObjectWriter};
 pub use parlor_session::{
     Body, Content, Entry, EntryId, MessageId, Role, SessionId, Slot, State, ToolCallId, Transcript, text_of,
 };
+pub use parlor_wire::{
+    PermissionOptionKind, PlanEntryPriority, PlanEntryStatus, PromptCapability, SettingCategory, StopReason,
+    ToolCallStatus, ToolKind,
+};
 pub use parlor_wire::{RpcError, code};
-pub use permission::{PermissionOption, PermissionOptionKind, PermissionOutcome};
-pub use plan::{PlanEntry, PlanEntryPriority, PlanEntryStatus};
+pub use permission::{PermissionOption, PermissionOutcome};
+pub use plan::PlanEntry;
 pub use server::{Server, ServerBuilder};
 pub use session::{SentMessage, Session};
 pub use session_state::{SessionRequest, SessionRequestKind};
-pub use stop_reason::StopReason;
 pub use terminal::Terminal;
-pub use tool_call::{ToolCall, ToolCallBuilder, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolKind};
+pub use tool_call::{ToolCall, ToolCallBuilder, ToolCallContent, ToolCallLocation};
 pub use turn::Turn;
 
 /// Compiles the examples of the README.

@@ -1,6 +1,6 @@
 use parlor_json::{JsonStr, Object, ObjectWriter};
 
-use crate::strings::protocol_strings;
+use crate::PermissionOptionKind;
 
 /// One option of a permission request.
 ///
@@ -23,20 +23,6 @@ pub struct PermissionOption {
     pub name: String,
     /// What selecting it means.
     pub kind: PermissionOptionKind,
-}
-
-protocol_strings! {
-    /// What selecting a permission option means.
-    PermissionOptionKind {
-        /// Allows this operation.
-        AllowOnce = "allow_once",
-        /// Allows this operation and remembers the choice.
-        AllowAlways = "allow_always",
-        /// Rejects this operation.
-        RejectOnce = "reject_once",
-        /// Rejects this operation and remembers the choice.
-        RejectAlways = "reject_always",
-    }
 }
 
 /// The result of a permission request.
@@ -81,15 +67,8 @@ impl PermissionOption {
         ObjectWriter::new()
             .str("optionId", &self.id)
             .str("name", &self.name)
-            .str("kind", self.kind.as_str())
+            .str("kind", &self.kind.as_str())
             .finish()
-    }
-}
-
-impl PermissionOptionKind {
-    /// Whether the option allows the operation. An unknown kind does not.
-    pub fn allows(&self) -> bool {
-        matches!(self, Self::AllowOnce | Self::AllowAlways)
     }
 }
 

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 
 use parlor_json::{Json, JsonStr, Object, ObjectWriter};
 
-use crate::strings::protocol_strings;
+use crate::{PlanEntryPriority, PlanEntryStatus};
 
 /// One entry of a plan.
 ///
@@ -27,32 +27,6 @@ pub struct PlanEntry {
     pub status: PlanEntryStatus,
     /// All other members.
     pub extra: Object,
-}
-
-protocol_strings! {
-    /// How far an entry of a plan has come.
-    PlanEntryStatus {
-        /// It has not started.
-        Pending = "pending",
-        /// The agent works on it.
-        InProgress = "in_progress",
-        /// It is done.
-        Completed = "completed",
-        /// It will not be done. Clients of version 1 do not have this status.
-        Cancelled = "cancelled",
-    }
-}
-
-protocol_strings! {
-    /// How important an entry of a plan is.
-    PlanEntryPriority {
-        /// The goal depends on it.
-        High = "high",
-        /// It is important.
-        Medium = "medium",
-        /// It is optional.
-        Low = "low",
-    }
 }
 
 impl PlanEntry {
@@ -88,8 +62,8 @@ impl PlanEntry {
     pub fn to_json(&self) -> Json {
         ObjectWriter::new()
             .str("content", &self.content)
-            .str("priority", self.priority.as_str())
-            .str("status", self.status.as_str())
+            .str("priority", &self.priority.as_str())
+            .str("status", &self.status.as_str())
             .members(&self.extra)
             .into_json()
     }
@@ -120,7 +94,7 @@ mod tests {
     fn entries_are_read_and_written_without_loss() {
         let text = r#"{"content":"a","priority":"_urgent","status":"_paused","_meta":{"n":1e400}}"#;
         let entry = PlanEntry::from_json(&Json::parse(text).unwrap()).unwrap();
-        assert_eq!(entry.status, PlanEntryStatus::Other("_paused".to_owned()));
+        assert_eq!(entry.status, PlanEntryStatus::Other("_paused".into()));
         assert_eq!(entry.to_json().as_str(), text);
         for invalid in
             [r#"{"content":"a","status":"pending"}"#, "[]", r#"{"content":1,"priority":"low","status":"x"}"#]

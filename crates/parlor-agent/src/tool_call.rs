@@ -1,12 +1,13 @@
 use std::path::{Path, PathBuf};
 
-use crate::wire_text::{array, update};
 use parlor_dialect::live;
 use parlor_json::{Json, ObjectWriter};
 
 use crate::session::{Session, new_id};
-use crate::strings::protocol_strings;
-use crate::{ContentBlock, PermissionOption, PermissionOutcome, RequestError, Terminal};
+use crate::wire_text::{array, update};
+use crate::{
+    ContentBlock, PermissionOption, PermissionOutcome, RequestError, Terminal, ToolCallStatus, ToolKind,
+};
 
 /// A tool call that has started. If it has not ended when the turn ends, it has failed, or was cancelled with the turn.
 ///
@@ -71,48 +72,6 @@ pub enum ToolCallContent {
     Other(Json),
 }
 
-protocol_strings! {
-    /// What sort of operation a tool call is. The protocol's own `other` is [`ToolKind::Other`].
-    ToolKind {
-        /// Reads files or data.
-        Read = "read",
-        /// Changes files.
-        Edit = "edit",
-        /// Removes files or data.
-        Delete = "delete",
-        /// Moves or renames files.
-        Move = "move",
-        /// Searches.
-        Search = "search",
-        /// Runs commands.
-        Execute = "execute",
-        /// Plans or reasons.
-        Think = "think",
-        /// Retrieves external data.
-        Fetch = "fetch",
-        /// Changes the session's mode.
-        SwitchMode = "switch_mode",
-    }
-}
-
-protocol_strings! {
-    /// How far a tool call has come.
-    ToolCallStatus {
-        /// It has not started.
-        Pending = "pending",
-        /// It runs.
-        InProgress = "in_progress",
-        /// It waits, for instance for a permission.
-        Paused = "paused",
-        /// It succeeded.
-        Completed = "completed",
-        /// It failed.
-        Failed = "failed",
-        /// It was cancelled.
-        Cancelled = "cancelled",
-    }
-}
-
 impl ToolCallBuilder {
     pub(crate) fn new(session: Session, title: String) -> Self {
         let status = ToolCallStatus::InProgress;
@@ -149,8 +108,9 @@ impl ToolCallBuilder {
         let id = new_id();
         session.end_message();
         let update = update("tool_call_update").str("toolCallId", &id).str("title", &title);
-        let mut update =
-            update.optional_str("kind", kind.as_ref().map(ToolKind::as_str)).str("status", status.as_str());
+        let mut update = update
+            .optional_str("kind", kind.as_ref().map(ToolKind::as_str).as_deref())
+            .str("status", &status.as_str());
         if !locations.is_empty() {
             update = update.raw("locations", &array(locations.iter().map(ToolCallLocation::write)));
         }
@@ -199,7 +159,7 @@ impl ToolCall {
 
     /// Changes the status. [`complete`](Self::complete) and [`fail`](Self::fail) set the last one.
     pub async fn set_status(&self, status: &ToolCallStatus) {
-        self.session.send_raw_update(&self.update().str("status", status.as_str()).finish()).await;
+        self.session.send_raw_update(&self.update().str("status", &status.as_str()).finish()).await;
         if matches!(status, ToolCallStatus::Completed | ToolCallStatus::Failed | ToolCallStatus::Cancelled) {
             self.session.end_tool_call(&self.id);
         }

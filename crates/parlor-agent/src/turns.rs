@@ -124,11 +124,11 @@ async fn end_turn(handle: &Session, end: &TurnEnd) {
     let (idle, open_calls) = match end {
         TurnEnd::Stopped(reason) => {
             tracing::debug!(stop_reason = %reason, "turn ended");
-            (idle.str("stopReason", reason.as_str()), "failed")
+            (idle.str("stopReason", &reason.as_str()), "failed")
         }
         TurnEnd::Cancelled => {
             tracing::debug!("turn cancelled");
-            (idle.str("stopReason", StopReason::Cancelled.as_str()), "cancelled")
+            (idle.str("stopReason", &StopReason::Cancelled.as_str()), "cancelled")
         }
         TurnEnd::Failed(error) => {
             tracing::warn!(%error, "turn failed");

@@ -35,7 +35,7 @@ impl Agent for Failing {
                 let data = Json::parse(r#"{"retryAfter":5}"#)?;
                 Err(TurnError::Rpc(RpcError::new(-31999, "overloaded").with_data(data)))
             }
-            "budget" => Ok(StopReason::Other("_budget".to_owned())),
+            "budget" => Ok(StopReason::Other("_budget".into())),
             "refuse" => Ok(StopReason::Refusal),
             "wait" => {
                 turn.send_text("before ").await;

@@ -89,15 +89,16 @@ pub use parlor_session::{
     SessionId, Slot, State, Target, TerminalId, ToolCallId, Transcript, Update, Upsert, text_of,
 };
 pub use parlor_wire::hello::{Agent, Hello, Welcome};
-pub use parlor_wire::{RpcError, code};
+pub use parlor_wire::{
+    PermissionOptionKind, PlanEntryPriority, PlanEntryStatus, RpcError, StopReason, ToolCallStatus, ToolKind,
+    code,
+};
 pub use peer_request::{PeerRequest, PeerRequests, PermissionOption};
 pub use replica::Snapshot;
 pub use session::{Prompt, Session};
 pub use turn::{Turn, TurnEvent};
 pub use updates::{TextDelta, Updates};
-pub use values::{
-    PermissionOptionKind, StopReason, ToolCall, ToolCallLocation, ToolCallStatus, ToolKind, TurnOutcome,
-};
+pub use values::{ToolCall, ToolCallLocation, TurnOutcome};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

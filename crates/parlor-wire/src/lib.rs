@@ -8,6 +8,7 @@
 //! - [`parse`] parses a line into [`Message`]s.
 //! - [`Message::with_id`], [`splice`] and [`write`](mod@write) write lines.
 //! - [`OutgoingRequests`] and [`IncomingRequests`] hold the requests in flight, one for each direction.
+//! - [`StopReason`], [`ToolKind`] and the other enums are the strings that the protocol has for something.
 //!
 //! A relay between two peers, in short:
 //!
@@ -48,6 +49,7 @@ mod malformed;
 mod message;
 mod requests;
 mod splice;
+mod strings;
 pub mod write;
 
 pub use error::{RpcError, code};
@@ -60,3 +62,7 @@ pub use requests::{
     cancel_target,
 };
 pub use splice::{span_of, splice};
+pub use strings::{
+    PermissionOptionKind, PlanEntryPriority, PlanEntryStatus, PromptCapability, SettingCategory, StopReason,
+    ToolCallStatus, ToolKind,
+};

@@ -43,8 +43,8 @@ pub(super) struct Turn {
     user: String,
     /// What is to be done after the turn.
     later: Vec<(Duration, Vec<Step>)>,
-    pub(super) words_heard: u64,
-    pub(super) words_said: u64,
+    pub(super) input_words: u64,
+    pub(super) output_words: u64,
 }
 
 impl End {
@@ -105,8 +105,8 @@ impl Turn {
             content: Vec::new(),
             user: agent.fresh_id(),
             later: Vec::new(),
-            words_heard: 0,
-            words_said: 0,
+            input_words: 0,
+            output_words: 0,
         };
         (turn, job.work)
     }
@@ -118,7 +118,7 @@ impl Turn {
             Work::Prompt { request, content } => {
                 self.content = content;
                 let text = self.texts().join("\n");
-                self.words_heard = text.split_whitespace().count() as u64;
+                self.input_words = text.split_whitespace().count() as u64;
                 self.insert(&request);
                 (Some(request), script::parts(&text, COMMANDS))
             }
@@ -305,7 +305,7 @@ impl Turn {
         self.agent.update(&self.session.id, update);
     }
 
-    /// Tells of a state, where the dialect has states.
+    /// Sends the state, where the dialect has states.
     pub(super) fn state(&self, state: &str) {
         if let Some(update) = self.voice.state(state) {
             self.update(&update);
@@ -313,11 +313,11 @@ impl Turn {
     }
 
     fn usage(&self) -> String {
-        let (heard, said) = (self.words_heard, self.words_said);
+        let (input, output) = (self.input_words, self.output_words);
         ObjectWriter::new()
-            .u64("totalTokens", heard + said)
-            .u64("inputTokens", heard)
-            .u64("outputTokens", said)
+            .u64("totalTokens", input + output)
+            .u64("inputTokens", input)
+            .u64("outputTokens", output)
             .finish()
     }
 

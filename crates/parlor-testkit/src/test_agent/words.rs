@@ -19,7 +19,7 @@ impl Turn {
     pub(super) fn speak(&mut self, role: Role, id: &str, text: &str) -> Result<(), End> {
         for word in text.split_inclusive(' ') {
             self.check()?;
-            self.words_said += 1;
+            self.output_words += 1;
             let block = Block::Text(word.to_owned());
             self.update(&self.voice.chunk(role, id, &block.to_json()));
             self.session.lock().saved.keep(role, id, block);
@@ -106,7 +106,7 @@ impl Turn {
 
     /// Tells how full the context window is.
     pub(super) fn context(&self) {
-        let used = 1000 + self.words_heard + self.words_said;
+        let used = 1000 + self.input_words + self.output_words;
         let text = update("usage_update").u64("used", used).u64("size", 200_000);
         self.update(&text.raw("cost", r#"{"amount":0.01,"currency":"USD"}"#).finish());
     }
