@@ -6,6 +6,7 @@
 //! messages, nearly all updates of agents, are compared without being encoded.
 
 use std::cell::OnceCell;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use parlor_json::{Json, JsonRef, JsonStr, Members, Object};
@@ -53,6 +54,11 @@ impl ParamsExtra {
     /// Whether reserved metadata keys were dropped.
     pub fn was_reserved(&self) -> bool {
         self.was_reserved
+    }
+
+    /// Whether there is metadata among the members.
+    fn has_meta(&self) -> bool {
+        self.members.as_deref().is_some_and(|members| members.get("_meta").is_some())
     }
 
     /// Appends the members to non-empty params, with the seq of the change in the metadata.
@@ -162,6 +168,8 @@ pub struct Broadcast<'a, 'l> {
     params_extra: &'a ParamsExtra,
     /// The agent's line with the session's ids, once a subscriber needs it.
     forwarded_line: String,
+    /// The position after the session's id in that line.
+    session_end: usize,
 }
 
 impl<'a, 'l> Broadcast<'a, 'l> {
@@ -181,7 +189,7 @@ impl<'a, 'l> Broadcast<'a, 'l> {
         let params_extra = line.map_or(NOTHING, |line| &line.params_extra);
         // Reserved keys are still in the line.
         let line = line.filter(|line| !line.params_extra.was_reserved && line.spans.is_some());
-        Self { session, change, encode_context, line, params_extra, forwarded_line: buffer }
+        Self { session, change, encode_context, line, params_extra, forwarded_line: buffer, session_end: 0 }
     }
 
     /// Returns the buffer.
@@ -203,12 +211,18 @@ impl<'a, 'l> Broadcast<'a, 'l> {
         }
     }
 
-    /// The agent's line with the session's ids.
-    fn forwarded_line(&mut self, line: &AgentLine<'_>) -> &str {
+    /// Appends the agent's line with the session's ids, and with the seq of the change in the metadata of its params, which
+    /// have none.
+    fn forward(&mut self, line: &AgentLine<'_>, seq: Option<u64>, lines: &mut String) {
         if let Some(spans) = line.spans.filter(|_| self.forwarded_line.is_empty()) {
-            spans.pass(line.line, self.session, self.message(), &mut self.forwarded_line);
+            self.session_end = spans.pass(line.line, self.session, self.message(), &mut self.forwarded_line);
         }
-        &self.forwarded_line
+        let Some(seq) = seq else { return lines.push_str(&self.forwarded_line) };
+        let (before, after) = self.forwarded_line.split_at(self.session_end);
+        lines.push_str(before);
+        // Writing to a string does not fail.
+        let _ = write!(lines, r#","_meta":{{"parlor/seq":{seq}}}"#);
+        lines.push_str(after);
     }
 }
 
@@ -223,19 +237,19 @@ impl UpdateEncoder {
         lines: &mut String,
     ) {
         let change = broadcast.change;
-        // The agent's line has no seq, so a client that wants seqs cannot be sent it.
-        let line = broadcast.line.filter(|_| !wants_seq);
+        let seq = wants_seq.then_some(change.seq);
+        // The seq is merged into metadata of the agent, which the agent's line cannot be.
+        let line = broadcast.line.filter(|_| seq.is_none() || !broadcast.params_extra.has_meta());
         if let Some(line) = line.filter(|line| line.is_chunk(&change.update))
             && self.takes_chunk(&change.update, broadcast.encode_context.from)
         {
-            lines.push_str(broadcast.forwarded_line(line));
+            broadcast.forward(line, seq, lines);
             return;
         }
         for update in self.encode(&change.update, broadcast.encode_context, new_id, losses) {
             match line.filter(|line| line.equals(&update, broadcast.message())) {
-                Some(line) => lines.push_str(broadcast.forwarded_line(line)),
+                Some(line) => broadcast.forward(line, seq, lines),
                 None => {
-                    let seq = wants_seq.then_some(change.seq);
                     lines.push_str(&update_line_with(
                         broadcast.session,
                         &update,
@@ -339,4 +353,56 @@ fn drop_keys(meta: &mut Object) -> bool {
     let kept = meta.iter().filter(|member| !is_reserved(member));
     *meta = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Decoder;
+
+    /// The lines that a v2 client of session `s` is sent for a line of a v2 agent, without and with sequence numbers.
+    fn sent(line: &str) -> [String; 2] {
+        let read = AgentUpdate::read(line).unwrap();
+        let (spans, extra) = (read.spans(line), read.params_extra());
+        let mut new_id = || MessageId::from("made");
+        let decoded = read.decode(&Decoder::new(Dialect::V2), &mut new_id).unwrap();
+        let mut transcript = Transcript::default();
+        let change = transcript.push(decoded.update.clone()).unwrap();
+        let line = AgentLine::new(line, spans.as_ref(), extra, &decoded);
+        let session = SessionId::from("s");
+        let mut broadcast =
+            Broadcast::new(&session, Dialect::V2, &transcript, &change, Some(&line), String::new());
+        [false, true].map(|wants_seq| {
+            let mut encoder = UpdateEncoder::new(Dialect::V2, &Object::default());
+            let mut lines = String::new();
+            encoder.broadcast(&mut broadcast, wants_seq, &mut new_id, &mut Losses::default(), &mut lines);
+            lines
+        })
+    }
+
+    #[test]
+    fn the_seq_is_added_to_a_forwarded_line_and_nothing_else_changes() {
+        let update = r#"{ "sessionUpdate":"agent_message_chunk", "messageId":"m","content":{"type":"text","text":"a"}}"#;
+        let line =
+            |params: &str| format!(r#"{{"method":"session/update", "params":{params},"jsonrpc":"2.0"}}"#);
+        let [plain, with_seq] =
+            sent(&line(&format!(r#"{{"update":{update},"sessionId":"theirs" ,"x": 1.0}}"#)));
+        assert_eq!(plain, line(&format!(r#"{{"update":{update},"sessionId":"s" ,"x": 1.0}}"#)) + "\n");
+        let numbered =
+            format!(r#"{{"update":{update},"sessionId":"s","_meta":{{"parlor/seq":1}} ,"x": 1.0}}"#);
+        assert_eq!(with_seq, line(&numbered) + "\n");
+    }
+
+    #[test]
+    fn the_seq_is_merged_with_the_metadata_of_the_agent() {
+        let update =
+            r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"a"}}"#;
+        let params = format!(r#"{{"sessionId":"theirs","update":{update},"_meta":{{"k": 1}}}}"#);
+        let [_, with_seq] =
+            sent(&format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{params}}}"#));
+        let line = Json::parse(with_seq.trim_end()).unwrap();
+        let params = line.to_object().unwrap().get_object("params").unwrap();
+        assert_eq!(params.get("_meta").unwrap().as_str(), r#"{"k":1,"parlor/seq":1}"#);
+        assert_eq!(with_seq.matches("_meta").count(), 1);
+    }
 }
