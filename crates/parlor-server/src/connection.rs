@@ -349,6 +349,7 @@ impl Connection {
         let done = match method {
             "_parlor/status" => list::status(hub, client, id).await,
             "_parlor/agents" => {
+                hub.reload_config().await;
                 list::agents(hub, client, id);
                 Ok(())
             }

@@ -14,7 +14,7 @@ use crate::hub::HubState;
 
 /// The configuration of the agent that a client chose.
 pub(super) fn config(hub: &HubState, client: &Client) -> Result<AgentConfig, RpcError> {
-    let chosen = hub.registry().agents.chosen(client.peer.agent.as_ref(), &client.peer.search_path());
+    let chosen = hub.registry().agents().chosen(client.peer.agent.as_ref(), &client.peer.search_path());
     chosen.map_err(|error| {
         let failure = RpcError::new(code::INVALID_PARAMS, error.to_string());
         match error.hint {
@@ -31,6 +31,7 @@ pub(super) async fn initialized(
     client: &Arc<Client>,
     dialect: Dialect,
 ) -> Result<Object, RpcError> {
+    hub.reload_config().await;
     let config = match config(hub, client) {
         // A client that has to choose an agent for new sessions can use the others without.
         Err(_) if client.peer.agent.is_none() => {

@@ -127,7 +127,8 @@ impl Acp {
         let idle = IDLE_TIMEOUT;
         // Agents may not read the data of a server either.
         let private = self.paths.data_dir().into_iter().collect();
-        let options = Options { store, agents, reaper, idle, live_sessions: LIVE_SESSIONS, private };
+        let live_sessions = LIVE_SESSIONS;
+        let options = Options { store, agents, config: None, reaper, idle, live_sessions, private };
         let hub = Hub::new(options).await.map_err(CommandError::failed)?;
         let peer = Peer {
             transport: TransportKind::Stdio,
