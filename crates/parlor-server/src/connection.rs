@@ -322,7 +322,7 @@ impl Connection {
                     create::new_session(&hub, &client, &request, params, sid, cancel).await;
                 })
             }
-            _ => match (fields::session_of(&params), to_call(method, params.clone(), id)?) {
+            _ => match (fields::session_of(&params), self.to_call(method, &params, id).await?) {
                 (
                     Some(session),
                     call @ (ClientCall::Close { .. }
@@ -377,6 +377,19 @@ impl Connection {
             _ => return None,
         };
         Some(done)
+    }
+
+    /// Decodes a driver's request to a session.
+    async fn to_call(&self, method: &str, params: &Object, id: &RequestId) -> Result<ClientCall, RpcError> {
+        let mut call = to_call(method, params.clone(), id)?;
+        if let ClientCall::Fork(request) = &mut call {
+            request.handoff = initialize::handoff(&self.hub, params).await?;
+            if request.handoff.is_some() && request.kind != ForkKind::Fork {
+                let message = "`parlor/agent` is only possible with `session/fork`";
+                return Err(RpcError::new(code::INVALID_PARAMS, message));
+            }
+        }
+        Ok(call)
     }
 
     /// Rejects requests of observers.
@@ -569,8 +582,9 @@ fn check_directories(params: &Object) -> Result<(), RpcError> {
 /// Decodes a driver's request to a session.
 fn to_call(method: &str, params: Object, id: &RequestId) -> Result<ClientCall, RpcError> {
     let id = id.clone();
-    let fork =
-        |id, params, kind| ClientCall::Fork(Box::new(ForkRequest { id, params, kind, known_agent: None }));
+    let fork = |id, params, kind| {
+        ClientCall::Fork(Box::new(ForkRequest { id, params, kind, known_agent: None, handoff: None }))
+    };
     Ok(match method {
         "session/prompt" => ClientCall::Prompt { id, params },
         "session/close" => ClientCall::Close { id },

@@ -35,11 +35,16 @@ fn last(client: &Client, session: &str) -> String {
 #[test]
 fn an_agent_that_is_added_can_be_used_at_once() {
     let server = start_server("");
+    let mut before = server.client(TransportKind::Unix, Dialect::V2, "v1");
+    let session = before.new_session();
     write_config(server.dir(), &agent("added", "one"));
     let mut client = server.client(TransportKind::Unix, Dialect::V2, "added");
     let added = client.new_session();
     client.turn(&added, "env NAME");
     assert!(last(&client, &added).contains("NAME=one"));
+    // A client that was connected before can name it, too.
+    let params = json!({ "sessionId": session, "_meta": { "parlor/agent": "added" } });
+    before.call("session/fork", params).unwrap();
 }
 
 #[test]
