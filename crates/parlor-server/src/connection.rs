@@ -644,11 +644,13 @@ fn replay_from(method: &str, params: &Object, dialect: Dialect) -> Result<Replay
         let known = "the type of `replayFrom` must be start, _parlor_after, _parlor_message or _parlor_tail";
         RpcError::new(code::INVALID_PARAMS, known).with_data(data.to_json())
     };
-    if dialect == Dialect::V1 {
+    let cursor = cursor.to_object().unwrap_or_default();
+    let kind = cursor.get_string("type");
+    // v1 has no `replayFrom`; only a client that knows parlor sends this one.
+    if dialect == Dialect::V1 && kind.as_deref() != Some("_parlor_after") {
         return Ok(ReplayFrom::Now);
     }
-    let cursor = cursor.to_object().unwrap_or_default();
-    match cursor.get_string("type").as_deref() {
+    match kind.as_deref() {
         Some("start") => Ok(ReplayFrom::Start),
         Some("_parlor_after") => {
             let seq = cursor.get("seq").and_then(|seq| seq.as_str().parse().ok());
