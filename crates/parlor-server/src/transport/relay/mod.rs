@@ -3,6 +3,7 @@
 
 mod state;
 
+use std::fmt::Write as _;
 use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -357,10 +358,10 @@ fn add_editor_lines(lines: &mut LineDecoder, state: &mut RelayState, to_server: 
             InputLine::Blank => {}
             // The server responds with a parse error.
             InputLine::TooLong { bytes, limit } => {
-                to_server.push_str(&format!("a line of {bytes} bytes is longer than the limit of {limit}\n"));
+                let _ = writeln!(to_server, "a line of {bytes} bytes is longer than the limit of {limit}");
             }
             InputLine::NotUtf8 { excerpt } => {
-                to_server.push_str(&format!("a line that is not UTF-8: {}\n", excerpt.replace('\n', " ")));
+                let _ = writeln!(to_server, "a line that is not UTF-8: {}", excerpt.replace('\n', " "));
             }
         }
     }

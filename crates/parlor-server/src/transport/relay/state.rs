@@ -178,10 +178,9 @@ impl RelayState {
             }
             Body::Response { id, .. } => match self.to_editor.remove(id) {
                 Some(servers) if servers != *id => Some(message.with_id(&servers).into()),
-                Some(_) => Some(line.into()),
                 // It responds to a request of a server that is gone.
                 None if self.generation > 0 => None,
-                None => Some(line.into()),
+                Some(_) | None => Some(line.into()),
             },
             Body::Notification { method, params } => {
                 if method == CANCEL_REQUEST {
