@@ -90,7 +90,8 @@ impl<A: Agent> ServerBuilder<A> {
         };
         let agents = Agents::only(AgentConfig::embedded(NAME, embedded));
         let (reaper, live_sessions) = (Reaper::disabled(), LIVE_SESSIONS);
-        let options = Options { store, agents, reaper, idle: IDLE, live_sessions, private: Vec::new() };
+        let (idle, private) = (IDLE, Vec::new());
+        let options = Options { store, agents, config: None, reaper, idle, live_sessions, private };
         let hub = Hub::new(options).await.map_err(|error| ServeError::Start(error.into()))?;
         let _ = hub_cell.set(Arc::downgrade(&hub));
         Ok(Server {

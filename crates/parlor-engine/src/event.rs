@@ -237,6 +237,17 @@ pub struct ForkRequest {
     pub kind: ForkKind,
     /// What is known of the agent's capabilities while no agent process is there.
     pub known_agent: Option<KnownAgent>,
+    /// The agent that continues the conversation, if the client names one.
+    pub handoff: Option<HandoffAgent>,
+}
+
+/// The agent that a client names to continue a fork. It may be the session's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandoffAgent {
+    /// Its name.
+    pub name: String,
+    /// The dialect that it spoke when it last ran.
+    pub dialect: Option<Dialect>,
 }
 
 /// What an agent said in `initialize` when it last ran.

@@ -25,7 +25,8 @@ pub use agent::{
 pub use client::ClientInfo;
 pub use environment::{IdGen, Now, QueueLimits, QueueSizes, SessionConfig, Timer};
 pub use event::{
-    AgentEvent, ClientCall, Event, ForkKind, ForkRequest, KnownAgent, OpenedAgent, ReplayFrom, TerminalEvent,
+    AgentEvent, ClientCall, Event, ForkKind, ForkRequest, HandoffAgent, KnownAgent, OpenedAgent, ReplayFrom,
+    TerminalEvent,
 };
 pub use frame::{Frame, FrameKind};
 pub use machine::{

@@ -322,7 +322,7 @@ impl Connection {
                     create::new_session(&hub, &client, &request, params, sid, cancel).await;
                 })
             }
-            _ => match (fields::session_of(&params), to_call(method, params.clone(), id)?) {
+            _ => match (fields::session_of(&params), self.to_call(method, &params, id).await?) {
                 (
                     Some(session),
                     call @ (ClientCall::Close { .. }
@@ -349,6 +349,7 @@ impl Connection {
         let done = match method {
             "_parlor/status" => list::status(hub, client, id).await,
             "_parlor/agents" => {
+                hub.reload_config().await;
                 list::agents(hub, client, id);
                 Ok(())
             }
@@ -376,6 +377,19 @@ impl Connection {
             _ => return None,
         };
         Some(done)
+    }
+
+    /// Decodes a driver's request to a session.
+    async fn to_call(&self, method: &str, params: &Object, id: &RequestId) -> Result<ClientCall, RpcError> {
+        let mut call = to_call(method, params.clone(), id)?;
+        if let ClientCall::Fork(request) = &mut call {
+            request.handoff = initialize::handoff(&self.hub, params).await?;
+            if request.handoff.is_some() && request.kind != ForkKind::Fork {
+                let message = "`parlor/agent` is only possible with `session/fork`";
+                return Err(RpcError::new(code::INVALID_PARAMS, message));
+            }
+        }
+        Ok(call)
     }
 
     /// Rejects requests of observers.
@@ -568,8 +582,9 @@ fn check_directories(params: &Object) -> Result<(), RpcError> {
 /// Decodes a driver's request to a session.
 fn to_call(method: &str, params: Object, id: &RequestId) -> Result<ClientCall, RpcError> {
     let id = id.clone();
-    let fork =
-        |id, params, kind| ClientCall::Fork(Box::new(ForkRequest { id, params, kind, known_agent: None }));
+    let fork = |id, params, kind| {
+        ClientCall::Fork(Box::new(ForkRequest { id, params, kind, known_agent: None, handoff: None }))
+    };
     Ok(match method {
         "session/prompt" => ClientCall::Prompt { id, params },
         "session/close" => ClientCall::Close { id },
@@ -629,11 +644,13 @@ fn replay_from(method: &str, params: &Object, dialect: Dialect) -> Result<Replay
         let known = "the type of `replayFrom` must be start, _parlor_after, _parlor_message or _parlor_tail";
         RpcError::new(code::INVALID_PARAMS, known).with_data(data.to_json())
     };
-    if dialect == Dialect::V1 {
+    let cursor = cursor.to_object().unwrap_or_default();
+    let kind = cursor.get_string("type");
+    // v1 has no `replayFrom`; only a client that knows parlor sends this one.
+    if dialect == Dialect::V1 && kind.as_deref() != Some("_parlor_after") {
         return Ok(ReplayFrom::Now);
     }
-    let cursor = cursor.to_object().unwrap_or_default();
-    match cursor.get_string("type").as_deref() {
+    match kind.as_deref() {
         Some("start") => Ok(ReplayFrom::Start),
         Some("_parlor_after") => {
             let seq = cursor.get("seq").and_then(|seq| seq.as_str().parse().ok());

@@ -14,7 +14,7 @@ mod sessions;
 pub use self::idle::RunningTurn;
 use parlor_engine::SessionData;
 pub(crate) use parlor_engine::no_session;
-use parlor_json::JsonStr;
+use parlor_json::{JsonStr, Object};
 use parlor_session::session::ClientId;
 use parlor_session::{MessageId, SessionId, Transcript};
 use parlor_store::{Batch, Cursor, ErrorKind, Filter, SessionRow, Store, StoreError};
@@ -23,7 +23,7 @@ use tokio::sync::{OnceCell, oneshot};
 
 use crate::agent::Registry;
 use crate::client::Client;
-use crate::config::{AgentConfig, Agents};
+use crate::config::{AgentConfig, Agents, ConfigSource, ConfigWatch};
 use crate::connection;
 use crate::feed::{self, Feed};
 use crate::lock;
@@ -96,6 +96,8 @@ pub struct Options {
     pub store: Arc<dyn Store>,
     /// The agents that clients can choose.
     pub agents: Agents,
+    /// The configuration that the agents are from, with its text; its changes apply while the server runs.
+    pub config: Option<(Box<dyn ConfigSource>, Option<String>)>,
     /// Ends the agents if this process is killed.
     pub reaper: Reaper,
     /// How long an idle session stays in memory while memory is not short.
@@ -137,6 +139,7 @@ pub(crate) struct HubState {
     memory: Arc<MemoryUsage>,
     started: Instant,
     session_thread: Arc<SessionThread>,
+    config: Option<ConfigWatch>,
 }
 
 /// The connection of one client; dropping it disconnects the client.
@@ -147,6 +150,12 @@ const MAX_ATTACH_ON_OPEN: usize = 10_000;
 
 /// How often idle sessions and agents are evicted.
 const TICK_INTERVAL: Duration = Duration::from_secs(15);
+
+/// How often the server looks whether its configuration has changed. Clients that connect look, too.
+const CONFIG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long callers wait for the configuration to be read.
+const CONFIG_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How many interrupted sessions are read at once at startup.
 const BUSY_PAGE: usize = 1000;
@@ -166,7 +175,7 @@ const DROP_TIMEOUT: Duration = Duration::from_secs(1);
 impl Hub {
     /// Starts a server. First ends the turns that the previous server left running.
     pub async fn new(options: Options) -> Result<Arc<Self>, StoreError> {
-        let Options { store, agents, reaper, idle, live_sessions, private } = options;
+        let Options { store, agents, config, reaper, idle, live_sessions, private } = options;
         let session_thread = SessionThread::start().map_err(|error| StoreError {
             kind: ErrorKind::Io,
             message: format!("cannot start the session thread: {error}"),
@@ -190,8 +199,10 @@ impl Hub {
             memory: Arc::default(),
             started: Instant::now(),
             session_thread,
+            config: config.map(|(source, text)| ConfigWatch::new(source, text)),
         });
         shared.end_interrupted_turns().await?;
+        tokio::spawn(watch_config(Arc::downgrade(&shared)));
         tokio::spawn(tick(Arc::downgrade(&shared)));
         tokio::spawn(crate::search::index(Arc::downgrade(&shared)));
         tokio::spawn(feed::run(Arc::downgrade(&shared)));
@@ -209,6 +220,7 @@ impl Hub {
         let options = Options {
             store,
             agents: Agents::new(Vec::new(), &crate::config::Config::default()).unwrap(),
+            config: None,
             reaper: Reaper::disabled(),
             idle: Duration::from_secs(60),
             live_sessions: LIVE_SESSIONS,
@@ -392,8 +404,33 @@ impl HubState {
     pub(crate) fn config_of(&self, row: &SessionRow) -> Option<AgentConfig> {
         match SessionData::of(row).command {
             Some(command) => Some(AgentConfig::new(row.agent.clone(), command)),
-            None => self.registry.agents.get(&row.agent).cloned(),
+            None => self.registry.agents().get(&row.agent).cloned(),
         }
+    }
+
+    /// Applies the configuration if it has changed. Does not wait for a disk that is stalled.
+    pub(crate) async fn reload_config(self: &Arc<Self>) {
+        let Some(watch) = &self.config else { return };
+        let hub = Arc::clone(self);
+        let check = async {
+            let guard = watch.begin_check().await;
+            let checked = tokio::task::spawn_blocking(move || {
+                // Applied here, also if the caller does not wait any more.
+                if let Some(agents) = hub.config.as_ref().and_then(|watch| watch.check(guard)) {
+                    hub.registry.set_agents(agents);
+                }
+            });
+            let _ = checked.await;
+        };
+        if tokio::time::timeout(CONFIG_TIMEOUT, check).await.is_err() {
+            tracing::warn!(timeout_s = CONFIG_TIMEOUT.as_secs(), "cannot read the configuration in time");
+        }
+    }
+
+    /// The configuration file, whether it is valid, and the settings in it that take effect after a restart.
+    pub(crate) async fn config_status(self: &Arc<Self>) -> Option<Object> {
+        self.reload_config().await;
+        self.config.as_ref().map(ConfigWatch::status)
     }
 
     /// Has the agent of a session run in this client's environment when it is started next.
@@ -455,6 +492,15 @@ impl HubState {
                 tracing::warn!(session = %id, "cannot end the interrupted turn of a session: {}", error.message());
             }
         }
+    }
+}
+
+/// Applies changes of the configuration.
+async fn watch_config(shared: Weak<HubState>) {
+    loop {
+        tokio::time::sleep(CONFIG_INTERVAL).await;
+        let Some(shared) = shared.upgrade().filter(|shared| shared.config.is_some()) else { return };
+        shared.reload_config().await;
     }
 }
 

@@ -90,6 +90,7 @@ async fn hub_with(script: &str, version: u16) -> (Arc<Hub>, Arc<FaultyStore<Memo
     let options = Options {
         store: Arc::clone(&store) as Arc<dyn Store>,
         agents: Agents::new(vec![agent], &Config::default()).unwrap(),
+        config: None,
         reaper: shell::reaper(),
         idle: Duration::from_secs(60),
         live_sessions: LIVE_SESSIONS,

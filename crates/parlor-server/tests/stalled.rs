@@ -57,6 +57,7 @@ impl Server {
             let options = Options {
                 store,
                 agents: Agents::new(vec![agent], &Config::default()).unwrap(),
+                config: None,
                 reaper: shell::reaper(),
                 idle: Duration::from_secs(60),
                 live_sessions: LIVE_SESSIONS,

@@ -39,6 +39,7 @@ async fn the_interrupted_turns_of_any_number_of_sessions_are_ended() {
     let options = Options {
         store: Arc::clone(&store) as Arc<dyn Store>,
         agents: Agents::new(vec![agent], &Config::default()).unwrap(),
+        config: None,
         reaper: Reaper::disabled(),
         idle: Duration::from_secs(600),
         live_sessions: LIVE_SESSIONS,

@@ -26,6 +26,7 @@ fn the_invariants_hold_for_a_fixed_set_of_seeds_in_which_everything_happens() {
         "forks at aliases",
         "forks by the agent",
         "forks by transcript",
+        "handoffs",
         "kills",
         "peer requests answered",
         "power cuts",

@@ -145,6 +145,13 @@ impl<T> IncomingRequests<T> {
         self.in_flight.get_mut(id).map(|(_, value)| value)
     }
 
+    /// Iterates over the values of the requests in the order of arrival.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        let mut all: Vec<_> = self.in_flight.values_mut().collect();
+        all.sort_by_key(|(number, _)| *number);
+        all.into_iter().map(|(_, value)| value)
+    }
+
     /// Removes all requests in the order of arrival.
     pub fn drain(&mut self) -> impl Iterator<Item = (RequestId, T)> + use<T> {
         let mut all: Vec<_> = mem::take(&mut self.in_flight).into_iter().collect();

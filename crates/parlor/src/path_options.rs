@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use parlor_server::config::Config;
+use parlor_server::config::{Config, ConfigFile};
 use parlor_server::data_dir::{self, DataDir};
 
 use crate::command_error::CommandError;
 
 /// The paths of the data directory and of the configuration.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct PathOptions {
     /// Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG data directory]
     #[arg(long, value_name = "DIR")]
@@ -49,6 +49,13 @@ impl PathOptions {
             CommandError::failed(error)
                 .hint("`parlor doctor` checks the directory; --data selects another one")
         })
+    }
+
+    /// The configuration file, which may be missing, by its absolute path.
+    pub(crate) fn config_file(&self) -> Result<Option<ConfigFile>, CommandError> {
+        let named = self.config.clone().map(std::path::absolute).transpose();
+        let named = named.map_err(CommandError::bad_input)?;
+        Ok(ConfigFile::find(named, std::env::var_os("PARLOR_CONFIG")))
     }
 
     pub(crate) fn config(&self) -> Result<Config, CommandError> {

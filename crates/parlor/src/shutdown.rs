@@ -41,7 +41,9 @@ pub(crate) struct StoppedServer {
 /// Asks the server of a data directory to stop and waits until it has. `None` if no server is running.
 pub(crate) fn stop(data: &DataDir, timeout: Duration) -> Result<Option<StoppedServer>, CommandError> {
     let Some(server) = signal(data, Signal::TERM)? else { return Ok(None) };
-    wait(server.pid, "stop", timeout, || data.lock_holder().is_none())?;
+    // An editor may have started another server at once.
+    let is_stopped = || data.lock_holder().is_none_or(|holder| holder.is_some_and(|pid| pid != server.pid));
+    wait(server.pid, "stop", timeout, is_stopped)?;
     Ok(Some(server))
 }
 

@@ -50,6 +50,14 @@ impl UpdateEncoder {
         self.peer.reset();
     }
 
+    /// Marks everything up to a change as received: the client resumes after it.
+    pub fn resume_after(&mut self, transcript: &Transcript, seq: u64) {
+        if self.dialect == Dialect::V1 {
+            let received = transcript.entries().iter().take_while(|entry| entry.created() <= seq);
+            received.for_each(|entry| self.peer.received(entry));
+        }
+    }
+
     /// Marks a message that the client itself sent: its content is not sent to the client again.
     pub fn sent(&mut self, message: &MessageId, content: &Json) {
         if self.dialect == Dialect::V1 {

@@ -129,6 +129,9 @@ impl SessionMachine {
         };
         let reading = reading.without(&[Slot::Options, Slot::Mode, Slot::Model]);
         let mut subscriber = Subscriber::new(client, reading, answers, self.config.limits);
+        if matches!(from, ReplayFrom::After(_)) {
+            subscriber.encoder.resume_after(self.session.transcript(), since);
+        }
         for (frame, _) in owed.into_iter().flatten() {
             subscriber.send(frame, 0, seq);
         }

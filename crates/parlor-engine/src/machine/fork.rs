@@ -2,14 +2,15 @@
 //!
 //! A fork is stored in the same batch as the changes of its parent, so that it is a consistent snapshot. Then the server gives
 //! the agent the conversation: it asks an agent that can fork to do so, and sends any other agent the transcript with the
-//! first prompt.
+//! first prompt. A handoff is a fork that another agent continues: it always gets the transcript, and nothing of the old
+//! agent's settings and session.
 
 use parlor_dialect::live::UpdateEncoder;
 use parlor_dialect::settings::Settings;
 use parlor_dialect::{Dialect, Losses, live};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{AgentForkPoint, ClientId, Fork, ForkError, Point};
-use parlor_session::{MessageId, Row, SessionId};
+use parlor_session::{MessageId, Row, SessionId, Transcript};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::SessionMachine;
@@ -17,7 +18,10 @@ use crate::opening::wanted_settings;
 use crate::rows::{CopiedEntry, SessionRow, Write};
 use crate::session_data::SessionData;
 use crate::stored::{OPENED, SIDE_STATE};
-use crate::{AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, KnownAgent, fields};
+use crate::summary::SessionSummary;
+use crate::{
+    AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, HandoffAgent, KnownAgent, fields,
+};
 
 /// The forks of a session that are planned or wait for the agent.
 #[derive(Debug, Default)]
@@ -110,7 +114,8 @@ impl SessionMachine {
     }
 
     fn plan_fork(&mut self, client: &ClientInfo, request: &ForkRequest) -> Result<PlannedFork, RpcError> {
-        let ForkRequest { id, params, kind, known_agent } = request;
+        let ForkRequest { id, params, kind, known_agent, handoff } = request;
+        let handoff = handoff.as_ref().filter(|agent| !self.is_own_agent(agent));
         let message = message_of(params)?.map(|message| self.resolve_alias(message));
         let point = match (kind, &message) {
             (ForkKind::Fork, None) => Point::End,
@@ -120,20 +125,27 @@ impl SessionMachine {
                 return Err(RpcError::new(code::INVALID_PARAMS, "`messageId` is required"));
             }
         };
-        let fork = self.session.fork(&point).map_err(|why| not_forked(message.as_ref(), why))?;
+        let mut fork = self.session.fork(&point).map_err(|why| not_forked(message.as_ref(), why))?;
+        if handoff.is_some() {
+            fork.slots.retain(|slot| matches!(slot, Row::Slot { name, .. } if *name == INFO));
+        }
         let prompt = match kind {
             ForkKind::Fork => None,
             ForkKind::Edit => Some(self.edited_prompt(params, message.as_ref(), &fork)?),
             ForkKind::Regenerate => Some(regenerated_prompt(message.as_ref(), &fork)?),
         };
         let mut row = self.row_of_fork(client, params, *kind, message.as_ref())?;
+        if let Some(agent) = handoff {
+            hand_over(&mut row, agent);
+        }
         let mut data = SessionData::of(&row);
         data.set_title(&mut row, fork.title.as_ref(), fork.is_title_generated);
         data.summary = data.summary.of_fork();
         row.data = data.to_text();
-        let native = self.native(&fork, &row, params, known_agent.as_ref());
-        let answer = self.answer_to_fork(client, &row, &fork);
-        let writes = self.writes_of_fork(&row, fork);
+        let is_handoff = handoff.is_some();
+        let native = if is_handoff { None } else { self.native(&fork, &row, params, known_agent.as_ref()) };
+        let answer = self.answer_to_fork(client, &row, &fork, is_handoff);
+        let writes = self.writes_of_fork(&row, fork, is_handoff);
         let start = ForkStart {
             client: client.id,
             id: id.clone(),
@@ -145,6 +157,11 @@ impl SessionMachine {
             is_stored: false,
         };
         Ok(PlannedFork { start, native })
+    }
+
+    /// Whether an agent is the one that the session has. One that was given as a command is not configured by name.
+    fn is_own_agent(&self, agent: &HandoffAgent) -> bool {
+        agent.name == self.row.agent && self.data.command.is_none()
     }
 
     fn row_of_fork(
@@ -245,16 +262,27 @@ impl SessionMachine {
         Some(Native { params, session: agents.into(), end })
     }
 
-    fn answer_to_fork(&mut self, client: &ClientInfo, row: &SessionRow, fork: &Fork) -> Object {
+    fn answer_to_fork(
+        &mut self,
+        client: &ClientInfo,
+        row: &SessionRow,
+        fork: &Fork,
+        is_handoff: bool,
+    ) -> Object {
         let mut answer = Object::default();
         answer.set("sessionId", Json::parse(&row.id).unwrap_or_default());
         let mut encoder = UpdateEncoder::new(client.dialect, &client.initialize);
         let mut losses = Losses::default();
-        answer.add_missing(&encoder.session_fields(self.session.transcript(), &mut losses));
+        // The settings of the next agent are not known yet.
+        let unknown = Transcript::default();
+        let transcript = if is_handoff { &unknown } else { self.session.transcript() };
+        answer.add_missing(&encoder.session_fields(transcript, &mut losses));
         if let Some(fork) = JsonStr::from_literal(&row.id) {
             self.output.losses.push((fork.into(), losses));
         }
-        answer.add_missing(&self.opened_for_fork());
+        if !is_handoff {
+            answer.add_missing(&self.opened_for_fork());
+        }
         answer.set_nested("_meta", "parlor/seq", fork.entries.len().max(1));
         answer.set_nested("_meta", "parlor/state", "idle");
         let how = if fork.entries.is_empty() { "empty" } else { "transcript" };
@@ -285,7 +313,7 @@ impl SessionMachine {
         opened
     }
 
-    fn writes_of_fork(&self, row: &SessionRow, fork: Fork) -> Vec<Write> {
+    fn writes_of_fork(&self, row: &SessionRow, fork: Fork, is_handoff: bool) -> Vec<Write> {
         let session = || row.id.clone();
         let last = fork.entries.len().max(1) as u64;
         let entries = fork.entries.into_iter();
@@ -300,7 +328,7 @@ impl SessionMachine {
             }
         }
         let opened = self.opened_for_fork();
-        if !opened.is_empty() {
+        if !opened.is_empty() && !is_handoff {
             let body = Some(opened.text());
             writes.push(Write::Slot { session: session(), name: OPENED.to_owned(), seq: last, body });
         }
@@ -383,6 +411,26 @@ impl SessionMachine {
 
 /// The metadata key of the response that says how the agent got the conversation.
 pub const FORK: &str = "parlor/fork";
+
+/// The slot of the title and the metadata.
+const INFO: &str = "info";
+
+/// Makes a fork one of another agent: it has neither the session nor the settings of the old one.
+fn hand_over(row: &mut SessionRow, agent: &HandoffAgent) {
+    let data = SessionData::of(row);
+    let data = SessionData {
+        command: None,
+        agent_dialect: agent.dialect.or(data.agent_dialect),
+        refused_settings: None,
+        needs_context: false,
+        context_entries: None,
+        summary: SessionSummary::default(),
+        ..data
+    };
+    row.agent.clone_from(&agent.name);
+    row.agent_session = None;
+    row.data = data.to_text();
+}
 
 /// The message that params name; a null names none.
 fn message_of(params: &Object) -> Result<Option<MessageId>, RpcError> {

@@ -62,6 +62,27 @@ fn a_client_that_resumes_after_a_seq_is_sent_only_the_text_that_it_lacks() {
 }
 
 #[test]
+fn a_v1_client_that_resumes_after_a_seq_knows_what_it_received_before() {
+    let call = r#"{"sessionUpdate":"tool_call_update","toolCallId":"t","title":"Edit","status":"pending"}"#;
+    let done = r#"{"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed"}"#;
+    let mut script = with_a_turn();
+    script.says(&[RUNNING, call, &chunk("a", " three")]);
+    let seq = script.machine.transcript().seq();
+    script.says(&[done, &chunk("a", " four")]);
+    script.attach_with(2, Dialect::V1, "{}", ReplayFrom::After(seq));
+    script.says(&[done, &chunk("a", " five")]);
+    expect![[r#"
+        agent_message_chunk {"messageId":"a","content":{"type":"text","text":" four"}}
+        tool_call_update {"toolCallId":"t","title":"Edit","status":"completed"}
+        0 -> {"_meta":{"parlor/seq":11,"parlor/state":"running"}}
+        session_info_update {"_meta":{"parlor/queue":[]}}
+        tool_call_update {"toolCallId":"t","status":"completed"}
+        agent_message_chunk {"messageId":"a","content":{"type":"text","text":" five"}}
+    "#]]
+    .assert_eq(&lines(&script.sent(2)));
+}
+
+#[test]
 fn a_seq_above_the_counter_and_an_unknown_message_are_rejected() {
     let mut script = with_a_turn();
     script.attach_with(2, Dialect::V2, "{}", ReplayFrom::After(99));

@@ -11,9 +11,9 @@ use parlor_engine::rows::{SessionRow, Write};
 use parlor_engine::stored::{ALIASES, OPENED, SIDE_STATE, StoredSession};
 use parlor_engine::{
     AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentInfo, AgentLink, ClientCall, ClientInfo,
-    ClientRequestId, Event, ForkKind, ForkRequest, ForkStart, IdGen, KnownAgent, Now, OpenRequest,
-    OpenedAgent, Outgoing, Output, QueueLimits, ReplayFrom, SessionConfig, SessionData, SessionEnd,
-    SessionLookup, SessionMachine, SessionSummary, Timer,
+    ClientRequestId, Event, ForkKind, ForkRequest, ForkStart, HandoffAgent, IdGen, KnownAgent, Now,
+    OpenRequest, OpenedAgent, Outgoing, Output, QueueLimits, ReplayFrom, SessionConfig, SessionData,
+    SessionEnd, SessionLookup, SessionMachine, SessionSummary, Timer,
 };
 use parlor_json::{Json, Object};
 use parlor_session::session::{Answer, ClientId, PromptId};
@@ -298,7 +298,7 @@ impl Script {
     /// A fork that a client asks for.
     pub(crate) fn fork(&mut self, client: u64, id: u64, kind: ForkKind, params: &str) {
         let params = Json::parse(params).unwrap().to_object().unwrap_or_default();
-        let request = ForkRequest { id: RequestId::from(id), params, kind, known_agent: None };
+        let request = ForkRequest { id: RequestId::from(id), params, kind, known_agent: None, handoff: None };
         self.call(client, ClientCall::Fork(Box::new(request)));
     }
 
@@ -307,7 +307,16 @@ impl Script {
         let initialize = Json::parse(initialize).unwrap().to_object().unwrap_or_default();
         let known_agent = Some(KnownAgent { dialect: self.dialect, initialize });
         let (id, params) = (RequestId::from(id), Object::default());
-        let request = ForkRequest { id, params, kind: ForkKind::Fork, known_agent };
+        let request = ForkRequest { id, params, kind: ForkKind::Fork, known_agent, handoff: None };
+        self.call(client, ClientCall::Fork(Box::new(request)));
+    }
+
+    /// A fork that another agent is to continue.
+    pub(crate) fn hand_over(&mut self, client: u64, id: u64, params: &str, agent: &str) {
+        let params = Json::parse(params).unwrap().to_object().unwrap_or_default();
+        let handoff = Some(HandoffAgent { name: agent.to_owned(), dialect: Some(Dialect::V1) });
+        let (id, kind) = (RequestId::from(id), ForkKind::Fork);
+        let request = ForkRequest { id, params, kind, known_agent: None, handoff };
         self.call(client, ClientCall::Fork(Box::new(request)));
     }
 

@@ -25,6 +25,7 @@ fn no_more_forks_wait_for_the_agent_than_the_limit_also_if_they_are_asked_for_to
             params: object("{}"),
             kind: ForkKind::Fork,
             known_agent: Some(known_agent),
+            handoff: None,
         };
         calls(1, V2, ClientCall::Fork(Box::new(request)))
     };

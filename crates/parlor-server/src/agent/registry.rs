@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use parlor_dialect::Dialect;
@@ -24,7 +24,7 @@ use parlor_process::Reaper;
 
 /// Starts agents on demand and stops idle ones.
 pub(crate) struct Registry {
-    pub(crate) agents: Agents,
+    agents: RwLock<Arc<Agents>>,
     reaper: Reaper,
     store: Arc<StoreHandle>,
     running: Mutex<HashMap<Key, Arc<Mutex<Slot>>>>,
@@ -77,7 +77,7 @@ impl Registry {
     ) -> Self {
         let session_cache = Arc::new(AgentSessionCache::new(Arc::clone(&store)));
         Self {
-            agents,
+            agents: RwLock::new(Arc::new(agents)),
             reaper,
             store,
             running: Mutex::default(),
@@ -85,6 +85,16 @@ impl Registry {
             session_cache,
             session_thread,
         }
+    }
+
+    /// The agents that clients can choose now.
+    pub(crate) fn agents(&self) -> Arc<Agents> {
+        Arc::clone(&self.agents.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the agents that clients can choose. Processes that run keep running for the sessions that use them.
+    pub(crate) fn set_agents(&self, agents: Agents) {
+        *self.agents.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(agents);
     }
 
     pub(crate) fn reaper(&self) -> &Reaper {

@@ -5,6 +5,7 @@ mod agent;
 mod choice;
 mod env;
 mod preset;
+mod reload;
 
 #[cfg(feature = "config")]
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use std::ffi::OsString;
 #[cfg(feature = "config")]
 use std::fs;
 #[cfg(feature = "config")]
-use std::io;
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 #[cfg(feature = "config")]
 use std::path::Path;
@@ -30,6 +31,8 @@ pub use self::agent::{AgentConfig, EmbeddedAgent, ProcessMode};
 pub use self::choice::{Agents, DefaultAgent};
 pub use self::env::{DEFAULT_PASS_ENV, chosen_env, chosen_env_from, matches};
 pub use self::preset::{PRESETS, Preset, installed, program_at};
+pub(crate) use self::reload::ConfigWatch;
+pub use self::reload::{ConfigSource, LoadedConfig};
 
 /// The port of the HTTP listener unless another is chosen.
 pub const DEFAULT_PORT: u16 = 7667;
@@ -96,31 +99,80 @@ struct File {
     server: ServerConfig,
 }
 
+/// The configuration file of a server or a command.
+#[cfg(feature = "config")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigFile {
+    path: PathBuf,
+    /// Whether the file may be missing.
+    is_optional: bool,
+}
+
+/// The longest configuration file.
+#[cfg(feature = "config")]
+const MAX_FILE: u64 = 1 << 20;
+
+#[cfg(feature = "config")]
+impl ConfigFile {
+    /// Finds the file of the command line, else of `PARLOR_CONFIG`, else the [default](default_path), which may be missing.
+    pub fn find(flag: Option<PathBuf>, env: Option<OsString>) -> Option<Self> {
+        let named = flag.or_else(|| env.filter(|value| !value.is_empty()).map(PathBuf::from));
+        match named {
+            Some(path) => Some(Self { path, is_optional: false }),
+            None => default_path().map(|path| Self { path, is_optional: true }),
+        }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads its text; `None` if it is missing and may be.
+    pub fn read(&self) -> Result<Option<String>, ConfigError> {
+        let failed = |message: String, hint: Option<&str>| ConfigError {
+            location: self.path.display().to_string(),
+            message,
+            hint: hint.map(str::to_owned),
+        };
+        let mut text = String::new();
+        let read =
+            fs::File::open(&self.path).and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text));
+        match read {
+            Ok(length) if length as u64 > MAX_FILE => {
+                Err(failed("the configuration file is longer than 1 MiB".to_owned(), None))
+            }
+            Ok(_) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_optional => Ok(None),
+            Err(error) => {
+                let hint = (error.kind() == io::ErrorKind::NotFound).then_some(
+                    "correct --config or PARLOR_CONFIG; without them the configuration file is optional",
+                );
+                Err(failed(format!("cannot read the configuration file: {error}"), hint))
+            }
+        }
+    }
+
+    /// Parses its text; a file that is missing has no settings.
+    pub fn parse(&self, text: Option<&str>) -> Result<Config, ConfigError> {
+        text.map_or_else(|| Ok(Config::default()), |text| Config::parse(text, &self.path))
+    }
+}
+
 #[cfg(feature = "config")]
 impl Config {
     /// Reads the file of the command line, else of `PARLOR_CONFIG`, else the [default](default_path), which may be missing.
     pub fn load(flag: Option<PathBuf>, env: Option<OsString>) -> Result<Self, ConfigError> {
-        let named = flag.or_else(|| env.filter(|value| !value.is_empty()).map(PathBuf::from));
-        match named {
-            Some(path) => Self::read(&path),
-            None => match default_path() {
-                Some(path) if path.exists() => Self::read(&path),
-                Some(_) | None => Ok(Self::default()),
-            },
+        match ConfigFile::find(flag, env) {
+            Some(file) => file.parse(file.read()?.as_deref()),
+            None => Ok(Self::default()),
         }
     }
 
     /// Reads and parses a file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = fs::read_to_string(path).map_err(|error| {
-            let hint = (error.kind() == io::ErrorKind::NotFound).then(|| {
-                "correct --config or PARLOR_CONFIG; without them the configuration file is optional"
-                    .to_owned()
-            });
-            let message = format!("cannot read the configuration file: {error}");
-            ConfigError { location: path.display().to_string(), message, hint }
-        })?;
-        Self::parse(&text, path)
+        let file = ConfigFile { path: path.to_owned(), is_optional: false };
+        file.parse(file.read()?.as_deref())
     }
 
     /// Parses the text of a file; `path` is for errors.
@@ -146,6 +198,22 @@ impl Config {
             agents,
             server: file.server,
         })
+    }
+}
+
+impl ServerConfig {
+    /// The names of the settings that differ in another configuration.
+    pub fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let Self { listen, origins, hosts, allow_remote, socket_only, idle_timeout } = self;
+        let all = [
+            ("server.listen", *listen != other.listen),
+            ("server.origins", *origins != other.origins),
+            ("server.hosts", *hosts != other.hosts),
+            ("server.allow_remote", *allow_remote != other.allow_remote),
+            ("server.socket_only", *socket_only != other.socket_only),
+            ("server.idle_timeout", *idle_timeout != other.idle_timeout),
+        ];
+        all.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
 }
 

@@ -158,7 +158,7 @@ async fn agent_of(
             Ok((own, other))
         })
         .await?;
-    let others = other.and_then(|row| Some((hub.registry().agents.get(&row.agent)?.clone(), Some(row))));
+    let others = other.and_then(|row| Some((hub.registry().agents().get(&row.agent)?.clone(), Some(row))));
     match (own, others) {
         (None, Some(other)) => Ok(other),
         (own, _) => Ok((chosen?, own)),

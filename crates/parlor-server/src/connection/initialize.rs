@@ -1,27 +1,50 @@
 //! Responds to `initialize`: the capabilities of parlor and of the client's agent.
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use parlor_dialect::{Dialect, Losses, live};
+use parlor_engine::HandoffAgent;
 use parlor_json::Object;
 use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
 
 use crate::agent::Startup;
 use crate::client::Client;
-use crate::config::AgentConfig;
-use crate::hub::HubState;
+use crate::config::{AgentConfig, ConfigError};
+use crate::hub::{AgentChoice, HubState};
+
+/// The metadata key of the name of an agent.
+pub(super) const AGENT: &str = "parlor/agent";
 
 /// The configuration of the agent that a client chose.
 pub(super) fn config(hub: &HubState, client: &Client) -> Result<AgentConfig, RpcError> {
-    let chosen = hub.registry().agents.chosen(client.peer.agent.as_ref(), &client.peer.search_path());
-    chosen.map_err(|error| {
-        let failure = RpcError::new(code::INVALID_PARAMS, error.to_string());
-        match error.hint {
-            Some(hint) => failure.with_data(Object::new().with("hint", hint).to_json()),
-            None => failure,
-        }
-    })
+    let agents = hub.registry().agents();
+    agents.chosen(client.peer.agent.as_ref(), &client.peer.search_path()).map_err(invalid_choice)
+}
+
+/// The error for a client that chose an agent that the server does not have.
+fn invalid_choice(error: ConfigError) -> RpcError {
+    let failure = RpcError::new(code::INVALID_PARAMS, error.to_string());
+    match error.hint {
+        Some(hint) => failure.with_data(Object::new().with("hint", hint).to_json()),
+        None => failure,
+    }
+}
+
+/// The agent that the params of `session/fork` name to continue the conversation, if they name one.
+pub(super) async fn handoff(hub: &Arc<HubState>, params: &Object) -> Result<Option<HandoffAgent>, RpcError> {
+    let Some(named) = params.get_nested("_meta", AGENT).filter(|agent| !agent.is_null()) else {
+        return Ok(None);
+    };
+    let name = named.to_json_str().map(|name| name.to_text().into_owned());
+    let name = name
+        .ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`parlor/agent` must be the name of an agent"))?;
+    hub.reload_config().await;
+    let choice = AgentChoice::Named(name);
+    let config = hub.registry().agents().chosen(Some(&choice), OsStr::new("")).map_err(invalid_choice)?;
+    let dialect = hub.registry().load_agent_info(&config).await.map(|known| known.dialect);
+    Ok(Some(HandoffAgent { name: config.name, dialect }))
 }
 
 /// The result of `initialize`: the capabilities of parlor, and those of the agent if it was ever started. Only the first
@@ -31,6 +54,7 @@ pub(super) async fn initialized(
     client: &Arc<Client>,
     dialect: Dialect,
 ) -> Result<Object, RpcError> {
+    hub.reload_config().await;
     let config = match config(hub, client) {
         // A client that has to choose an agent for new sessions can use the others without.
         Err(_) if client.peer.agent.is_none() => {
@@ -109,7 +133,7 @@ fn capabilities(dialect: Dialect, config: &AgentConfig, agents: &Object) -> Obje
     if let Some(methods) = agents.get("authMethods") {
         result.set("authMethods", methods.clone());
     }
-    result.set_nested("_meta", "parlor/agent", agent);
+    result.set_nested("_meta", AGENT, agent);
     if dialect == Dialect::Draft {
         result.set_nested("_meta", Dialect::MARK, dialect.name());
     }

@@ -47,7 +47,7 @@ impl ListQuery {
     /// Decodes the params of `session/list` and of a subscription to the list.
     pub(crate) fn of(hub: &HubState, client: &Client, params: &Object) -> Result<Self, RpcError> {
         let requested = params.get_nested("_meta", "parlor/agent").and_then(|agent| agent.to_json_str());
-        let agents = &hub.registry().agents;
+        let agents = hub.registry().agents();
         let (agent, config) = match requested.as_ref().map(JsonStr::to_text) {
             Some(all) if all == "*" => (None, None),
             Some(named) => (Some(named.clone().into_owned()), agents.get(&named).cloned()),
@@ -193,7 +193,7 @@ fn read_cursor(cursor: &Json) -> Option<Cursor> {
 pub(crate) fn agent_names(hub: &Arc<HubState>, client: &Client) -> impl Fn(&str) -> String + Send + 'static {
     let (hub, drives) = (Arc::clone(hub), client.is_driver());
     move |name| {
-        let hides_args = !drives && hub.registry().agents.get(name).is_none();
+        let hides_args = !drives && hub.registry().agents().get(name).is_none();
         let shown = if hides_args { name.split(' ').next().unwrap_or_default() } else { name };
         shown.to_owned()
     }
@@ -231,6 +231,11 @@ pub(super) async fn status(hub: &Arc<HubState>, client: &Client, id: &RequestId)
     }
     if let Some(timeout) = hub.idle_exit() {
         result.set("idleTimeoutSeconds", timeout.as_secs());
+    }
+    if client.is_driver()
+        && let Some(config) = hub.config_status().await
+    {
+        result.set("config", config.to_json());
     }
     result.set("losses", hub.losses().all());
     result.set("dialect", client.negotiated().map_or(Dialect::V2, |info| info.dialect).name());
@@ -277,7 +282,7 @@ pub(super) async fn losses(
 
 /// Responds with the agents that clients can choose.
 pub(super) fn agents(hub: &Arc<HubState>, client: &Client, id: &RequestId) {
-    let agents = &hub.registry().agents;
+    let agents = hub.registry().agents();
     let path = client.peer.search_path();
     let default = agents.default_agent(&path);
     let default_name = default.agent().ok().map(|agent| &agent.name);

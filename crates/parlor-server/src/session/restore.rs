@@ -51,15 +51,7 @@ pub(super) async fn restore(
     in_force: &Settings,
     history: &Arc<History>,
 ) -> Result<BoundAgent, RpcError> {
-    let config = hub.config_of(row).ok_or_else(|| {
-        RpcError::new(
-            code::INTERNAL_ERROR,
-            format!(
-                "agent '{}' of this session is not configured any more: add it to config.toml",
-                row.agent
-            ),
-        )
-    })?;
+    let config = hub.config_of(row).ok_or_else(|| not_configured(hub, row, id))?;
     let startup = Startup::new(config.startup_timeout);
     let peer = hub.peer_of(id);
     let agent = hub.registry().get(&config, peer.as_deref(), row.cwd.as_ref(), id, startup).await?;
@@ -71,6 +63,20 @@ pub(super) async fn restore(
     hub.losses().count(id, losses);
     let opener = Opener::start(&agent, OpeningPlan::Restore(plan), startup, None);
     opener.opened(None).await
+}
+
+/// The error for a session whose agent was removed from the configuration.
+fn not_configured(hub: &HubState, row: &parlor_store::SessionRow, id: &SessionId) -> RpcError {
+    let agents = hub.registry().agents();
+    let names: Vec<_> = agents.all().iter().map(|agent| agent.name.as_str()).collect();
+    let message = format!(
+        "agent '{0}' of this session is not configured any more: `parlor fork {id} --agent OTHER` continues with another \
+         agent, such as {1}; [agents.{0}] in config.toml adds it again",
+        row.agent,
+        names.join(", ")
+    );
+    let data = Object::new().with("reason", "agent_not_configured").with("agent", &row.agent);
+    RpcError::new(code::INTERNAL_ERROR, message).with_data(data.to_json())
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ pub mod hello;
 #[cfg(feature = "http")]
 mod http;
 mod in_flight;
-mod join;
 mod line_connection;
 #[cfg(feature = "http")]
 mod listen;
+mod relay;
 mod stdio;
 #[cfg(feature = "http")]
 mod unix;
@@ -25,7 +25,7 @@ mod websocket;
 
 #[cfg(feature = "http")]
 pub use self::http::HttpOptions;
-pub use self::join::{Ended, join};
 #[cfg(feature = "http")]
 pub use self::listen::{Limits, ListenError, Listeners, Port};
+pub use self::relay::{Connect, Ended, RECONNECT_TIMEOUT, relay};
 pub use self::stdio::{standard_input, standard_output, stdio, streams};

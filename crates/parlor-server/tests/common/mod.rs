@@ -36,6 +36,7 @@ pub(crate) async fn hub_with(store: Arc<dyn Store>, config: &Config) -> Arc<Hub>
     let agents = Agents::new(Vec::new(), config).unwrap();
     let reaper = Reaper::start_with(Path::new("cat"), &[]).unwrap();
     let idle = Duration::from_secs(60);
-    let options = Options { store, agents, reaper, idle, live_sessions: LIVE_SESSIONS, private: Vec::new() };
+    let (live_sessions, private) = (LIVE_SESSIONS, Vec::new());
+    let options = Options { store, agents, config: None, reaper, idle, live_sessions, private };
     Hub::new(options).await.unwrap()
 }

@@ -89,6 +89,7 @@ impl Server {
         let options = Options {
             store: Arc::new(MemoryStore::default()) as Arc<dyn Store>,
             agents: Agents::new(vec![agent], &Config::default()).unwrap(),
+            config: None,
             reaper: shell::reaper(),
             idle: Duration::from_secs(600),
             live_sessions: LIVE_SESSIONS,

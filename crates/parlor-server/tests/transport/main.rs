@@ -6,7 +6,7 @@
 mod common;
 mod data_dir;
 mod http;
-mod join;
+mod relay;
 mod unix;
 mod websocket;
 

@@ -1,7 +1,7 @@
 //! What simulated clients do.
 
 use parlor_dialect::Dialect;
-use parlor_engine::{ClientCall, Event, ForkKind, ForkRequest, ReplayFrom};
+use parlor_engine::{ClientCall, Event, ForkKind, ForkRequest, HandoffAgent, ReplayFrom};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{Answer, ClientId, PeerRequestId, PromptId, Scope};
 use parlor_session::{EntryId, SessionId};
@@ -369,7 +369,11 @@ impl World {
         }
         let id = self.new_request(client, Some(&session), What::New);
         let id = RequestId::from(id);
-        let request = ForkRequest { id, params, kind, known_agent: None };
+        let handoff = (kind == ForkKind::Fork && self.random.percent(30)).then(|| {
+            let kind = self.random.below(self.plan.agents.len());
+            HandoffAgent { name: format!("agent{kind}"), dialect: None }
+        });
+        let request = ForkRequest { id, params, kind, known_agent: None, handoff };
         self.call(client, &session, ClientCall::Fork(Box::new(request)));
     }
 

@@ -4,7 +4,7 @@ use parlor_engine::rows::{Batch, Write};
 use parlor_engine::stored::StoredSession;
 use parlor_engine::{ClientCall, Event, ForkKind, FrameKind, Outgoing, Output, SessionData};
 use parlor_session::session::ClientId;
-use parlor_session::{Entry, EntryId, MessageId, Role, SessionId, Transcript};
+use parlor_session::{Entry, EntryId, MessageId, Role, SessionId, Slot, Transcript};
 use parlor_wire::RequestId;
 
 use super::Invariant;
@@ -71,8 +71,12 @@ impl World {
         for write in &batch.writes {
             let Write::Copy { from, to, .. } = write else { continue };
             let (Some(parent), Some(fork)) = (self.disk.open(from), self.disk.open(to)) else { continue };
+            if parent.row.agent != fork.row.agent {
+                self.count("handoffs");
+            }
             let problem = not_a_prefix(&parent.transcript, &fork.transcript);
-            if let Some(problem) = problem.or_else(|| ends_elsewhere(&parent.transcript, &fork)) {
+            let problem = problem.or_else(|| ends_elsewhere(&parent.transcript, &fork));
+            if let Some(problem) = problem.or_else(|| keeps_old_agent(&parent, &fork)) {
                 self.fail(Invariant::Forks, format!("the fork {to} of {from}: {problem}"));
             }
         }
@@ -96,6 +100,19 @@ fn not_a_prefix(parent: &Transcript, fork: &Transcript) -> Option<String> {
     }
     let place = all.iter().zip(&own).position(|(theirs, ours)| theirs != ours).unwrap_or(all.len());
     Some(format!("entry {place} is {:?} and not {:?}", own.get(place), all.get(place)))
+}
+
+/// What a fork that another agent continues has of the old agent.
+fn keeps_old_agent(parent: &StoredSession, fork: &StoredSession) -> Option<String> {
+    if parent.row.agent == fork.row.agent {
+        return None;
+    }
+    if let Some(session) = &fork.row.agent_session {
+        return Some(format!("it was handed over with the agent session {session}"));
+    }
+    let slots = [Slot::Commands, Slot::Options, Slot::Mode, Slot::Model, Slot::Usage];
+    let kept = slots.into_iter().find(|slot| fork.transcript.slot(*slot).is_some());
+    kept.map(|slot| format!("it was handed over with {slot:?}"))
 }
 
 /// Whether a fork at a message ends elsewhere: neither with the message, nor before the prompt that it is of.

@@ -13,6 +13,7 @@ use parlor_session::SessionId;
 use parlor_session::session::ClientId;
 use parlor_wire::{RequestId, RpcError, code};
 
+use super::Invariant;
 use super::agent::{AgentSession, Link, Place, Process, Receiver};
 use super::client::Tag;
 use super::shell::{Message, gone, number};
@@ -186,6 +187,12 @@ impl World {
         let known = shell.machine.row().agent_session.clone();
         let known = known.as_deref().map(|literal| session_id(literal).as_json().to_text().into_owned());
         let Some(kind) = self.kind_of(session) else { return };
+        if let Some(known) = &known
+            && self.processes.iter().any(|other| other.kind != kind && other.sessions.contains_key(known))
+        {
+            let message = format!("agent{kind} is asked for {known} of another agent, for {session}");
+            self.fail(Invariant::Forks, message);
+        }
         let process = match self.process(kind) {
             Ok(process) => process,
             Err(error) => {

@@ -1,7 +1,7 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use parlor_dialect::Dialect;
@@ -10,8 +10,11 @@ use parlor_server::config::{AgentConfig, Agents};
 use parlor_server::data_dir::DataDir;
 use parlor_server::hub::{AgentChoice, Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
 use parlor_server::transport::hello::{Agent, Hello};
-use parlor_server::transport::{Ended, join, standard_input, standard_output, stdio};
+use parlor_server::transport::{
+    Connect, Ended, RECONNECT_TIMEOUT, relay, standard_input, standard_output, stdio,
+};
 use parlor_store::{MemoryStore, SqliteStore, Store};
+use tokio::net::UnixStream;
 
 use crate::agent_choice;
 use crate::background_server;
@@ -24,7 +27,8 @@ use crate::signals::{self, StopSignals};
 /// Speak ACP on standard input and output, for editors
 ///
 /// An editor starts this command as its agent. It connects to the local server, which is started if it is not running. The
-/// session continues when the editor exits, and can be loaded again.
+/// session continues when the editor exits, and can be loaded again. If the server is restarted or killed, the command connects
+/// again, and the editor's sessions continue.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Acp {
@@ -39,6 +43,9 @@ pub(crate) struct Acp {
     /// Select the variant of protocol version 2
     #[arg(long, value_name = "v2|draft")]
     dialect: Option<Dialect>,
+    /// Give up if no server accepts a connection for this time
+    #[arg(long, value_name = "SECONDS", default_value_t = RECONNECT_TIMEOUT.as_secs(), hide = true)]
+    reconnect_timeout: u64,
     /// Use the agent that this command starts
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -78,7 +85,7 @@ impl Acp {
         result
     }
 
-    /// Relays lines between the editor and the server.
+    /// Relays lines between the editor and the server, and to the next one when the server is gone.
     async fn relay(self, data: &DataDir) -> Result<ExitCode, CommandError> {
         let agent = match (&self.agent, &self.command[..]) {
             (Some(name), _) => Some(Agent::Name(name.clone())),
@@ -92,12 +99,18 @@ impl Acp {
             cwd: std::env::current_dir().ok(),
             ..Hello::new()
         };
-        let ended = join(&data.socket(), hello, standard_input(), standard_output()).await;
+        let mut connector = LocalServer { paths: self.paths, data };
+        let (input, output) = (standard_input(), standard_output());
+        let timeout = Duration::from_secs(self.reconnect_timeout);
+        let ended = relay(&mut connector, &hello, input, output, timeout).await;
         match ended
             .map_err(|error| CommandError::failed(format_args!("cannot connect to the server: {error}")))?
         {
             Ended::ByEditor => Ok(ExitCode::SUCCESS),
-            Ended::ByServer => Err(CommandError::failed("the server closed the connection")),
+            Ended::ByServer(reason) => {
+                Err(CommandError::failed(format_args!("the server is gone, and {reason}"))
+                    .hint("`parlor doctor` checks the server; `parlor logs` may say why it ended"))
+            }
             Ended::Refused(reason) => {
                 Err(CommandError::failed(format_args!("the server rejected the connection: {reason}")))
             }
@@ -127,7 +140,8 @@ impl Acp {
         let idle = IDLE_TIMEOUT;
         // Agents may not read the data of a server either.
         let private = self.paths.data_dir().into_iter().collect();
-        let options = Options { store, agents, reaper, idle, live_sessions: LIVE_SESSIONS, private };
+        let live_sessions = LIVE_SESSIONS;
+        let options = Options { store, agents, config: None, reaper, idle, live_sessions, private };
         let hub = Hub::new(options).await.map_err(CommandError::failed)?;
         let peer = Peer {
             transport: TransportKind::Stdio,
@@ -143,5 +157,46 @@ impl Acp {
         }
         hub.stop().await;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Connects to the server of a data directory.
+struct LocalServer<'a> {
+    paths: PathOptions,
+    data: &'a DataDir,
+}
+
+/// How long the data directory must have been unlocked before a server is started: one that restarts locks it again at once.
+const UNLOCKED_TIME: Duration = Duration::from_secs(1);
+
+/// How often a server that stops or starts is tried.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+impl Connect for LocalServer<'_> {
+    async fn connect(&mut self, may_start: bool) -> Result<UnixStream, String> {
+        let socket = self.data.socket();
+        let mut unlocked_since: Option<Instant> = None;
+        loop {
+            match UnixStream::connect(&socket).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) if !may_start => return Err(error.to_string()),
+                Err(_) => {}
+            }
+            if self.data.lock_holder().is_some() {
+                unlocked_since = None;
+            } else if unlocked_since.get_or_insert_with(Instant::now).elapsed() >= UNLOCKED_TIME {
+                break;
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        let paths = self.paths.clone();
+        let running = tokio::task::spawn_blocking(move || background_server::ensure_running(&paths));
+        let running = running.await.map_err(|error| error.to_string())?;
+        running.map_err(|error| error.to_string())?;
+        UnixStream::connect(&socket).await.map_err(|error| error.to_string())
+    }
+
+    fn notice(&mut self, message: &str) {
+        print_stderr!("parlor acp: {message}");
     }
 }

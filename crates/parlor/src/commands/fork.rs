@@ -19,11 +19,16 @@ use crate::render::safe;
 use crate::runtime;
 use crate::server::{self, client_environment};
 
-/// Fork a session at a message
+/// Fork a session at a message, also to continue it with another agent
 ///
 /// The new session has all entries up to and including the message, with the same ids. No turn is started, and the original
 /// session is unchanged. Prints the id of the new session. `parlor show SESSION` prints the ids of messages.
+///
+/// With --agent, another agent continues the conversation. It gets the transcript with the next prompt. The working directory
+/// and the MCP servers are the same; mode, model and options are those of the new agent. The agent of the original session
+/// need not be configured any more.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Fork {
     #[command(flatten)]
     paths: PathOptions,
@@ -35,10 +40,18 @@ pub(crate) struct Fork {
     /// Fork at this message: its id or a unique prefix of its id [default: the last message]
     #[arg(long, value_name = "MESSAGE")]
     at: Option<String>,
+    /// Continue with this agent, by name [default: the agent of the session]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
     /// Print a JSON object
     #[arg(long)]
     json: bool,
 }
+
+const EXAMPLES: &str = "Examples:
+  parlor fork latest
+  parlor fork 4f2a9c31 --at 8bd7
+  parlor prompt -s $(parlor fork latest --agent codex) 'Do you agree?'";
 
 /// The output with `--json`.
 #[derive(Serialize)]
@@ -65,6 +78,9 @@ impl Fork {
             params.set("sessionId", session.as_json());
             if let Some(at) = &at {
                 params.set("messageId", at);
+            }
+            if let Some(agent) = &self.agent {
+                params.set_nested("_meta", "parlor/agent", agent);
             }
             let response =
                 client.call("session/fork", &params).await.map_err(|error| CommandError::client(&error))?;

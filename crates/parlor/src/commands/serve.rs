@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use clap::Args;
 use parlor_process::Reaper;
-use parlor_server::config::{AgentConfig, Agents, Config, ConfigError, DefaultAgent, ServerConfig};
+use parlor_server::config::{
+    AgentConfig, Agents, Config, ConfigError, ConfigFile, ConfigSource, DefaultAgent, LoadedConfig,
+    ServerConfig,
+};
 use parlor_server::data_dir::{DataDir, Lock};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options};
 use parlor_server::transport::{Limits, ListenError, Listeners};
@@ -87,21 +90,61 @@ fn agent(flag: &str) -> Result<AgentOption, String> {
 
 /// Merges the agents of the command line and of the configuration.
 fn merge_agents(options: Vec<AgentOption>, config: &Config) -> Result<Agents, CommandError> {
-    let (mut names, mut new) = (Vec::new(), Vec::new());
-    for (index, option) in options.into_iter().enumerate() {
+    let later = options.iter().skip(1);
+    if let Some(AgentOption::Name(name)) =
+        later.into_iter().find(|option| matches!(option, AgentOption::Name(_)))
+    {
+        return Err(CommandError::bad_input(format_args!(
+            "--agent {name} has no effect: it is not the first one"
+        ))
+        .hint("the first --agent is the default; the others add agents, as NAME=COMMAND"));
+    }
+    let (new, default) = split_agents(options);
+    let agents = Agents::new(new, config).map_err(config_error)?;
+    default.iter().try_fold(agents, |agents, name| agents.with_default(name)).map_err(config_error)
+}
+
+/// The configuration of a server that runs, with the options that are stronger than it.
+struct ServedConfig {
+    file: ConfigFile,
+    agents: Vec<AgentOption>,
+    /// The settings of the server that it started with.
+    in_force: ServerConfig,
+    /// The settings that options of the command line replace.
+    overridden: Vec<&'static str>,
+}
+
+impl ConfigSource for ServedConfig {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn read(&self) -> Result<Option<String>, ConfigError> {
+        self.file.read()
+    }
+
+    fn parse(&self, text: Option<&str>) -> Result<LoadedConfig, ConfigError> {
+        let config = self.file.parse(text)?;
+        let (agents, default) = split_agents(self.agents.clone());
+        let agents = Agents::new(agents, &config)?;
+        let agents = default.iter().try_fold(agents, |agents, name| agents.with_default(name))?;
+        let mut needs_restart = self.in_force.differences(&config.server);
+        needs_restart.retain(|setting| !self.overridden.contains(setting));
+        let needs_restart = needs_restart.into_iter().map(str::to_owned).collect();
+        Ok(LoadedConfig { agents, needs_restart })
+    }
+}
+
+/// The agents that `--agent` adds, and the known one that it makes the default.
+fn split_agents(options: Vec<AgentOption>) -> (Vec<AgentConfig>, Option<String>) {
+    let (mut new, mut default) = (Vec::new(), None);
+    for option in options {
         match option {
-            AgentOption::Name(name) if index == 0 => names.push(name),
-            AgentOption::Name(name) => {
-                return Err(CommandError::bad_input(format_args!(
-                    "--agent {name} has no effect: it is not the first one"
-                ))
-                .hint("the first --agent is the default; the others add agents, as NAME=COMMAND"));
-            }
+            AgentOption::Name(name) => default = Some(name),
             AgentOption::New(agent) => new.push(*agent),
         }
     }
-    let agents = Agents::new(new, config).map_err(config_error)?;
-    names.iter().try_fold(agents, |agents, name| agents.with_default(name)).map_err(config_error)
+    (new, default)
 }
 
 fn config_error(error: ConfigError) -> CommandError {
@@ -139,11 +182,16 @@ impl Serve {
     }
 
     async fn serve(self, exe: &Path) -> Result<ServerEnd, CommandError> {
-        let config = self.paths.config()?;
+        let file = self.paths.config_file()?;
+        let text = file.as_ref().map(ConfigFile::read).transpose().map_err(config_error)?.flatten();
+        let config = match &file {
+            Some(file) => file.parse(text.as_deref()).map_err(config_error)?,
+            None => Config::default(),
+        };
         let data = self.paths.open_data_dir()?;
         let lock = data.lock().map_err(|error| CommandError::lock(&error))?;
         logging::init(&data)?;
-        let agents = merge_agents(self.agents, &config)?;
+        let agents = merge_agents(self.agents.clone(), &config)?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let default = match agents.default_agent(&path) {
             DefaultAgent::Configured(agent) | DefaultAgent::OnlyInstalled(agent) => agent.name.clone(),
@@ -171,7 +219,19 @@ impl Serve {
         let idle = Duration::from_secs(self.idle);
         // `Hub::new` ends the turns that the previous server left running, before the server listens.
         let private = private(&data, self.store.as_deref());
-        let options = Options { store, agents, reaper, idle, live_sessions: self.live_sessions, private };
+        let has_listen = self.listen.is_some();
+        let source = file.map(|file| ServedConfig {
+            file,
+            agents: self.agents,
+            in_force: config.server.clone(),
+            overridden: [(has_listen, "server.listen"), (self.socket_only, "server.socket_only")]
+                .into_iter()
+                .filter_map(|(is_given, name)| is_given.then_some(name))
+                .collect(),
+        });
+        let config_source = source.map(|source| (Box::new(source) as Box<dyn ConfigSource>, text));
+        let live_sessions = self.live_sessions;
+        let options = Options { store, agents, config: config_source, reaper, idle, live_sessions, private };
         let hub = Hub::new(options).await.map_err(CommandError::failed)?;
         let limits = Limits::default();
         let mut listeners = Listeners::open(&data, &lock, tokens.clone(), http.as_ref(), limits).await;

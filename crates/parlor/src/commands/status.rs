@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::command_error::CommandError;
 use crate::offline_sessions::OfflineSessions;
 use crate::open_request;
-use crate::output::{self, BOLD, DIM, GREEN, count, short_path, span, span_since};
+use crate::output::{self, BOLD, DIM, GREEN, YELLOW, count, short_path, span, span_since};
 use crate::path_options::PathOptions;
 use crate::server;
 use crate::session_list::{ListedSession, ListedState, LiveState};
@@ -55,6 +55,32 @@ pub(crate) struct ServerStatus {
     /// After how many seconds without clients and turns the server stops.
     #[serde(skip_serializing_if = "Option::is_none")]
     idle_timeout_seconds: Option<u64>,
+    /// The configuration that the server watches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config: Option<ConfigStatus>,
+}
+
+/// The configuration file of a server.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ConfigStatus {
+    path: String,
+    /// Why the present file is not in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ConfigProblem>,
+    /// Settings that take effect after a restart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    needs_restart: Vec<String>,
+}
+
+/// What is wrong with a configuration file.
+#[derive(Debug, Serialize, Deserialize)]
+struct ConfigProblem {
+    /// The file with the line or table.
+    location: String,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
 }
 
 /// A turn that is running.
@@ -226,6 +252,9 @@ fn write(report: &StatusReport, out: &mut dyn std::io::Write) -> std::io::Result
     if let Some(address) = &report.address {
         writeln!(out, "  web       {address}")?;
     }
+    if let Some(config) = &server.config {
+        write_config(config, out)?;
+    }
     writeln!(out, "  clients   {}", server.clients)?;
     writeln!(out, "  sessions  {} in memory", server.live_sessions)?;
     if let Some(seconds) = server.idle_timeout_seconds {
@@ -259,6 +288,26 @@ fn write(report: &StatusReport, out: &mut dyn std::io::Write) -> std::io::Result
         table.row([agent.name.as_str().into(), pid.into(), agent.sessions.to_string().into()]);
     }
     table.write(out)
+}
+
+fn write_config(config: &ConfigStatus, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+    let safe = crate::render::safe;
+    writeln!(out, "  config    {}", safe(&short_path(&config.path)))?;
+    if let Some(ConfigProblem { location, message, hint }) = &config.error {
+        writeln!(
+            out,
+            "            {YELLOW}invalid; the configuration before it is in force{YELLOW:#}: {}: {}",
+            safe(&short_path(location)),
+            safe(message)
+        )?;
+        if let Some(hint) = hint {
+            writeln!(out, "            {DIM}{}{DIM:#}", safe(hint))?;
+        }
+    }
+    for setting in &config.needs_restart {
+        writeln!(out, "            {} takes effect after `parlor restart`", safe(setting))?;
+    }
+    Ok(())
 }
 
 fn write_sessions(sessions: &[ActiveSession], out: &mut dyn std::io::Write) -> std::io::Result<()> {

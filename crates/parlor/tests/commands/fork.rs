@@ -1,5 +1,6 @@
 //! `fork`, `edit`, `regenerate` and `ls --tree`.
 
+use parlor_testkit::programs;
 use parlor_testkit::scenario::Scenario;
 use serde_json::{Value, json};
 
@@ -121,4 +122,46 @@ fn the_tree_lists_forks_below_their_parent() {
     scenario.run(&["rm", "--yes", &session]).success();
     let listed = scenario.run(&["ls", "--tree"]).success().stdout;
     assert_eq!(listed.lines().filter(|line| line.contains("─ ")).count(), 1, "{listed}");
+}
+
+/// The `--agent` of a server with the test agent as `test`.
+fn test_agent() -> String {
+    format!("test={}", programs::test_agent())
+}
+
+#[test]
+fn another_agent_continues_a_session() {
+    let mut scenario = Scenario::new(PARLOR);
+    scenario.serve(&["--agent", "demo", "--agent", &test_agent()]);
+    let (session, messages) = spawn(&scenario);
+    let output = scenario.run(&["fork", &session, "--agent", "nobody"]).exit_code(1);
+    assert!(output.stderr.contains("unknown agent 'nobody' (known: test, "), "{output:#?}");
+    let forked = scenario.run(&["fork", &session, "--at", &messages[1], "--agent", "test", "--json"]);
+    let forked = forked.success().json();
+    let id = forked["sessionId"].as_str().unwrap();
+    assert_eq!((&forked["fork"], &forked["messageId"]), (&json!("transcript"), &json!(messages[1])));
+    let said = scenario.run(&["prompt", "-s", id, "whoami"]).success().stdout;
+    assert!(said.contains("conversation"), "{said}");
+    let listed = scenario.run(&["ls", "--json"]).success().json();
+    assert_eq!((&listed[0]["agent"], &listed[1]["agent"]), (&json!("test"), &json!("demo")));
+    assert_eq!((&listed[0]["parent"], &listed[0]["forkedAt"]), (&json!(session), &json!(messages[1])));
+}
+
+#[test]
+fn a_session_of_an_agent_that_is_not_configured_any_more_is_read_and_continued_by_another_one() {
+    let mut scenario = Scenario::new(PARLOR);
+    scenario.serve(&["--agent", &test_agent()]);
+    let (session, _) = spawn(&scenario);
+    scenario.stop();
+    scenario.serve(&["--agent", "demo"]);
+    assert_eq!(texts(&scenario, &session), ["say One.", "One.", "say Two.", "Two."]);
+    assert!(scenario.run(&["export", &session]).success().stdout.contains("One."));
+    let listed = scenario.run(&["ls", "--json"]).success().json();
+    assert_eq!((&listed[0]["sessionId"], &listed[0]["agent"]), (&json!(session), &json!("test")));
+    let output = scenario.run(&["prompt", "-s", &session, "say Three."]).exit_code(1);
+    let way_out = format!("parlor fork {session} --agent OTHER");
+    assert!(output.stderr.contains("agent 'test'") && output.stderr.contains(&way_out), "{output:#?}");
+    let forked = scenario.run(&["fork", &session, "--agent", "demo"]).success().stdout;
+    let said = scenario.run(&["prompt", "-s", forked.trim_end(), "say Three."]).success().stdout;
+    assert_eq!(said, "Three.\n");
 }

@@ -8,6 +8,7 @@ use parlor_testkit::process::{is_alive, send_signal, to_pid};
 use parlor_testkit::programs;
 use parlor_testkit::server::TestDir;
 use parlor_testkit::transport::{TransportKind, Writer, stdio};
+use parlor_testkit::wait::wait_until;
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -122,16 +123,116 @@ fn editors_that_start_at_the_same_time_use_one_server() {
     assert_eq!(pids, [u64::from(dir.server_pid().unwrap())]);
 }
 
+/// Kills the server of a directory.
+fn kill_server(dir: &TestDir) -> u32 {
+    let pid = dir.server_pid().unwrap();
+    send_signal(pid, Signal::KILL);
+    wait_until("the server has ended", || !is_alive(pid));
+    pid
+}
+
+/// The transcript of a session as a client gets it that was never there before.
+fn stored_transcript(dir: &TestDir, session: &str) -> Vec<String> {
+    let mut client = editor(dir, Dialect::V2, "v2");
+    client.load(session);
+    client.transcript(session)
+}
+
 #[test]
-fn an_editor_gets_errors_when_its_server_stops() {
+fn an_editor_continues_after_its_server_was_killed_in_a_turn() {
+    for (dialect, agent) in
+        [(Dialect::V1, "v1"), (Dialect::V2, "v2"), (Dialect::Draft, "v1"), (Dialect::V1, "v2")]
+    {
+        let dir = test_dir();
+        let mut editor = editor(&dir, dialect, agent);
+        let (session, idle) = (editor.new_session(), editor.new_session());
+        editor.turn(&idle, "say Idle.");
+        assert_eq!(editor.turn(&session, "tool Edit the notes\nsay Before."), "end_turn");
+        let mark = editor.mark();
+        let prompt = editor.prompt(&session, "say Busy.\nstream 100000 40 5000");
+        editor.wait_for_message(&session, "Busy.");
+        let count = editor.mark() + 200;
+        editor.wait_for("chunks arrive", |editor| (editor.mark() >= count).then_some(()));
+        let killed = kill_server(&dir);
+        if dialect == Dialect::V1 {
+            let error = editor.response(prompt).unwrap_err();
+            assert_eq!(error["code"], -32603, "{error}");
+        } else {
+            assert_eq!(editor.end_of_turn(&session, prompt), "error");
+        }
+        assert_ne!(dir.server_pid(), Some(killed), "the relay has started another server");
+        // Both sessions go on over the same connection, and nothing is there twice.
+        assert_eq!(editor.turn(&session, "say After."), "end_turn");
+        assert_eq!(editor.turn(&idle, "say Still idle."), "end_turn");
+        for session in [&session, &idle] {
+            editor.wait_for_transcript(session, &stored_transcript(&dir, session));
+        }
+        let seqs = editor.seqs(&session, mark);
+        assert!(seqs.is_sorted(), "{seqs:?}");
+        assert_eq!(editor.close(), Some(0));
+    }
+}
+
+#[test]
+fn an_editor_does_not_notice_a_restart() {
     let dir = test_dir();
-    let mut editor = editor(&dir, Dialect::V1, "v1");
+    let mut server = dir.serve();
+    for dialect in Dialect::ALL {
+        let mut editor = editor(&dir, dialect, "v2");
+        let session = editor.new_session();
+        assert_eq!(editor.turn(&session, "say One."), "end_turn");
+        server.restart();
+        assert_eq!(editor.turn(&session, "say Two."), "end_turn");
+        editor.wait_for_transcript(&session, &server.stored_transcript(&session));
+        assert_eq!(editor.close(), Some(0));
+    }
+}
+
+#[test]
+fn a_stopped_server_is_started_again_when_the_editor_needs_it() {
+    let dir = test_dir();
+    let mut editor = editor(&dir, Dialect::V2, "v2");
+    let session = editor.new_session();
+    assert_eq!(editor.turn(&session, "say One."), "end_turn");
+    dir.run(&["stop"]).success();
+    assert_eq!(dir.server_pid(), None, "an editor that waits for nothing starts no server");
+    assert_eq!(editor.turn(&session, "say Two."), "end_turn");
+    assert!(dir.server_pid().is_some());
+}
+
+#[test]
+fn an_open_permission_request_is_cancelled_when_the_server_is_killed() {
+    let dir = test_dir();
+    let mut editor = editor(&dir, Dialect::V2, "v2");
+    let session = editor.new_session();
+    let prompt = editor.prompt(&session, "ask Delete it?");
+    let question = editor.peer_request("session/request_permission");
+    kill_server(&dir);
+    editor.wait_for_cancel(&question);
+    assert_eq!(editor.end_of_turn(&session, prompt), "error");
+    editor.choose(&question, "allow-once");
+    // The next request is another one, although servers number them in the same way.
+    editor.prompt(&session, "ask Delete it now?");
+    let next = editor.peer_request("session/request_permission");
+    assert_ne!(next["id"], question["id"]);
+    let mark = editor.mark();
+    editor.choose(&next, "allow-once");
+    assert_eq!(editor.wait_for_idle(&session, mark), "end_turn");
+}
+
+#[test]
+fn an_editor_gets_errors_if_no_server_can_be_started() {
+    let dir = test_dir();
+    let mut command = dir.acp();
+    command.args(["--agent", "v1", "--reconnect-timeout", "2"]);
+    let mut editor = ClientBuilder::new(TransportKind::Stdio, Dialect::V1, "v1").over(stdio(command));
     let session = editor.new_session();
     let prompt = editor.prompt(&session, "say Busy.\nsleep 60000");
     editor.wait_for_message(&session, "Busy.");
-    dir.stop_server();
-    let answer = editor.response(prompt).unwrap_err();
-    assert_eq!(answer["code"], -32603, "{answer}");
+    fs::write(dir.config(), "this is no configuration").unwrap();
+    kill_server(&dir);
+    let error = editor.response(prompt).unwrap_err();
+    assert_eq!(error["code"], -32603, "{error}");
     editor.read_to_end();
     assert_eq!(editor.close(), Some(1));
 }

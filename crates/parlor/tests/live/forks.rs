@@ -601,3 +601,95 @@ fn observers_cannot_fork() {
     }
     assert_eq!(sessions(&mut client).len(), 1);
 }
+
+/// Forks a session for another agent.
+fn hand_over(client: &mut Client, session: &str, message: Option<&str>, agent: &str) -> Result<Value, Value> {
+    let mut params = json!({ "sessionId": session, "_meta": { "parlor/agent": agent } });
+    if client.dialect == Dialect::V1 {
+        (params["cwd"], params["mcpServers"]) = (json!("/"), json!([]));
+    }
+    if let Some(message) = message {
+        params["messageId"] = json!(message);
+    }
+    client.call("session/fork", params)
+}
+
+#[test]
+fn another_agent_continues_a_conversation_with_the_transcript() {
+    let server = start_server(FORKING_AGENTS);
+    for (from, to) in [("at-message-v1", "v2"), ("at-end-v2", "v1"), ("v2", "draft"), ("v1", "at-message-v2")]
+    {
+        for dialect in Dialect::ALL {
+            let mut client = server.client(TransportKind::Unix, dialect, from);
+            let (session, stored) = conversation(&server, &mut client);
+            // The old agent may be in another mode; the new one is not put into it.
+            client.turn(&session, "mode code");
+            let answer = hand_over(&mut client, &session, Some(&message(&stored[2])), to).unwrap();
+            assert_eq!(answer["_meta"]["parlor/fork"], "transcript", "{answer}");
+            assert_eq!(answer.get("modes"), None, "{answer}");
+            assert!(answer.get("configOptions").is_none_or(|options| *options == json!([])), "{answer}");
+            let forked = id(&answer);
+            assert_eq!(server.stored_transcript(&forked), stored[..=2]);
+            let row = |client: &mut Client| {
+                let listed = sessions(client);
+                listed.iter().find(|row| row["sessionId"] == forked.as_str()).unwrap()["_meta"].clone()
+            };
+            let listed = row(&mut client);
+            assert_eq!(listed["parlor/agent"], to, "{listed}");
+            let from_message = json!({ "sessionId": session, "messageId": message(&stored[2]) });
+            assert_eq!(listed["parlor/row"]["forkedFrom"], from_message, "{listed}");
+            assert_eq!(listed["parlor/row"].get("mode"), None, "{listed}");
+            // The new agent has a session of its own, and the conversation.
+            let answer = whoami(&mut client, &forked);
+            assert!(answer.contains("conversation"), "{from} to {to}: {answer}");
+            assert_ne!(row(&mut client)["parlor/row"]["mode"], "code");
+            // The old session still has the old agent.
+            assert_eq!(client.turn(&session, "say Three."), "end_turn");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_agent_cannot_continue_a_conversation() {
+    let server = start_server("");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "v1");
+    let (session, stored) = conversation(&server, &mut client);
+    let before = sessions(&mut client).len();
+    let error = hand_over(&mut client, &session, None, "nobody").unwrap_err();
+    assert_eq!(error["code"], -32602);
+    let text = error["message"].as_str().unwrap();
+    assert!(text.contains("'nobody'") && text.contains("v1, v2"), "{text}");
+    let params = json!({ "sessionId": session, "_meta": { "parlor/agent": 7 } });
+    assert_eq!(client.call("session/fork", params).unwrap_err()["code"], -32602);
+    let prompt = json!([{ "type": "text", "text": "x" }]);
+    let params = json!({
+        "sessionId": session, "messageId": message(&stored[0]), "prompt": prompt, "_meta": { "parlor/agent": "v2" }
+    });
+    assert_eq!(client.call("_parlor/edit", params).unwrap_err()["code"], -32602);
+    assert_eq!(sessions(&mut client).len(), before);
+}
+
+#[test]
+fn a_session_whose_agent_was_removed_can_be_read_and_handed_over() {
+    let mut server = start_server("[agents.removed]\ncommand = [\"TEST_AGENT\", \"--version\", \"1\"]\n");
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "removed");
+    let (session, stored) = conversation(&server, &mut client);
+    server.stop();
+    let dir = server.dir().clone().with_test_agents("");
+    server = dir.serve();
+    for dialect in Dialect::ALL {
+        let mut client = server.client(TransportKind::Unix, dialect, "v2");
+        client.load(&session);
+        assert_eq!(server.stored_transcript(&session), stored);
+        assert!(sessions(&mut client).iter().any(|row| row["sessionId"] == session.as_str()));
+        let prompt = client.prompt(&session, "say Three.");
+        let error = client.response(prompt).unwrap_err();
+        let text = error["message"].as_str().unwrap();
+        assert!(text.contains("agent 'removed'"), "{text}");
+        assert!(text.contains(&format!("parlor fork {session} --agent")), "{text}");
+        assert_eq!(error["data"]["reason"], "agent_not_configured");
+        let forked = id(&hand_over(&mut client, &session, None, "v2").unwrap());
+        assert!(whoami(&mut client, &forked).contains("conversation"));
+        assert_eq!(server.stored_transcript(&session), stored, "it is unchanged");
+    }
+}

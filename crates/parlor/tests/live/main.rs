@@ -3,6 +3,7 @@
 mod acp_command;
 mod attach;
 mod close;
+mod config;
 mod context;
 mod dialects;
 mod events;

@@ -34,6 +34,13 @@ impl Default for ReceivedMessage {
     }
 }
 
+impl ReceivedMessage {
+    /// A message that was received over an earlier connection: its content is not known.
+    pub(super) fn unread() -> Self {
+        Self { content: true, received: None, ..Self::default() }
+    }
+}
+
 /// A hash of the content of a message. Neighbouring plain texts count as one, and the spelling of the JSON does not
 /// matter: a client's prompt and an agent's repetition differ in escapes, spaces and key order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,8 @@ use std::collections::{HashMap, HashSet};
 
 use parlor_json::{Json, JsonStr, Members, Object};
 use parlor_session::{
-    Content, EntryId, MessageId, MetaPatch, Patch, Role, Target, TerminalId, ToolCallId, Update, Upsert,
+    Content, Entry, EntryId, MessageId, MetaPatch, Patch, Role, Target, TerminalId, ToolCallId, Update,
+    Upsert,
 };
 
 use self::message::ReceivedMessage;
@@ -103,6 +104,29 @@ impl V1PeerState {
     /// Resets the state when the peer loads the session again.
     pub(crate) fn reset(&mut self) {
         *self = Self { mode: self.mode.take(), ..Self::default() };
+    }
+
+    /// Marks an entry that the peer received over an earlier connection.
+    pub(crate) fn received(&mut self, entry: &Entry) {
+        match entry.id() {
+            EntryId::Message(role, id) => {
+                self.messages.insert((*role, id.clone()), ReceivedMessage::unread());
+            }
+            EntryId::ToolCall(id) => {
+                self.tool_calls.insert(id.clone());
+                let items = entry.body().content.iter().filter_map(|item| Members::parse(item.json));
+                for terminal in items.filter_map(|item| item.get_string("terminalId")) {
+                    self.terminals.entry(terminal.as_str().into()).or_default().push(id.clone());
+                }
+            }
+            EntryId::Plan(_)
+            | EntryId::Terminal(_)
+            | EntryId::Compaction(_)
+            | EntryId::Subagent(_)
+            | EntryId::SessionMessage(_)
+            | EntryId::Event(_)
+            | EntryId::Note(_) => {}
+        }
     }
 
     /// Sets the mode that the peer received in a response.
