@@ -118,6 +118,8 @@ enum Command {
     Translate(commands::translate::Translate),
     #[command(name = "watch-agents", hide = true)]
     WatchAgents(commands::watch_agents::WatchAgents),
+    #[command(name = "run-on-terminal", hide = true)]
+    RunOnTerminal(commands::run_on_terminal::RunOnTerminal),
     #[command(hide = true)]
     Detach(commands::detach::Detach),
 }
@@ -160,6 +162,7 @@ fn main() -> ExitCode {
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),
         Command::WatchAgents(watch) => watch.run(),
+        Command::RunOnTerminal(run) => run.run(),
         Command::Detach(detach) => detach.run(),
     };
     result.unwrap_or_else(|error: CommandError| error.report())

@@ -22,6 +22,7 @@ pub(crate) mod prompt;
 pub(crate) mod regenerate;
 pub(crate) mod restart;
 pub(crate) mod rm;
+pub(crate) mod run_on_terminal;
 pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod service;
