@@ -15,6 +15,7 @@ pub(crate) mod export;
 pub(crate) mod fold;
 pub(crate) mod fork;
 pub(crate) mod inbox;
+pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod ls;
 pub(crate) mod man;

@@ -7,6 +7,7 @@ mod fork;
 mod help;
 mod lifecycle;
 mod list;
+mod login;
 mod logs;
 mod prompt;
 mod requests;
