@@ -7,6 +7,7 @@ mod background_server;
 mod command_error;
 mod commands;
 mod demo;
+mod editors;
 mod event_lines;
 mod form;
 mod html;
@@ -113,6 +114,7 @@ enum Command {
     Restart(commands::restart::Restart),
     Agents(commands::agents::Agents),
     Login(commands::login::Login),
+    Setup(commands::setup::Setup),
     Doctor(commands::doctor::Doctor),
     DemoAgent(commands::demo_agent::DemoAgent),
     Fold(commands::fold::Fold),
@@ -159,6 +161,7 @@ fn main() -> ExitCode {
         Command::Restart(restart) => restart.run(),
         Command::Agents(agents) => agents.run(),
         Command::Login(login) => login.run(),
+        Command::Setup(setup) => setup.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::DemoAgent(agent) => agent.run(),
         Command::Fold(fold) => fold.run(),

@@ -27,6 +27,7 @@ pub(crate) mod run_on_terminal;
 pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod service;
+pub(crate) mod setup;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod stop;

@@ -14,6 +14,7 @@ mod requests;
 mod serve;
 mod service;
 mod sessions;
+mod setup;
 mod terminal;
 mod watch;
 
