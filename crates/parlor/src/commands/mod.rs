@@ -14,6 +14,7 @@ pub(crate) mod edit;
 pub(crate) mod export;
 pub(crate) mod fold;
 pub(crate) mod fork;
+pub(crate) mod import;
 pub(crate) mod inbox;
 pub(crate) mod login;
 pub(crate) mod logs;

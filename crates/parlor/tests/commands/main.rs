@@ -5,6 +5,7 @@ mod default_agent;
 mod doctor;
 mod fork;
 mod help;
+mod import;
 mod lifecycle;
 mod list;
 mod login;
