@@ -15,6 +15,7 @@ pub mod reaper_process;
 mod supervise;
 mod table;
 mod tail;
+mod terminal;
 mod tree;
 
 use std::ffi::{OsStr, OsString};
@@ -36,6 +37,7 @@ use self::table::ENV_TAG;
 use self::tail::Tail;
 
 pub use self::reaper::Reaper;
+pub use self::terminal::{Terminal, TerminalSize, exec_on_terminal};
 
 /// Locks a mutex. Its data is valid also after a panic: no update of it can panic halfway.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -105,6 +107,28 @@ impl Process {
         Ok((process, reader))
     }
 
+    /// Starts a process on a new terminal, as the leader of a process session of its own. The program of the reaper must have
+    /// the command `run-on-terminal`, which calls [`exec_on_terminal`] with its arguments.
+    pub fn start_on_terminal(
+        command: &Command,
+        size: TerminalSize,
+        reaper: &Reaper,
+    ) -> io::Result<(Self, Terminal)> {
+        let Some(helper) = reaper.program() else {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "this program starts no other programs"));
+        };
+        let tag = Uuid::new_v4().to_string();
+        let mut args: Vec<OsString> = vec!["run-on-terminal".into(), "--".into(), command.program.clone()];
+        args.extend(command.args.iter().cloned());
+        let helper = Command { program: helper.to_owned(), args, ..command.clone() };
+        // The leader of a process group could not create a process session, which has a group of its own.
+        let mut builder = builder_without_group(&helper, &tag);
+        let terminal = Terminal::open(size)?;
+        builder.stdin(terminal.stream()?).stdout(terminal.stream()?).stderr(terminal.stream()?);
+        let process = Self::spawn(builder, tag, reaper).map_err(|error| explain(command, &error))?;
+        Ok((process, terminal))
+    }
+
     fn spawn(command: tokio::process::Command, tag: String, reaper: &Reaper) -> io::Result<Self> {
         let (stop, stop_requests) = latest::channel(None);
         let (publish, status) = latest::channel(None);
@@ -171,13 +195,18 @@ impl Process {
 }
 
 fn builder(command: &Command, tag: &str) -> tokio::process::Command {
+    let mut builder = builder_without_group(command, tag);
+    builder.process_group(0);
+    builder
+}
+
+fn builder_without_group(command: &Command, tag: &str) -> tokio::process::Command {
     let mut builder = tokio::process::Command::new(&command.program);
     builder
         .args(&command.args)
         .env_clear()
         .envs(command.env.iter().map(|(name, value)| (name, value)))
-        .current_dir(&command.cwd)
-        .process_group(0);
+        .current_dir(&command.cwd);
     let outer = command.env.iter().rev().find(|(name, _)| name == ENV_TAG);
     builder.env(ENV_TAG, add_tag(outer.map(|(_, value)| value.as_os_str()), tag));
     builder

@@ -1,7 +1,7 @@
 //! Starts the [reaper process](crate::reaper_process) and reports agents to it.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeWriter, Write};
 use std::path::Path;
 use std::process::Stdio;
@@ -82,6 +82,11 @@ impl Reaper {
             closing: watch::Sender::new(false),
             closed: watch::Sender::new(true),
         }))))
+    }
+
+    /// The program of the reaper process.
+    pub(crate) fn program(&self) -> Option<&OsStr> {
+        Some(self.0.0.program.as_os_str()).filter(|program| !program.is_empty())
     }
 
     /// Ends the reaper process, which ends all remaining agents, and waits for that.

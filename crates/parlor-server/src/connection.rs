@@ -8,6 +8,7 @@ mod agent_call;
 mod create;
 mod initialize;
 mod list;
+mod login;
 mod requests;
 mod search;
 mod session_info;
@@ -350,8 +351,28 @@ impl Connection {
             "_parlor/status" => list::status(hub, client, id).await,
             "_parlor/agents" => {
                 hub.reload_config().await;
-                list::agents(hub, client, id);
+                list::agents(hub, client, id).await;
                 Ok(())
+            }
+            "_parlor/agent_sessions" | "_parlor/login" | "_parlor/login/methods" => {
+                let (hub, client, request) = (Arc::clone(hub), Arc::clone(client), id.clone());
+                let (method, params) = (method.to_owned(), params.clone());
+                self.require_driver().and_then(|()| {
+                    self.spawn_request(Some(id), |cancel| async move {
+                        match method.as_str() {
+                            "_parlor/login" => {
+                                login::login(&hub, &client, &request, &params, cancel).await;
+                            }
+                            "_parlor/login/methods" => {
+                                login::methods(&hub, &client, &request, &params).await;
+                            }
+                            _ => list::agent_sessions(&hub, &client, &request, &params).await,
+                        }
+                    })
+                })
+            }
+            "_parlor/login/input" => {
+                self.require_driver().and_then(|()| login::input(hub, client, id, params))
             }
             "_parlor/losses" => match session(params) {
                 Ok(session) => list::losses(hub, client, id, &session).await,
@@ -554,6 +575,7 @@ impl Drop for Connection {
         }
         self.hub.on_disconnected();
         self.hub.feed().unsubscribe(self.client.id);
+        self.hub.logins().on_disconnected(self.client.id);
         let (hub, client) = (Arc::clone(&self.hub), Arc::clone(&self.client));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { hub.disconnect(&client).await });

@@ -27,6 +27,7 @@ use crate::config::{AgentConfig, Agents, ConfigSource, ConfigWatch};
 use crate::connection;
 use crate::feed::{self, Feed};
 use crate::lock;
+use crate::logins::Logins;
 use crate::losses::LossCounts;
 use crate::memory::MemoryUsage;
 use crate::send_queue::{SendQueueReader, send_queue};
@@ -126,6 +127,7 @@ pub(crate) struct HubState {
     /// Clients to attach to forked sessions when these are opened.
     attach_on_open: Mutex<HashMap<SessionId, Weak<Client>>>,
     losses: LossCounts,
+    logins: Arc<Logins>,
     next_client: AtomicU64,
     clients: AtomicU64,
     /// Whether the server is stopping: no session is opened any more.
@@ -189,6 +191,7 @@ impl Hub {
             peers: Mutex::default(),
             attach_on_open: Mutex::default(),
             losses: LossCounts::default(),
+            logins: Arc::default(),
             next_client: AtomicU64::new(1),
             clients: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
@@ -309,6 +312,10 @@ impl HubState {
 
     pub(crate) fn losses(&self) -> &LossCounts {
         &self.losses
+    }
+
+    pub(crate) fn logins(&self) -> &Arc<Logins> {
+        &self.logins
     }
 
     pub(crate) fn registry(&self) -> &Registry {

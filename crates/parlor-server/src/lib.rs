@@ -2,6 +2,7 @@
 
 mod agent;
 pub mod agent_sessions;
+mod auth_method;
 mod client;
 pub mod config;
 mod connection;
@@ -9,6 +10,7 @@ mod connection;
 pub mod data_dir;
 mod feed;
 pub mod hub;
+mod logins;
 mod losses;
 mod memory;
 pub mod probe;

@@ -80,6 +80,21 @@ pub(crate) fn cached_agent_info_by_key(
     Ok(store.value(key)?.and_then(decode_agent_info))
 }
 
+/// Reads whether a person is logged in to an agent, if it is known.
+pub fn login_state(store: &dyn Store, config: &AgentConfig) -> Result<Option<bool>, StoreError> {
+    login_state_by_key(store, &agent_key(config))
+}
+
+/// Reads the login state of an agent by its [key](agent_key).
+pub(crate) fn login_state_by_key(store: &dyn Store, key: &str) -> Result<Option<bool>, StoreError> {
+    Ok(store.value(&login_key(key))?.and_then(|stored| stored.parse().ok()))
+}
+
+/// The key of an agent's login state in the store.
+pub(crate) fn login_key(agent_key: &str) -> String {
+    format!("login of {agent_key}")
+}
+
 fn decode_agent_info(stored: String) -> Option<CachedAgentInfo> {
     let stored = Json::parse(stored).ok()?.to_object().unwrap_or_default();
     let dialect = stored.get_string("dialect")?.parse().ok()?;

@@ -60,97 +60,104 @@ fn the_help_lists_options_and_commands() {
     let (code, output, errors) = run(&["--help"]);
     assert_eq!((code, errors.as_str()), (Some(0), ""));
     expect![[r#"
-            An agent for testing clients: any version, any offer, and faults on request
+        An agent for testing clients: any version, any offer, and faults on request
 
-            It speaks the Agent Client Protocol on standard input and output, in v1, v2 and the draft of v2, and
-            does what the prompt says: one command a line, listed below. Any other text gets a friendly answer.
+        It speaks the Agent Client Protocol on standard input and output, in v1, v2 and the draft of v2, and
+        does what the prompt says: one command a line, listed below. Any other text gets a friendly answer.
 
-            Usage: parlor-test-agent [OPTIONS]
+        Usage: parlor-test-agent [OPTIONS]
 
-            Options:
-                  --version <VERSION>
-                      The protocol version to speak; one that speaks a single version answers with it whatever
-                      is asked
+        Options:
+              --version <VERSION>
+                  The protocol version to speak; one that speaks a single version answers with it whatever
+                  is asked
 
-                      [default: both]
-                      [possible values: 1, 2, both]
+                  [default: both]
+                  [possible values: 1, 2, both]
 
-                  --no-message-ids
-                      Send v1 chunks without message ids, as many agents do
+              --no-message-ids
+                  Send v1 chunks without message ids, as many agents do
 
-                  --offers <LIST>
-                      Which optional methods to offer: load, resume, list, close, delete, fork, fork-at-message,
-                      title, or none
+              --offers <LIST>
+                  Which optional methods to offer: load, resume, list, close, delete, fork, fork-at-message,
+                  title, or none
 
-                      [default: load,resume,list,close,delete]
+                  [default: load,resume,list,close,delete]
 
-                  --quirks <LIST>
-                      Do what some real agents do, see docs/test-agent.md: forgets-settings, silent-settings,
-                      refuses-settings, mode-option, models, fork-replays, fork-replays-late, same-id,
-                      slow-close, restore-fails, or none
+              --quirks <LIST>
+                  Do what some real agents do, see docs/test-agent.md: forgets-settings, silent-settings,
+                  refuses-settings, mode-option, models, fork-replays, fork-replays-late, same-id,
+                  slow-close, restore-fails, or none
 
-                      [default: none]
+                  [default: none]
 
-                  --state <DIR>
-                      Keep sessions in files in this folder, so that another process can load them
+              --state <DIR>
+                  Keep sessions in files in this folder, so that another process can load them
 
-                  --name <NAME>
-                      What the agent calls itself
+              --name <NAME>
+                  What the agent calls itself
 
-                      [default: parlor-test]
+                  [default: parlor-test]
 
-                  --auth
-                      Open no session before the client has logged in
+              --auth[=<METHODS>]
+                  Open no session and take no prompt before a person has logged in, by one of these methods:
+                  test, url, terminal, meta, env
 
-              -h, --help
-                      Print help (see a summary with '-h')
+              --login-file <FILE>
+                  Count as logged in while this file exists; the methods `terminal` and `meta` create it
 
-            Commands of a prompt, one a line:
-              help                       lists these commands
-              say TEXT                   streams the words of TEXT
-              think TEXT                 the same as a thought
-              two TEXT                   says TEXT in two messages in a row
-              same-id TEXT               a thought and a message under one id, as some agents do
-              echo-user                  sends the prompt back as the user's message
-              redact [clear]             says something and replaces (or clears) it; v2
-              tool [TITLE]               a tool call from pending to completed, with a diff
-              ask [TITLE]                a tool call that needs permission
-              ask-open [TITLE]           the same, and leaves the tool call open when it is cancelled
-              elicit                     asks the user to fill in a form
-              plan A;B;C                 a plan that is worked off
-              unplan                     removes the plan; v2
-              terminal COMMAND           runs a shell command: in the client's terminal in v1, in its own in v2
-              read PATH                  reads a file through the client; v1
-              write PATH TEXT            writes a file through the client; v1
-              title [TEXT]               sets the session's title, or clears it
-              meta JSON                  session information with this metadata
-              mode NAME                  changes the mode by itself: ask, code
-              commands                   announces the commands again
-              usage                      reports the use of the context window
-              image                      says a picture
-              link                       says a link to a resource
-              sleep MS                   waits
-              later MS TEXT              says TEXT by itself, so long after the turn has ended
-              background N               N updates by itself after the turn has ended
-              stream N SIZE [RATE|each]  N chunks of SIZE bytes, RATE a second or one write each
-              stamp N RATE [SIZE [AT]]   N chunks, RATE a second, each with the time at which it was written
-              big N                      one chunk of N bytes
-              fail CODE TEXT             ends the turn with this error
-              refuse                     ends the turn with the stop reason refusal
-              hang                       says `Hanging.` and never ends the turn, not even when cancelled
-              crash [CODE]               writes what was said and a word to stderr, and exits with CODE (1)
-              crash-silently             exits with 1, without a word and without writing what was said
-              garbage                    writes a line that is no JSON and one that is no message
-              raw PARAMS                 sends a session/update with these params; SESSION is the id
-              stderr TEXT                writes to standard error
-              env NAME                   says an environment variable
-              pid                        says the process id
-              child [setsid]             starts `sleep 1000` and says its process id
-              ext METHOD                 asks the client METHOD and says the answer
-              whoami                     says session, directory, protocol and message count
+              --log-in
+                  Log in on the terminal, instead of speaking the protocol
 
-            docs/test-agent.md has more.
-        "#]]
+          -h, --help
+                  Print help (see a summary with '-h')
+
+        Commands of a prompt, one a line:
+          help                       lists these commands
+          say TEXT                   streams the words of TEXT
+          think TEXT                 the same as a thought
+          two TEXT                   says TEXT in two messages in a row
+          same-id TEXT               a thought and a message under one id, as some agents do
+          echo-user                  sends the prompt back as the user's message
+          redact [clear]             says something and replaces (or clears) it; v2
+          tool [TITLE]               a tool call from pending to completed, with a diff
+          ask [TITLE]                a tool call that needs permission
+          ask-open [TITLE]           the same, and leaves the tool call open when it is cancelled
+          elicit                     asks the user to fill in a form
+          plan A;B;C                 a plan that is worked off
+          unplan                     removes the plan; v2
+          terminal COMMAND           runs a shell command: in the client's terminal in v1, in its own in v2
+          read PATH                  reads a file through the client; v1
+          write PATH TEXT            writes a file through the client; v1
+          title [TEXT]               sets the session's title, or clears it
+          meta JSON                  session information with this metadata
+          mode NAME                  changes the mode by itself: ask, code
+          commands                   announces the commands again
+          usage                      reports the use of the context window
+          image                      says a picture
+          link                       says a link to a resource
+          sleep MS                   waits
+          later MS TEXT              says TEXT by itself, so long after the turn has ended
+          background N               N updates by itself after the turn has ended
+          stream N SIZE [RATE|each]  N chunks of SIZE bytes, RATE a second or one write each
+          stamp N RATE [SIZE [AT]]   N chunks, RATE a second, each with the time at which it was written
+          big N                      one chunk of N bytes
+          fail CODE TEXT             ends the turn with this error
+          refuse                     ends the turn with the stop reason refusal
+          hang                       says `Hanging.` and never ends the turn, not even when cancelled
+          crash [CODE]               writes what was said and a word to stderr, and exits with CODE (1)
+          crash-silently             exits with 1, without a word and without writing what was said
+          garbage                    writes a line that is no JSON and one that is no message
+          raw PARAMS                 sends a session/update with these params; SESSION is the id
+          stderr TEXT                writes to standard error
+          env NAME                   says an environment variable
+          pid                        says the process id
+          child [setsid]             starts `sleep 1000` and says its process id
+          ext METHOD                 asks the client METHOD and says the answer
+          whoami                     says session, directory, protocol and message count
+
+        docs/test-agent.md has more.
+    "#]]
     .assert_eq(&output);
 }
 

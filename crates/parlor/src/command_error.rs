@@ -5,7 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 use parlor_client::Error;
-use parlor_json::Members;
+use parlor_json::{JsonRef, Members};
 use parlor_server::data_dir::DataDirError;
 use parlor_wire::code;
 
@@ -17,6 +17,8 @@ use crate::render::safe;
 pub(crate) struct CommandError {
     class: ErrorClass,
     message: String,
+    /// Lines below the message.
+    details: Vec<String>,
     /// The last lines of the agent's standard error.
     stderr: Vec<String>,
     hint: Option<String>,
@@ -43,7 +45,7 @@ enum ErrorClass {
 
 impl CommandError {
     fn new(class: ErrorClass, message: impl Display) -> Self {
-        Self { class, message: message.to_string(), stderr: Vec::new(), hint: None }
+        Self { class, message: message.to_string(), details: Vec::new(), stderr: Vec::new(), hint: None }
     }
 
     pub(crate) fn failed(message: impl Display) -> Self {
@@ -81,6 +83,10 @@ impl CommandError {
         };
         let Error::Rpc(rpc) = error else { return failure };
         let data = rpc.data().and_then(|data| Members::of(data.raw()).ok()).unwrap_or_default();
+        let failure = match login_methods(rpc.code(), &data) {
+            Some(methods) => Self { details: vec![methods], ..failure },
+            None => failure,
+        };
         let failure = match data.get_str("stderr") {
             Some(stderr) => Self { stderr: last_lines(&stderr), ..failure },
             None => failure,
@@ -123,6 +129,7 @@ impl CommandError {
             ErrorClass::OutputClosed => return ExitCode::SUCCESS,
         };
         print_stderr!("parlor: {}", safe(&self.message));
+        self.details.iter().for_each(|line| print_stderr!("  {}", safe(line)));
         // The message contains a single line.
         if self.stderr.len() > 1 {
             print_stderr!("  the agent's last lines on standard error:");
@@ -133,6 +140,26 @@ impl CommandError {
         }
         ExitCode::from(code)
     }
+}
+
+/// Lists the login methods of an agent that requires a login.
+fn login_methods(code: i64, data: &Members<'_>) -> Option<String> {
+    if code != code::AUTH_REQUIRED {
+        return None;
+    }
+    let methods = data.get("methods")?.elements()?;
+    let ids = methods.into_iter().filter_map(|method| {
+        let method = Members::of(method).ok()?;
+        let id = method.get_str("methodId")?.into_owned();
+        let variables = method.get("variables").and_then(JsonRef::elements).unwrap_or_default();
+        let names = variables
+            .into_iter()
+            .filter_map(|variable| Some(Members::of(variable).ok()?.get_str("name")?.into_owned()));
+        let names = names.collect::<Vec<_>>().join(", ");
+        Some(if names.is_empty() { id } else { format!("{id} ({names})") })
+    });
+    let ids: Vec<_> = ids.collect();
+    (!ids.is_empty()).then(|| format!("methods: {}", ids.join(", ")))
 }
 
 /// The last lines of a text that are not blank.

@@ -7,6 +7,7 @@ mod background_server;
 mod command_error;
 mod commands;
 mod demo;
+mod editors;
 mod event_lines;
 mod form;
 mod html;
@@ -112,12 +113,17 @@ enum Command {
     Stop(commands::stop::Stop),
     Restart(commands::restart::Restart),
     Agents(commands::agents::Agents),
+    Login(commands::login::Login),
+    Setup(commands::setup::Setup),
+    Import(commands::import::Import),
     Doctor(commands::doctor::Doctor),
     DemoAgent(commands::demo_agent::DemoAgent),
     Fold(commands::fold::Fold),
     Translate(commands::translate::Translate),
     #[command(name = "watch-agents", hide = true)]
     WatchAgents(commands::watch_agents::WatchAgents),
+    #[command(name = "run-on-terminal", hide = true)]
+    RunOnTerminal(commands::run_on_terminal::RunOnTerminal),
     #[command(hide = true)]
     Detach(commands::detach::Detach),
 }
@@ -155,11 +161,15 @@ fn main() -> ExitCode {
         Command::Stop(stop) => stop.run(),
         Command::Restart(restart) => restart.run(),
         Command::Agents(agents) => agents.run(),
+        Command::Login(login) => login.run(),
+        Command::Setup(setup) => setup.run(),
+        Command::Import(import) => import.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::DemoAgent(agent) => agent.run(),
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),
         Command::WatchAgents(watch) => watch.run(),
+        Command::RunOnTerminal(run) => run.run(),
         Command::Detach(detach) => detach.run(),
     };
     result.unwrap_or_else(|error: CommandError| error.report())

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 
-use rustix::termios::{QueueSelector, tcflush};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr};
 
 /// The environment variable that names the terminal device; if it is empty, nobody is asked on a device.
 const DEVICE_VARIABLE: &str = "PARLOR_TTY";
@@ -56,9 +57,56 @@ impl Tty {
     /// Discards what was typed and not read yet.
     pub(crate) fn discard_input(&self) {
         // This fails if the terminal is gone, which reading reports.
-        let _ = match &self.device {
-            Some(device) => tcflush(device, QueueSelector::IFlush),
-            None => tcflush(io::stdin(), QueueSelector::IFlush),
-        };
+        let _ = self.with_input(|input| tcflush(input, QueueSelector::IFlush));
+    }
+
+    /// Writes bytes as they are.
+    pub(crate) fn write_raw(&self, bytes: &[u8]) -> io::Result<()> {
+        match &self.device {
+            Some(device) => (&*device).write_all(bytes),
+            None => {
+                let mut out = io::stderr().lock();
+                out.write_all(bytes)?;
+                out.flush()
+            }
+        }
+    }
+
+    /// The numbers of columns and rows.
+    pub(crate) fn size(&self) -> Option<(u16, u16)> {
+        let size = self.with_input(|input| tcgetwinsize(input)).ok()?;
+        Some((size.ws_col, size.ws_row)).filter(|(columns, rows)| *columns > 0 && *rows > 0)
+    }
+
+    /// Passes every key to the program, until the result is dropped.
+    pub(crate) fn set_raw(&self) -> io::Result<RawMode> {
+        self.with_input(|input| {
+            let saved = tcgetattr(input)?;
+            let mut raw = saved.clone();
+            raw.make_raw();
+            tcsetattr(input, OptionalActions::Now, &raw)?;
+            Ok(RawMode { input: input.try_clone_to_owned()?, saved })
+        })
+    }
+
+    fn with_input<T>(&self, use_input: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
+        match &self.device {
+            Some(device) => use_input(device.as_fd()),
+            None => use_input(io::stdin().as_fd()),
+        }
+    }
+}
+
+/// A terminal that passes every key to the program. Dropping it restores the terminal.
+#[derive(Debug)]
+pub(crate) struct RawMode {
+    input: OwnedFd,
+    saved: Termios,
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        // This fails if the terminal is gone.
+        let _ = tcsetattr(&self.input, OptionalActions::Drain, &self.saved);
     }
 }

@@ -1,5 +1,6 @@
 //! A running agent: sends it requests, routes its messages, and tracks which of its sessions are in use.
 
+mod login;
 mod open;
 mod opened;
 mod reader;
@@ -10,7 +11,7 @@ mod start;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
@@ -29,6 +30,8 @@ use crate::services::budget::FileBudget;
 use crate::session::{AgentMessage, Link, Message, SessionCall};
 use parlor_process::Process;
 
+pub(crate) use self::login::LoginStates;
+use self::login::{CheckedCall, LoginRecord};
 pub(crate) use self::open::Opener;
 pub(crate) use self::opened::{AgentSessionGuard, BoundAgent, EarlyMessages};
 pub(crate) use self::registry::Registry;
@@ -74,6 +77,9 @@ pub(crate) struct Agent {
     gone: watch::Sender<Option<RpcError>>,
     /// Whether it gets no more sessions and is stopped when none uses it.
     retired: AtomicBool,
+    /// The call for which it required a login, until that call succeeds or a person logs in.
+    login_required: Mutex<Option<CheckedCall>>,
+    login_record: OnceLock<LoginRecord>,
     process: Option<Process>,
 }
 
@@ -175,6 +181,8 @@ impl Agent {
             requests: Mutex::default(),
             gone: watch::Sender::new(None),
             retired: AtomicBool::new(false),
+            login_required: Mutex::default(),
+            login_record: OnceLock::new(),
             process,
         });
         tokio::spawn(write_frames(Arc::downgrade(&agent), reader, write));
@@ -444,6 +452,11 @@ impl Agent {
     /// Whether no session uses it and no call is in flight.
     pub(crate) fn is_unused(&self) -> bool {
         lock(&self.links).sessions.is_empty() && lock(&self.calls).is_empty()
+    }
+
+    /// Whether a call is in flight.
+    pub(crate) fn has_calls(&self) -> bool {
+        !lock(&self.calls).is_empty()
     }
 
     /// How many sessions use it.

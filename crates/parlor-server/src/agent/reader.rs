@@ -203,11 +203,14 @@ fn keep_early_update(agent: &Agent, links: &mut Links, session: &SessionId, line
 async fn on_message(agent: &Arc<Agent>, message: &Rpc<'_>, batch: &mut UpdateBatch) {
     match &message.body {
         Body::Response { id, outcome } => {
-            let reply = match outcome {
+            let mut reply = match outcome {
                 Outcome::Result(result) => Ok(Json::from(*result)),
                 Outcome::Error(error) => Err(Json::from(*error)),
             };
             let call = lock(&agent.calls).complete(id);
+            if let Some(call) = &call {
+                agent.check_login(call, &mut reply);
+            }
             match call {
                 Some(PendingCall::Caller(caller, _)) => drop(caller.send(reply)),
                 Some(PendingCall::Session(link, call)) => {
@@ -296,7 +299,11 @@ async fn on_notification(
         }
         return;
     }
-    let session = fields::session_of(&params.and_then(JsonRef::to_object).unwrap_or_default());
+    let members = params.and_then(JsonRef::to_object).unwrap_or_default();
+    if method == "auth/status_update" {
+        agent.on_login_status(&members);
+    }
+    let session = fields::session_of(&members);
     if session.as_ref().is_some_and(|session| unloaded_session(agent, session).is_some()) {
         tracing::debug!(agent = agent.info.name, method, "ignoring a notification for an unloaded session");
         return;

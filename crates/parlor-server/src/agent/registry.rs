@@ -12,7 +12,7 @@ use parlor_store::{Batch, Write};
 use parlor_wire::{RpcError, code};
 use tokio::sync::Mutex;
 
-use super::{Agent, AgentSessionCache, Startup, start};
+use super::{Agent, AgentSessionCache, LoginStates, Startup, start};
 use crate::config::{AgentConfig, Agents, ProcessMode, chosen_env};
 use crate::hub::Peer;
 use crate::lock;
@@ -32,6 +32,7 @@ pub(crate) struct Registry {
     /// for a disk; `None` if the store has none.
     agent_info: std::sync::Mutex<HashMap<String, Option<CachedAgentInfo>>>,
     pub(crate) session_cache: Arc<AgentSessionCache>,
+    logins: Arc<LoginStates>,
     /// Reads and writes the streams of agents.
     session_thread: Arc<SessionThread>,
 }
@@ -76,6 +77,7 @@ impl Registry {
         session_thread: Arc<SessionThread>,
     ) -> Self {
         let session_cache = Arc::new(AgentSessionCache::new(Arc::clone(&store)));
+        let logins = Arc::new(LoginStates::new(Arc::clone(&store)));
         Self {
             agents: RwLock::new(Arc::new(agents)),
             reaper,
@@ -83,6 +85,7 @@ impl Registry {
             running: Mutex::default(),
             agent_info: std::sync::Mutex::default(),
             session_cache,
+            logins,
             session_thread,
         }
     }
@@ -140,6 +143,7 @@ impl Registry {
         slot.failed = started.as_ref().err().map(|error| (Instant::now(), error.clone()));
         let agent = started?;
         self.store_agent_info(config, &agent);
+        agent.record_login(&self.logins, stored::agent_key(config));
         slot.agent = Some(Arc::clone(&agent));
         self.session_cache.refresh(&agent, &stored::agent_key(config));
         Ok(agent)
@@ -159,15 +163,38 @@ impl Registry {
         slot.agent.clone().filter(|agent| agent.is_usable())
     }
 
-    /// Refreshes the cached session list of an agent that is running, in the background.
-    pub(crate) async fn refresh_list(&self, config: &AgentConfig) {
+    /// The slots of an agent, in all environments.
+    async fn slots_of(&self, config: &AgentConfig) -> Vec<Arc<Mutex<Slot>>> {
         let is_match =
             |key: &Key| key.command == config.command && key.protocol == (config.dialect, config.version);
-        let slots: Vec<_> = {
-            let running = self.running.lock().await;
-            running.iter().filter(|(key, _)| is_match(key)).map(|(_, slot)| Arc::clone(slot)).collect()
-        };
-        for slot in slots {
+        let running = self.running.lock().await;
+        running.iter().filter(|(key, _)| is_match(key)).map(|(_, slot)| Arc::clone(slot)).collect()
+    }
+
+    /// Whether a person is logged in to an agent, if it is known.
+    pub(crate) async fn login_state(&self, config: &AgentConfig) -> Option<bool> {
+        self.logins.get(&stored::agent_key(config)).await
+    }
+
+    /// Stops the processes of an agent that may not know of a login: those that required one, and those that no session uses.
+    /// Their sessions are restored by the next prompt. A process with calls in flight gets no more sessions. `keep` is the process that carried out the login itself.
+    pub(crate) async fn stop_logged_out(&self, config: &AgentConfig, keep: Option<&Arc<Agent>>) {
+        for slot in self.slots_of(config).await {
+            let Ok(mut slot) = slot.try_lock() else { continue };
+            let is_kept = |agent: &Arc<Agent>| keep.is_some_and(|keep| Arc::ptr_eq(keep, agent));
+            let Some(agent) = slot.agent.clone().filter(|agent| !is_kept(agent)) else { continue };
+            if agent.has_calls() {
+                agent.retire();
+            } else if agent.requires_login() || agent.is_unused() {
+                slot.agent = None;
+                tokio::spawn(async move { agent.stop().await });
+            }
+        }
+    }
+
+    /// Refreshes the cached session list of an agent that is running, in the background.
+    pub(crate) async fn refresh_list(&self, config: &AgentConfig) {
+        for slot in self.slots_of(config).await {
             let agent = slot.try_lock().ok().and_then(|slot| slot.agent.clone());
             if let Some(agent) = agent.filter(|agent| agent.is_usable()) {
                 return self.session_cache.refresh(&agent, &stored::agent_key(config));

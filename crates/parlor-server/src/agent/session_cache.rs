@@ -76,20 +76,35 @@ impl AgentSessionCache {
             listed.is_refreshing = true;
         }
         let (cache, agent, key) = (Arc::clone(self), Arc::clone(agent), key.to_owned());
-        tokio::spawn(async move {
-            let found = match list(&agent, Instant::now() + LIST_TIMEOUT).await {
-                Some(rows) => cache.store_agent_only(&agent, &key, rows).await,
-                None => None,
-            };
-            let mut agents = lock(&cache.agents);
-            let listed = agents.entry(key).or_default();
-            listed.is_refreshing = false;
-            listed.refreshed = Some(Instant::now());
-            match found {
-                Some(rows) => listed.sessions = Some(rows),
-                None => tracing::debug!(agent = agent.info.name, "the agent did not list its sessions"),
-            }
-        });
+        tokio::spawn(async move { cache.fetch(&agent, &key).await });
+    }
+
+    /// Lists an agent's sessions, and returns those that only the agent has, or the reason why there is no list.
+    pub(crate) async fn refresh_now(
+        &self,
+        agent: &Arc<Agent>,
+        key: &str,
+    ) -> Result<Arc<[SessionRow]>, &'static str> {
+        if !agent.info.has(Capability::List) {
+            return Err("does not list its sessions");
+        }
+        self.fetch(agent, key).await.ok_or("did not list its sessions (see `parlor logs`)")
+    }
+
+    async fn fetch(&self, agent: &Arc<Agent>, key: &str) -> Option<Arc<[SessionRow]>> {
+        let found = match list(agent, Instant::now() + LIST_TIMEOUT).await {
+            Some(rows) => self.store_agent_only(agent, key, rows).await,
+            None => None,
+        };
+        let mut agents = lock(&self.agents);
+        let listed = agents.entry(key.to_owned()).or_default();
+        listed.is_refreshing = false;
+        listed.refreshed = Some(Instant::now());
+        match &found {
+            Some(rows) => listed.sessions = Some(Arc::clone(rows)),
+            None => tracing::debug!(agent = agent.info.name, "the agent did not list its sessions"),
+        }
+        found
     }
 
     /// Stores the sessions of a list that the server does not have.

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::{Agent, Startup, agent_error, timeout_error};
+use crate::auth_method::TERMINAL_AUTH;
 use crate::config::{AgentConfig, EmbeddedAgent};
 use crate::services::access::FileAccess;
 use parlor_process::{Command, Process, Reaper};
@@ -213,6 +214,7 @@ fn initialize_params(dialect: Dialect, fs: FileAccess) -> Object {
     let info =
         empty().with("name", "parlor").with("title", "parlor").with("version", env!("CARGO_PKG_VERSION"));
     let elicitation = empty().with("form", empty()).with("url", empty());
+    let meta = empty().with(TERMINAL_AUTH, true);
     let mut params = empty().with("protocolVersion", dialect.version());
     match dialect {
         Dialect::V1 => {
@@ -221,12 +223,18 @@ fn initialize_params(dialect: Dialect, fs: FileAccess) -> Object {
             let session =
                 empty().with("configOptions", options).with("notices", empty()).with("compaction", empty());
             let capabilities = empty().with("fs", fs).with("terminal", true).with("elicitation", elicitation);
+            let capabilities = capabilities.with("session", session).with("plan", empty());
+            // Agents have the authentication methods for which they need a terminal only if the client runs them.
+            let capabilities = capabilities.with("auth", empty().with("terminal", true)).with("_meta", meta);
             params.set("clientInfo", info);
-            params.set("clientCapabilities", capabilities.with("session", session).with("plan", empty()));
+            params.set("clientCapabilities", capabilities);
         }
         Dialect::V2 | Dialect::Draft => {
             params.set("info", info);
-            params.set("capabilities", empty().with("elicitation", elicitation));
+            let auth = empty().with("terminal", empty());
+            let capabilities =
+                empty().with("elicitation", elicitation).with("auth", auth).with("_meta", meta);
+            params.set("capabilities", capabilities);
         }
     }
     if dialect == Dialect::Draft {

@@ -3,6 +3,8 @@
 #[cfg_attr(not(feature = "config"), expect(dead_code, reason = "the tables of the file are not read"))]
 mod agent;
 mod choice;
+#[cfg(feature = "config")]
+mod edit;
 mod env;
 mod preset;
 mod reload;
@@ -29,6 +31,8 @@ use crate::transport::HttpOptions;
 
 pub use self::agent::{AgentConfig, EmbeddedAgent, ProcessMode};
 pub use self::choice::{Agents, DefaultAgent};
+#[cfg(feature = "config")]
+pub use self::edit::{set_default_agent, with_default_agent};
 pub use self::env::{DEFAULT_PASS_ENV, chosen_env, chosen_env_from, matches};
 pub use self::preset::{PRESETS, Preset, installed, program_at};
 pub(crate) use self::reload::ConfigWatch;

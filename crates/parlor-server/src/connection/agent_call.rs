@@ -67,6 +67,13 @@ impl SessionlessCall {
         let reply = agent.call_for_client(origin, &method, &params, cancel);
         drop(sent);
         let reply = reply.await;
+        if reply.is_ok() {
+            match method.as_str() {
+                "authenticate" | "auth/login" => drop(agent.set_logged_in(true)),
+                "logout" | "auth/logout" => drop(agent.set_logged_in(false)),
+                _ => {}
+            }
+        }
         self.answer(reply);
     }
 

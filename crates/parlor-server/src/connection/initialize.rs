@@ -4,12 +4,13 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use parlor_dialect::{Dialect, Losses, live};
-use parlor_engine::HandoffAgent;
+use parlor_engine::{ClientInfo, HandoffAgent};
 use parlor_json::Object;
 use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
 
 use crate::agent::Startup;
+use crate::auth_method::{TERMINAL_AUTH, for_client};
 use crate::client::Client;
 use crate::config::{AgentConfig, ConfigError};
 use crate::hub::{AgentChoice, HubState};
@@ -19,8 +20,17 @@ pub(super) const AGENT: &str = "parlor/agent";
 
 /// The configuration of the agent that a client chose.
 pub(super) fn config(hub: &HubState, client: &Client) -> Result<AgentConfig, RpcError> {
+    chosen(hub, client, client.peer.agent.as_ref())
+}
+
+/// The configuration of an agent, of the default one if a client has not chosen any.
+pub(super) fn chosen(
+    hub: &HubState,
+    client: &Client,
+    choice: Option<&AgentChoice>,
+) -> Result<AgentConfig, RpcError> {
     let agents = hub.registry().agents();
-    agents.chosen(client.peer.agent.as_ref(), &client.peer.search_path()).map_err(invalid_choice)
+    agents.chosen(choice, &client.peer.search_path()).map_err(invalid_choice)
 }
 
 /// The error for a client that chose an agent that the server does not have.
@@ -78,7 +88,22 @@ pub(super) async fn initialized(
     }
     let mut losses = Losses::default();
     let agents = known.map(|known| live::agent_info(&known.info, known.dialect, dialect, &mut losses));
-    Ok(capabilities(dialect, &config, &agents.unwrap_or_default()))
+    let mut agents = agents.unwrap_or_default();
+    if let Some(methods) = agents.get("authMethods") {
+        let usable = for_client(methods, client.negotiated().is_some_and(runs_login_commands));
+        agents.set("authMethods", usable);
+    }
+    Ok(capabilities(dialect, &config, &agents))
+}
+
+/// Whether a client is on this machine and runs the commands that agents name in the metadata of their authentication methods.
+fn runs_login_commands(client: &ClientInfo) -> bool {
+    let capabilities = match client.dialect {
+        Dialect::V1 => client.initialize.get_object("clientCapabilities"),
+        Dialect::V2 | Dialect::Draft => client.initialize.get_object("capabilities"),
+    };
+    let declared = capabilities.and_then(|capabilities| capabilities.get_nested("_meta", TERMINAL_AUTH));
+    client.is_local && declared.is_some_and(|declared| declared.as_bool() == Some(true))
 }
 
 /// Every session can be forked at any message, whatever its agent can do.

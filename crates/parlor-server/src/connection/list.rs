@@ -11,8 +11,8 @@ use parlor_session::SessionId;
 use parlor_store::{Cursor, Filter, SessionRow};
 use parlor_wire::{RequestId, RpcError, code};
 
-use super::adopt;
 use super::session_info::session_info;
+use super::{adopt, login};
 use crate::agent_sessions;
 use crate::client::Client;
 use crate::config::{AgentConfig, DefaultAgent};
@@ -281,12 +281,13 @@ pub(super) async fn losses(
 }
 
 /// Responds with the agents that clients can choose.
-pub(super) fn agents(hub: &Arc<HubState>, client: &Client, id: &RequestId) {
+pub(super) async fn agents(hub: &Arc<HubState>, client: &Client, id: &RequestId) {
     let agents = hub.registry().agents();
     let path = client.peer.search_path();
     let default = agents.default_agent(&path);
     let default_name = default.agent().ok().map(|agent| &agent.name);
-    let listed = agents.all().iter().map(|config| {
+    let mut listed = Vec::new();
+    for config in agents.all() {
         let mut agent = Object::default();
         agent.set("name", &config.name);
         if client.is_driver() {
@@ -294,8 +295,11 @@ pub(super) fn agents(hub: &Arc<HubState>, client: &Client, id: &RequestId) {
         }
         agent.set("default", Some(&config.name) == default_name);
         agent.set("installed", config.is_installed(&path));
-        agent
-    });
+        if let Some(is_logged_in) = hub.registry().login_state(config).await {
+            agent.set("loggedIn", is_logged_in);
+        }
+        listed.push(agent);
+    }
     let mut result = Object::default();
     result.set("agents", Json::array(listed));
     let reason = match &default {
@@ -306,4 +310,33 @@ pub(super) fn agents(hub: &Arc<HubState>, client: &Client, id: &RequestId) {
     };
     result.set("defaultReason", reason);
     client.queue.push(Frame::response(id, &result));
+}
+
+/// Responds with the sessions that only an agent has. Unlike `session/list`, this starts the agent and waits for its list.
+pub(super) async fn agent_sessions(
+    hub: &Arc<HubState>,
+    client: &Arc<Client>,
+    id: &RequestId,
+    params: &Object,
+) {
+    client.queue.push(match try_agent_sessions(hub, client, params).await {
+        Ok(result) => Frame::response(id, &result),
+        Err(error) => Frame::error(id, &error),
+    });
+}
+
+async fn try_agent_sessions(
+    hub: &Arc<HubState>,
+    client: &Arc<Client>,
+    params: &Object,
+) -> Result<Object, RpcError> {
+    let (config, agent) = login::started_agent(hub, client, params).await?;
+    let key = stored::agent_key(&config);
+    let rows = hub.registry().session_cache.refresh_now(&agent, &key).await.map_err(|reason| {
+        let message = format!("agent '{}' {reason}", config.label());
+        RpcError::new(code::INTERNAL_ERROR, message)
+    })?;
+    let sessions = hub
+        .read(move |store| rows.iter().map(|row| session_info(store, row, 0)).collect::<Result<Vec<_>, _>>());
+    Ok(Object::new().with("agent", &config.name).with("sessions", Json::array(sessions.await?)))
 }

@@ -9,3 +9,5 @@ pub mod files;
 mod output;
 mod params;
 pub mod terminals;
+
+pub(crate) use self::output::Utf8Decoder;

@@ -6,8 +6,39 @@ pub(super) struct Output {
     text: String,
     limit: usize,
     truncated: bool,
+    decoder: Utf8Decoder,
+}
+
+/// Decodes output that arrives in pieces. Bytes that are not UTF-8 become U+FFFD.
+#[derive(Debug, Default)]
+pub(crate) struct Utf8Decoder {
     /// The first bytes of an incomplete character.
     partial: Vec<u8>,
+}
+
+impl Utf8Decoder {
+    /// Decodes the next piece.
+    pub(crate) fn decode(&mut self, bytes: &[u8]) -> String {
+        self.partial.extend_from_slice(bytes);
+        let bytes = std::mem::take(&mut self.partial);
+        let mut text = String::with_capacity(bytes.len());
+        let mut chunks = bytes.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            text.push_str(chunk.valid());
+            if chunks.peek().is_none() && is_incomplete(chunk.invalid()) {
+                self.partial = chunk.invalid().to_vec();
+            } else if !chunk.invalid().is_empty() {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        text
+    }
+
+    /// Ends the output: the text of an incomplete character.
+    pub(crate) fn finish(&mut self) -> String {
+        let is_complete = std::mem::take(&mut self.partial).is_empty();
+        if is_complete { String::new() } else { char::REPLACEMENT_CHARACTER.to_string() }
+    }
 }
 
 /// How many bytes more than twice the limit are kept before the front is cut, which moves the rest and must be rare.
@@ -15,22 +46,12 @@ const SLACK: usize = 64 << 10;
 
 impl Output {
     pub(super) fn new(limit: usize) -> Self {
-        Self { text: String::new(), limit, truncated: false, partial: Vec::new() }
+        Self { text: String::new(), limit, truncated: false, decoder: Utf8Decoder::default() }
     }
 
     /// Adds output. Bytes that are not UTF-8 become U+FFFD.
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.partial.extend_from_slice(bytes);
-        let bytes = std::mem::take(&mut self.partial);
-        let mut chunks = bytes.utf8_chunks().peekable();
-        while let Some(chunk) = chunks.next() {
-            self.text.push_str(chunk.valid());
-            if chunks.peek().is_none() && is_incomplete(chunk.invalid()) {
-                self.partial = chunk.invalid().to_vec();
-            } else if !chunk.invalid().is_empty() {
-                self.text.push(char::REPLACEMENT_CHARACTER);
-            }
-        }
+        self.text.push_str(&self.decoder.decode(bytes));
         if self.text.len() > self.limit * 2 + SLACK {
             self.text.drain(..self.start());
             self.truncated = true;
@@ -39,9 +60,7 @@ impl Output {
 
     /// Ends the output.
     pub(super) fn finish(&mut self) {
-        if !std::mem::take(&mut self.partial).is_empty() {
-            self.text.push(char::REPLACEMENT_CHARACTER);
-        }
+        self.text.push_str(&self.decoder.finish());
     }
 
     /// The text within the limit.

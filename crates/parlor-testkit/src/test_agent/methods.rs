@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use parlor_dialect::Dialect;
 use parlor_json::{Object, ObjectWriter};
@@ -35,10 +34,12 @@ impl Agent {
         let is_v1 = peer.voice.is_v1();
         let offers = |offer| self.options.offers.has(offer);
         match method {
-            "authenticate" if is_v1 => self.log_in(id, params, true),
-            "auth/login" if !is_v1 => self.log_in(id, params, true),
-            "logout" if is_v1 && self.options.auth => self.log_in(id, params, false),
-            "auth/logout" if !is_v1 && self.options.auth => self.log_in(id, params, false),
+            "authenticate" if is_v1 => self.log_in(id, &required(params, "methodId")?),
+            "auth/login" if !is_v1 => self.log_in(id, &required(params, "methodId")?),
+            "logout" | "auth/logout" if is_v1 == (method == "logout") && self.options.auth.is_required() => {
+                self.set_logged_in(id, false);
+                Ok(())
+            }
             "session/new" => self.new_session(id, params, &peer),
             "session/load" if is_v1 && offers(Offer::Load) => self.open(id, params, &peer, true),
             "session/resume" if offers(Offer::Resume) => self.resume(id, params, &peer),
@@ -87,18 +88,8 @@ impl Agent {
         };
         let capabilities = names.iter().find_map(|name| params.get_object(name)).unwrap_or_default();
         let peer = Arc::new(Peer { voice, capabilities });
+        self.answer(id, &offer::initialize(&self.options, &peer));
         *self.peer.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(peer);
-        self.answer(id, &offer::initialize(&self.options, voice));
-        Ok(())
-    }
-
-    /// Logs in, by any method there is a name for, or out.
-    fn log_in(&self, id: &RequestId, params: &Object, is_login: bool) -> Done {
-        if is_login {
-            required(params, "methodId")?;
-        }
-        self.is_logged_in.store(is_login, Ordering::Relaxed);
-        self.answer(id, "{}");
         Ok(())
     }
 
@@ -171,9 +162,7 @@ impl Agent {
 
     /// Opens a session that did not exist before.
     fn begin(&self, id: &RequestId, saved: Saved, peer: &Peer, is_restored: bool) -> Done {
-        if self.options.auth && !self.is_logged_in.load(Ordering::Relaxed) {
-            return Err(RpcError::new(code::AUTH_REQUIRED, "log in first"));
-        }
+        self.require_login()?;
         if self.sessions().len() >= MAX_SESSIONS || self.store.len() >= MAX_SESSIONS {
             return Err(RpcError::new(
                 code::INTERNAL_ERROR,
@@ -350,6 +339,7 @@ impl Agent {
 
     fn prompt(self: &Arc<Self>, id: &RequestId, params: &Object, peer: &Arc<Peer>) -> Done {
         let session = self.open_session(params)?;
+        self.require_login()?;
         let content = json::array(params, "prompt").ok_or_else(|| invalid("`prompt` is not a list"))?;
         if content.iter().any(|block| Object::parse(block.raw()).is_err()) {
             return Err(invalid("a block of `prompt` is not an object"));

@@ -9,9 +9,11 @@
 //! - `session` is one session with its queue, `store` keeps sessions that are not open.
 //! - `turn` runs steps: `words` has those that only talk, `stream` those that talk much, `ask` those that need the
 //!   client's answer, `tool` those that show a tool at work.
+//! - `auth` has the ways to log in.
 //! - `server` is the loop that reads lines, `methods` what the client can ask for.
 
 mod ask;
+mod auth;
 mod commands;
 mod json;
 mod methods;
@@ -36,6 +38,7 @@ use clap::{Parser, ValueEnum};
 use parlor_dialect::Dialect;
 
 use crate::script;
+use auth::AuthMethods;
 use commands::COMMANDS;
 pub use commands::{STAMPED, STREAM_NUMBER};
 use offer::Offers;
@@ -75,9 +78,25 @@ struct Options {
     #[arg(long, value_name = "NAME", default_value = "parlor-test")]
     name: String,
 
-    /// Open no session before the client has logged in
+    /// Open no session and take no prompt before a person has logged in, by one of these methods: test, url, terminal, meta, env
+    #[arg(
+        long,
+        value_name = "METHODS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "test",
+        default_value = "none",
+        hide_default_value = true
+    )]
+    auth: AuthMethods,
+
+    /// Count as logged in while this file exists; the methods `terminal` and `meta` create it
+    #[arg(long, value_name = "FILE")]
+    login_file: Option<PathBuf>,
+
+    /// Log in on the terminal, instead of speaking the protocol
     #[arg(long)]
-    auth: bool,
+    log_in: bool,
 }
 
 /// Which versions of the protocol are spoken.
@@ -112,7 +131,9 @@ fn after_long_help() -> String {
 
 /// Runs the test agent with the arguments of this process, until the client closes its end.
 pub fn main() -> ExitCode {
-    match server::serve(Options::parse()) {
+    let options = Options::parse();
+    let done = if options.log_in { auth::log_in_on_terminal(&options) } else { server::serve(options) };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "parlor-test-agent: {error}");

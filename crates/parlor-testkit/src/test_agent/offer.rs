@@ -3,12 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::Options;
 use super::commands::{COMMANDS, Step};
 use super::json::list;
 use super::quirk::{Quirk, Quirks};
 use super::say::{Voice, update};
+use super::server::Peer;
 use super::session::Saved;
+use super::{Options, auth};
 use crate::script::Command;
 use parlor_json::ObjectWriter;
 
@@ -100,7 +101,9 @@ impl fmt::Display for UnknownOffer {
 impl std::error::Error for UnknownOffer {}
 
 /// The answer to `initialize`.
-pub(super) fn initialize(options: &Options, voice: Voice) -> String {
+pub(super) fn initialize(options: &Options, peer: &Peer) -> String {
+    let voice = peer.voice;
+    let methods = auth::methods(options, peer);
     let info = ObjectWriter::new().str("name", &options.name).str("title", "Test agent of parlor");
     let info = info.str("version", env!("CARGO_PKG_VERSION")).finish();
     let result = ObjectWriter::new().u64("protocolVersion", u64::from(voice.dialect.version()));
@@ -123,13 +126,12 @@ pub(super) fn initialize(options: &Options, voice: Voice) -> String {
             .raw("loadSession", if has(Offer::Load) { "true" } else { "false" })
             .raw("promptCapabilities", prompts)
             .raw("sessionCapabilities", &sessions)
-            .raw("auth", if options.auth { r#"{"logout":{}}"# } else { "{}" })
+            .raw("auth", if options.auth.is_required() { r#"{"logout":{}}"# } else { "{}" })
             .finish();
-        let method = r#"[{"id":"test","name":"Test login","description":"Always works"}]"#;
         return result
             .raw("agentCapabilities", &capabilities)
             .raw("agentInfo", &info)
-            .raw("authMethods", if options.auth { method } else { "[]" })
+            .raw("authMethods", &methods)
             .finish();
     }
     let sessions = ObjectWriter::new()
@@ -137,11 +139,10 @@ pub(super) fn initialize(options: &Options, voice: Voice) -> String {
         .raw("mcp", r#"{"stdio":{}}"#)
         .optional_raw("delete", empty_if(Offer::Delete));
     let sessions = sessions.optional_raw("fork", fork).optional_raw("title", empty_if(Offer::Title)).finish();
-    let method = r#"[{"type":"agent","methodId":"test","name":"Test login","description":"Always works"}]"#;
     result
         .raw("info", &info)
         .raw("capabilities", &ObjectWriter::new().raw("session", &sessions).raw("auth", "{}").finish())
-        .raw("authMethods", if options.auth { method } else { "[]" })
+        .raw("authMethods", &methods)
         .finish()
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::command_error::CommandError;
 use crate::offline_sessions::OfflineSessions;
-use crate::output::{self, DIM, GREEN, short_path};
+use crate::output::{self, DIM, GREEN, YELLOW, short_path};
 use crate::path_options::PathOptions;
 use crate::server;
 use crate::table::{Cell, Table};
@@ -16,7 +16,8 @@ use crate::table::{Cell, Table};
 /// List the known agents
 ///
 /// Lists the agents of the running server, or else those of the configuration and the presets. `*` marks the default. The
-/// protocol version is known after an agent was first started.
+/// protocol version is known after an agent was first started. Whether you are logged in is known after an agent has required a
+/// login, and after `parlor login`; no agent is started for it.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Agents {
@@ -33,6 +34,7 @@ const EXAMPLES: &str = "Examples:
 
 /// An agent in the list.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct ListedAgent {
     name: String,
     default: bool,
@@ -41,6 +43,7 @@ struct ListedAgent {
     path: Option<String>,
     install: Option<&'static str>,
     dialect: Option<&'static str>,
+    logged_in: Option<bool>,
 }
 
 /// The result of `_parlor/agents`.
@@ -50,10 +53,20 @@ struct AgentsResult {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ServerAgent {
     name: String,
     command: Vec<String>,
     default: bool,
+    logged_in: Option<bool>,
+}
+
+/// An agent of the server or of the configuration.
+pub(super) struct KnownAgent {
+    pub(super) config: AgentConfig,
+    pub(super) is_default: bool,
+    /// Whether a person is logged in, if the server knows it.
+    pub(super) is_logged_in: Option<bool>,
 }
 
 impl Agents {
@@ -68,10 +81,8 @@ impl Agents {
         // The protocol version is optional: errors of the store are reported by `parlor doctor`.
         let sessions = OfflineSessions::open(&self.paths).ok();
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let listed: Vec<_> = known
-            .into_iter()
-            .map(|(agent, default)| list(agent, default, &config, &path, sessions.as_ref()))
-            .collect();
+        let listed: Vec<_> =
+            known.into_iter().map(|agent| list(agent, &config, &path, sessions.as_ref())).collect();
         if self.json {
             output::print_json(&listed)?;
         } else {
@@ -81,30 +92,39 @@ impl Agents {
     }
 }
 
-fn from_config(config: &Config) -> Result<Vec<(AgentConfig, bool)>, CommandError> {
+fn from_config(config: &Config) -> Result<Vec<KnownAgent>, CommandError> {
     let known = AgentSet::new(Vec::new(), config).map_err(CommandError::bad_input)?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let default = known.default_agent(&path).agent().ok();
-    Ok(known.all().iter().map(|agent| (agent.clone(), Some(agent) == default)).collect())
+    let agent = |config: &AgentConfig| KnownAgent {
+        config: config.clone(),
+        is_default: Some(config) == default,
+        is_logged_in: None,
+    };
+    Ok(known.all().iter().map(agent).collect())
 }
 
-/// Lists the agents of a running server, with whether each is the default.
-pub(super) fn from_server(socket: &Path) -> Result<Vec<(AgentConfig, bool)>, CommandError> {
+/// Lists the agents of a running server.
+pub(super) fn from_server(socket: &Path) -> Result<Vec<KnownAgent>, CommandError> {
     let result = server::call(socket, "_parlor/agents", server::ANSWER_TIMEOUT)?;
     let result: AgentsResult = serde_json::from_str(result.to_json().as_str()).map_err(|error| {
         CommandError::failed(format_args!("cannot parse the server's list of agents: {error}"))
     })?;
-    let agents = result.agents.into_iter();
-    Ok(agents.map(|agent| (AgentConfig::new(agent.name, agent.command), agent.default)).collect())
+    let agents = result.agents.into_iter().map(|agent| KnownAgent {
+        config: AgentConfig::new(agent.name, agent.command),
+        is_default: agent.default,
+        is_logged_in: agent.logged_in,
+    });
+    Ok(agents.collect())
 }
 
 fn list(
-    agent: AgentConfig,
-    default: bool,
+    known: KnownAgent,
     config: &Config,
     path: &std::ffi::OsStr,
     sessions: Option<&OfflineSessions>,
 ) -> ListedAgent {
+    let KnownAgent { config: agent, is_default, is_logged_in } = known;
     let is_same = |other: &AgentConfig| other.name == agent.name && other.command == agent.command;
     let preset =
         Preset::named(&agent.name).filter(|preset| preset.agent().is_ok_and(|other| is_same(&other)));
@@ -114,22 +134,24 @@ fn list(
         None => "command line",
     };
     let found = agent.command.first().and_then(|program| program_at(program, path));
-    let cached = sessions
-        .and_then(OfflineSessions::store)
-        .and_then(|store| stored::cached_agent_info(store, &agent).ok()?);
+    let store = sessions.and_then(OfflineSessions::store);
+    let cached = store.and_then(|store| stored::cached_agent_info(store, &agent).ok()?);
     ListedAgent {
-        default,
+        default: is_default,
         source,
         path: found.map(|path| path.display().to_string()),
         install: preset.and_then(|preset| preset.install),
         dialect: cached.map(|info| info.dialect.name()),
+        logged_in: is_logged_in
+            .or_else(|| store.and_then(|store| stored::login_state(store, &agent).ok()?)),
         name: agent.name,
         command: agent.command,
     }
 }
 
 fn table(listed: &[ListedAgent]) -> Table {
-    let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "~INSTALLED"]);
+    let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "LOGIN", "~INSTALLED"]);
+    table.drop_if_narrow(&["FROM", "SPEAKS", "COMMAND"]);
     for agent in listed {
         let installed = match (&agent.path, agent.install) {
             (Some(path), _) => Cell::styled(&short_path(path), GREEN),
@@ -149,6 +171,11 @@ fn table(listed: &[ListedAgent]) -> Table {
             program.unwrap_or_default().into(),
             agent.source.into(),
             agent.dialect.unwrap_or("").into(),
+            match agent.logged_in {
+                Some(true) => Cell::styled("logged in", GREEN),
+                Some(false) => Cell::styled("not logged in", YELLOW),
+                None => "".into(),
+            },
             installed,
         ]);
     }

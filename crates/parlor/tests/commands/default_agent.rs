@@ -13,7 +13,7 @@ const NOTICE: &str =
     "no agent is installed: using the demo agent (`parlor agents` lists agents to install)\n";
 
 /// Installs an agent under the name of a preset's program: the demo agent, which is started by another name.
-fn install(scenario: &Scenario, program: &str) {
+pub(crate) fn install(scenario: &Scenario, program: &str) {
     let directory = scenario.path().join("bin");
     fs::create_dir_all(&directory).unwrap();
     let file = directory.join(program);
@@ -22,12 +22,12 @@ fn install(scenario: &Scenario, program: &str) {
 }
 
 /// The variable `PATH` with the installed agents first.
-fn path(scenario: &Scenario) -> String {
+pub(crate) fn path(scenario: &Scenario) -> String {
     format!("{}:/usr/local/bin:/usr/bin:/bin", scenario.path().join("bin").display())
 }
 
 /// Runs a command that finds the installed agents.
-fn run(scenario: &Scenario, args: &[&str]) -> CommandOutput {
+pub(crate) fn run(scenario: &Scenario, args: &[&str]) -> CommandOutput {
     scenario.command(args).env("PATH", path(scenario)).output().unwrap().into()
 }
 

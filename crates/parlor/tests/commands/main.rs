@@ -5,14 +5,17 @@ mod default_agent;
 mod doctor;
 mod fork;
 mod help;
+mod import;
 mod lifecycle;
 mod list;
+mod login;
 mod logs;
 mod prompt;
 mod requests;
 mod serve;
 mod service;
 mod sessions;
+mod setup;
 mod terminal;
 mod watch;
 

@@ -38,7 +38,7 @@ impl Terminal {
         Self::with(scenario, args, &[], columns)
     }
 
-    fn with(scenario: &Scenario, args: &[&str], env: &[(&str, &str)], columns: u16) -> Self {
+    pub(crate) fn with(scenario: &Scenario, args: &[&str], env: &[(&str, &str)], columns: u16) -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&person).unwrap();
         unlockpt(&person).unwrap();

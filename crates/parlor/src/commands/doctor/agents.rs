@@ -7,18 +7,25 @@ use parlor_json::JsonStr;
 use parlor_process::Reaper;
 use parlor_server::config::{AgentConfig, Agents, Config, PRESETS};
 use parlor_server::probe::probe;
+use parlor_server::stored;
 
 use super::Check;
 use crate::command_error::CommandError;
+use crate::offline_sessions::OfflineSessions;
+use crate::path_options::PathOptions;
 use crate::runtime;
 use crate::server::client_environment;
 
 /// How long the default agent may take to answer `initialize`.
-const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Checks which agents are installed, and starts the one that a new session would use. `socket` is that of a running server,
 /// which may have other agents.
-pub(super) fn agents(config: &Config, socket: Option<&Path>) -> Result<Vec<Check>, CommandError> {
+pub(super) fn agents(
+    config: &Config,
+    paths: &PathOptions,
+    socket: Option<&Path>,
+) -> Result<Vec<Check>, CommandError> {
     let agents = match Agents::new(Vec::new(), config) {
         Ok(agents) => agents,
         Err(error) => {
@@ -39,10 +46,19 @@ pub(super) fn agents(config: &Config, socket: Option<&Path>) -> Result<Vec<Check
     }
     // A server that does not answer has a check of its own.
     let of_server = socket.and_then(|socket| super::super::agents::from_server(socket).ok());
-    let of_server = of_server.and_then(|known| known.into_iter().find(|(_, is_default)| *is_default));
-    let default = match of_server {
-        Some((agent, _)) => {
-            agents.get(&agent.name).filter(|own| own.command == agent.command).cloned().unwrap_or(agent)
+    let of_server = of_server.unwrap_or_default();
+    // The login state is optional: the database has a check of its own.
+    let sessions = OfflineSessions::open(paths).ok();
+    let store = sessions.as_ref().and_then(OfflineSessions::store);
+    let is_logged_in = |agent: &AgentConfig| {
+        let known = of_server.iter().find(|known| known.config.name == agent.name);
+        let known = known.and_then(|known| known.is_logged_in);
+        known.or_else(|| store.and_then(|store| stored::login_state(store, agent).ok()?))
+    };
+    let default = match of_server.iter().find(|known| known.is_default) {
+        Some(known) => {
+            let own = agents.get(&known.config.name).filter(|own| own.command == known.config.command);
+            own.unwrap_or(&known.config).clone()
         }
         None => match agents.default_agent(&path).agent() {
             Ok(agent) => agent.clone(),
@@ -52,12 +68,26 @@ pub(super) fn agents(config: &Config, socket: Option<&Path>) -> Result<Vec<Check
             }
         },
     };
-    checks.push(default_agent(&default)?);
+    checks.push(default_agent(&default, is_logged_in(&default))?);
+    for agent in agents.all().iter().filter(|agent| agent.name != default.name && is_installed(agent)) {
+        if is_logged_in(agent) == Some(false) {
+            checks.push(Check::warn("agents", not_logged_in(agent), login_hint(agent)));
+        }
+    }
     Ok(checks)
 }
 
-/// Starts the default agent, waits for its response to `initialize` and stops it.
-fn default_agent(agent: &AgentConfig) -> Result<Check, CommandError> {
+fn not_logged_in(agent: &AgentConfig) -> String {
+    format!("{}: installed, not logged in", agent.name)
+}
+
+fn login_hint(agent: &AgentConfig) -> String {
+    format!("run: parlor login {}", agent.name)
+}
+
+/// Starts the default agent, waits for its response to `initialize` and stops it. `is_logged_in` is what is known of an agent that
+/// does not report its login state.
+fn default_agent(agent: &AgentConfig, is_logged_in: Option<bool>) -> Result<Check, CommandError> {
     let name = "default agent";
     let exe = std::env::current_exe().map_err(CommandError::failed)?;
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
@@ -84,10 +114,13 @@ fn default_agent(agent: &AgentConfig) -> Result<Check, CommandError> {
             let text = |field: &str| info.get(field).and_then(|value| JsonStr::from_raw(value.raw()));
             let title =
                 text("title").or_else(|| text("name")).map(|title| format!(" ({title})")).unwrap_or_default();
-            Check::ok(
-                name,
-                format!("{}{title} answers initialize, in dialect {}", agent.name, response.dialect),
-            )
+            let answers =
+                format!("{}{title} answers initialize, in dialect {}", agent.name, response.dialect);
+            match response.is_logged_in.or(is_logged_in) {
+                Some(false) => Check::fail(name, not_logged_in(agent), login_hint(agent)),
+                Some(true) => Check::ok(name, format!("{answers}, logged in")),
+                None => Check::ok(name, answers),
+            }
         }
     })
 }

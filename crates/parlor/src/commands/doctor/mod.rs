@@ -3,6 +3,8 @@ mod database;
 mod files;
 mod server;
 
+pub(crate) use self::agents::INITIALIZE_TIMEOUT;
+
 use std::process::ExitCode;
 
 use clap::Args;
@@ -126,7 +128,7 @@ fn run_checks(paths: &PathOptions, full: bool) -> Result<Vec<Check>, CommandErro
                 Some(path) => Check::ok("configuration", short_path(&path.display().to_string())),
                 None => Check::ok("configuration", "none (optional)"),
             });
-            checks.extend(agents::agents(&config, socket.as_deref())?);
+            checks.extend(agents::agents(&config, paths, socket.as_deref())?);
         }
         Err(error) => {
             let hint = error.hint.clone().unwrap_or_default();
