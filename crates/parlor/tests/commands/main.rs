@@ -13,7 +13,9 @@ mod requests;
 mod serve;
 mod service;
 mod sessions;
+mod show_and_export;
 mod terminal;
+mod usage_and_set;
 mod watch;
 
 use std::io::{BufRead, BufReader, Lines};

@@ -38,7 +38,7 @@ impl Terminal {
         Self::with(scenario, args, &[], columns)
     }
 
-    fn with(scenario: &Scenario, args: &[&str], env: &[(&str, &str)], columns: u16) -> Self {
+    pub(crate) fn with(scenario: &Scenario, args: &[&str], env: &[(&str, &str)], columns: u16) -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&person).unwrap();
         unlockpt(&person).unwrap();
@@ -75,6 +75,11 @@ impl Terminal {
     /// What the command has printed so far, without colours.
     pub(crate) fn seen(&self) -> String {
         anstream::adapter::strip_str(&self.seen.lock().unwrap()).to_string()
+    }
+
+    /// Types the end of the input.
+    pub(crate) fn end_input(&self) {
+        (&self.keys).write_all(b"\x04").unwrap();
     }
 
     /// Ends a command that runs until it is interrupted.
