@@ -3,6 +3,8 @@
 mod backup;
 mod default_agent;
 mod doctor;
+mod documented;
+mod every_command;
 mod fork;
 mod help;
 mod lifecycle;
