@@ -18,6 +18,7 @@ mod session_data;
 pub mod stored;
 mod summary;
 mod throttle;
+mod usage;
 
 pub use agent::{
     AgentCall, AgentCommand, AgentEpoch, AgentInfo, AgentLink, Capability, ForwardedCall, SessionLookup,
@@ -37,3 +38,4 @@ pub use output::{ClientRequestId, Delivery, Outgoing, Output};
 pub use session_data::{SessionData, title};
 pub use summary::{OpenRequest, SessionState, SessionSummary};
 pub use throttle::InfoThrottle;
+pub use usage::{DayUsage, SessionUsage, TOKEN_KINDS, Tokens};

@@ -5,6 +5,8 @@ use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::PeerRequestId;
 use parlor_session::{Slot, Transcript};
 
+use crate::usage::SessionUsage;
+
 /// Whether a session works, waits for a person, or is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionState {
@@ -49,6 +51,8 @@ pub struct SessionSummary {
     pub model: Option<JsonStr>,
     /// The members of the last `usage_update`: tokens in use, the size of the context window, the cost.
     pub usage: Option<Object>,
+    /// What its turns used.
+    pub turn_usage: SessionUsage,
 }
 
 mod key {
@@ -60,6 +64,7 @@ mod key {
     pub(super) const MODE: &str = "mode";
     pub(super) const MODEL: &str = "model";
     pub(super) const USAGE: &str = "usage";
+    pub(super) const TURN_USAGE: &str = "turnUsage";
 }
 
 impl SessionSummary {
@@ -75,11 +80,16 @@ impl SessionSummary {
             mode: object.get_json_str(key::MODE),
             model: object.get_json_str(key::MODEL),
             usage: object.get_object(key::USAGE),
+            turn_usage: object
+                .get_object(key::TURN_USAGE)
+                .map(|usage| SessionUsage::of(&usage))
+                .unwrap_or_default(),
         }
     }
 
     /// The summary as JSON; empty if nothing is known.
     pub fn to_object(&self) -> Object {
+        let turn_usage = self.turn_usage.to_object();
         let members = [
             (key::LAST_PROMPT_AT, self.last_prompt_at.map(Json::from)),
             (key::LAST_TURN_ENDED_AT, self.last_turn_ended_at.map(Json::from)),
@@ -89,6 +99,7 @@ impl SessionSummary {
             (key::MODE, self.mode.as_ref().map(Json::from)),
             (key::MODEL, self.model.as_ref().map(Json::from)),
             (key::USAGE, self.usage.as_ref().map(Object::to_json)),
+            (key::TURN_USAGE, (!turn_usage.is_empty()).then(|| turn_usage.to_json())),
         ];
         let mut object = Object::default();
         for (name, value) in members {
@@ -106,7 +117,12 @@ impl SessionSummary {
 
     /// The summary of a fork, which has the settings and no turn of its own.
     pub(crate) fn of_fork(&self) -> Self {
-        Self { mode: self.mode.clone(), model: self.model.clone(), ..Self::default() }
+        Self {
+            mode: self.mode.clone(),
+            model: self.model.clone(),
+            turn_usage: self.turn_usage.of_fork(),
+            ..Self::default()
+        }
     }
 
     /// Takes over the mode and the model in force. Returns whether one of them changed.
@@ -120,8 +136,11 @@ impl SessionSummary {
     }
 
     /// Takes over the usage that the agent reported last.
-    pub(crate) fn set_usage(&mut self, transcript: &Transcript) {
+    pub(crate) fn set_usage(&mut self, transcript: &Transcript, now: i64) {
         self.usage = transcript.slot(Slot::Usage).map(|usage| usage.fields.clone());
+        if let Some(cost) = self.usage.as_ref().and_then(|usage| usage.get_object("cost")) {
+            self.turn_usage.on_cost(&cost, now);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use parlor_dialect::Dialect;
 pub use parlor_engine::stored::StoredSession;
-pub use parlor_engine::{SessionData, title};
+pub use parlor_engine::{DayUsage, SessionData, SessionUsage, TOKEN_KINDS, Tokens, title};
 use parlor_json::{Json, Object};
 use parlor_session::{Slot, Transcript};
 use parlor_store::{ErrorKind, Store, StoreError};

@@ -17,7 +17,8 @@ use parlor_json::{Json, JsonRef, JsonStr, Object};
 use crate::content::canonical_text;
 use crate::revisions::{Revisions, SeqRuns};
 use crate::{
-    Activity, Body, Change, Content, Entry, EntryId, Role, Slot, State, Target, Transcript, Update, Upsert,
+    Activity, Body, Change, Content, Entry, EntryId, Role, Slot, State, Target, Transcript, UnixMillis,
+    Update, Upsert,
 };
 
 /// A row to write; it replaces the stored row of the same kind and key, except for `Append`.
@@ -193,7 +194,8 @@ impl Transcript {
         for line in content.split_terminator('\n') {
             reader.line(line, &mut body, &mut revisions).ok_or_else(bad)?;
         }
-        self.put(id, created, seq, body, revisions);
+        let created_at = head.get(AT).and_then(|at| at.as_str().parse().ok()).map(UnixMillis);
+        self.put(id, (created, created_at), seq, body, revisions);
         Ok(())
     }
 
@@ -213,7 +215,7 @@ impl Transcript {
 }
 
 fn head_text(entry: &Entry) -> String {
-    head_of(entry.id(), &body_object(entry.body(), entry.revisions(), entry.created()), entry.body().removed)
+    head_of(entry, entry.id(), &body_object(entry.body(), entry.revisions(), entry.created()))
 }
 
 /// The head of a forked entry in its new session under `id`; `None` if the stored head can be reused because it has
@@ -230,7 +232,7 @@ pub(crate) fn forked_head(entry: &Entry, id: &EntryId, failed: Option<&Upsert>) 
         fields.merge_keys(&failed.fields);
         body.set("fields", fields.to_json());
     }
-    Some(head_of(id, &body, entry.body().removed))
+    Some(head_of(entry, id, &body))
 }
 
 /// The row of a slot in a forked session.
@@ -238,7 +240,11 @@ pub(crate) fn forked_slot(slot: Slot, body: &Body, seq: u64) -> Row {
     Row::Slot { name: slot_name(slot), seq, body: body_without_seqs(body).text() }
 }
 
-fn head_of(id: &EntryId, body: &Object, removed: bool) -> String {
+/// The member of a head with the time at which the entry was created.
+const AT: &str = "at";
+
+/// The head of an entry under an id, with a body.
+fn head_of(entry: &Entry, id: &EntryId, body: &Object) -> String {
     let mut head = Object::default();
     let (kind, id) = match id {
         EntryId::Message(Role::User, id) => ("user", Json::from(id.as_json())),
@@ -255,10 +261,13 @@ fn head_of(id: &EntryId, body: &Object, removed: bool) -> String {
     };
     head.set("kind", kind);
     head.set("id", id);
+    if let Some(UnixMillis(at)) = entry.created_at() {
+        head.set(AT, at);
+    }
     for (name, value) in body.iter() {
         head.set(name.clone(), value.clone());
     }
-    if removed {
+    if entry.body().removed {
         head.set("removed", true);
     }
     head.text()

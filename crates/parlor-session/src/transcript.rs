@@ -5,7 +5,9 @@ use parlor_json::Object;
 
 use crate::body::Patched;
 use crate::revisions::Revisions;
-use crate::{Body, Change, Content, EntryId, MetaPatch, Slot, State, TITLE, Target, Update, Upsert};
+use crate::{
+    Body, Change, Content, EntryId, MetaPatch, Slot, State, TITLE, Target, UnixMillis, Update, Upsert,
+};
 
 /// A session's conversation: its entries in order of first appearance, its slots and its state.
 #[derive(Debug, Clone, Default)]
@@ -24,12 +26,22 @@ pub struct Transcript {
 }
 
 /// One item of a transcript.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Entry {
     id: EntryId,
     created: u64,
+    created_at: Option<UnixMillis>,
     body: Tracked,
 }
+
+/// Times are not compared: only the server knows them, so that copies of one transcript differ in them.
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id && self.created == other.created && self.body == other.body
+    }
+}
+
+impl Eq for Entry {}
 
 /// A body with its revisions.
 #[derive(Debug, Clone, Default)]
@@ -131,6 +143,17 @@ impl Transcript {
         let meta_before = self.meta_before(&update);
         let change = Change { seq, created, update, meta_before };
         self.apply(&change)?;
+        Ok(change)
+    }
+
+    /// Applies an update as the session's next change, at this time.
+    pub fn push_at(&mut self, update: Update, at: UnixMillis) -> Result<Change, UpdateError> {
+        let change = self.push(update)?;
+        if change.is_creation()
+            && let Ok(index) = self.entries.binary_search_by_key(&change.created, Entry::created)
+        {
+            self.entries[index].created_at = Some(at);
+        }
         Ok(change)
     }
 
@@ -238,11 +261,19 @@ impl Transcript {
     }
 
     /// Inserts a restored entry at its position.
-    pub(crate) fn put(&mut self, id: EntryId, created: u64, seq: u64, body: Body, revisions: Revisions) {
+    pub(crate) fn put(
+        &mut self,
+        id: EntryId,
+        (created, created_at): (u64, Option<UnixMillis>),
+        seq: u64,
+        body: Body,
+        revisions: Revisions,
+    ) {
         let index = self.entries.partition_point(|entry| entry.created < created);
         self.bytes += body.size();
         self.created.insert(id.clone(), created);
-        self.entries.insert(index, Entry { id, created, body: Tracked { seq, value: body, revisions } });
+        let body = Tracked { seq, value: body, revisions };
+        self.entries.insert(index, Entry { id, created, created_at, body });
         self.seq = self.seq.max(seq);
     }
 
@@ -372,7 +403,8 @@ impl Transcript {
         // Entries are created in order, except in a replica that catches up: there an entry that was created early
         // and changed late arrives after one that was created in between.
         let index = self.entries.partition_point(|entry| entry.created <= created);
-        self.entries.insert(index, Entry { id: id.clone(), created, body: Tracked::default() });
+        self.entries
+            .insert(index, Entry { id: id.clone(), created, created_at: None, body: Tracked::default() });
         self.created.insert(id.clone(), created);
         if !is_event {
             self.latest = index;
@@ -402,6 +434,11 @@ impl Entry {
     /// The seq of the change that created it.
     pub fn created(&self) -> u64 {
         self.created
+    }
+
+    /// When it was created, if that is known.
+    pub fn created_at(&self) -> Option<UnixMillis> {
+        self.created_at
     }
 
     /// The seq of its last change.

@@ -103,7 +103,8 @@ pub(crate) fn ensure_running(paths: &PathOptions) -> Result<DataDir, CommandErro
     };
     let log = data.path().join("log");
     let hint = error.hint.unwrap_or_else(|| format!("the log is in {}", log.display()));
-    Err(CommandError::failed(format_args!("cannot start the server: {}", error.message)).hint(hint))
+    Err(CommandError::server_unavailable(format_args!("cannot start the server: {}", error.message))
+        .hint(hint))
 }
 
 /// Whether the running server can be used. A server of an earlier version is stopped if it has neither clients nor running
@@ -166,7 +167,7 @@ fn start(data: &DataDir, paths: &PathOptions) -> Result<Receiver<StartupError>, 
         command.arg("--config").arg(std::path::absolute(config).map_err(CommandError::bad_input)?);
     }
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let failed = |error| CommandError::failed(format_args!("cannot start the server: {error}"));
+    let failed = |error| CommandError::server_unavailable(format_args!("cannot start the server: {error}"));
     let mut detach = command.spawn().map_err(failed)?;
     let stderr = detach.stderr.take();
     // `detach` exits as soon as it has started the server, which inherits its standard error: end of file means that the

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use parlor_client::Error;
 use parlor_json::{JsonRef, Members};
+use parlor_server::AGENT_UNAVAILABLE;
 use parlor_server::data_dir::DataDirError;
 use parlor_wire::code;
 
@@ -37,6 +38,14 @@ enum ErrorClass {
     Locked,
     /// The arguments or the input are invalid.
     BadInput,
+    /// A request of the agent waits for an answer.
+    RequestOpen,
+    /// The agent cannot be used: it is not installed, not logged in, or does not start.
+    AgentUnavailable,
+    /// The server cannot be reached or started, or its data cannot be read.
+    ServerUnavailable,
+    /// Ctrl-C ended the command.
+    Interrupted,
     /// `--timeout` elapsed.
     TimedOut,
     /// The reader of standard output has closed it, which is not an error.
@@ -60,10 +69,25 @@ impl CommandError {
         Self::new(ErrorClass::TimedOut, message)
     }
 
+    /// A request of the agent waits for an answer.
+    pub(crate) fn request_open(message: impl Display) -> Self {
+        Self::new(ErrorClass::RequestOpen, message)
+    }
+
+    /// The server cannot be reached or started, or its data cannot be read.
+    pub(crate) fn server_unavailable(message: impl Display) -> Self {
+        Self::new(ErrorClass::ServerUnavailable, message)
+    }
+
+    /// Ctrl-C ended the command.
+    pub(crate) fn interrupted(message: impl Display) -> Self {
+        Self::new(ErrorClass::Interrupted, message)
+    }
+
     /// The data directory could not be locked.
     pub(crate) fn lock(error: &DataDirError) -> Self {
         let is_locked = matches!(error, DataDirError::Locked { .. });
-        Self::new(if is_locked { ErrorClass::Locked } else { ErrorClass::Failed }, error)
+        Self::new(if is_locked { ErrorClass::Locked } else { ErrorClass::ServerUnavailable }, error)
     }
 
     /// Standard output could not be written.
@@ -77,12 +101,25 @@ impl CommandError {
     /// A request to the server failed.
     pub(crate) fn client(error: &Error) -> Self {
         let failure = match error {
-            Error::Connect(error) => Self::failed(format_args!("cannot connect to the server: {error}")),
-            Error::Disconnected => Self::failed("the server closed the connection"),
-            Error::Refused(_) | Error::Rpc(_) | Error::Protocol(_) | Error::Busy | _ => Self::failed(error),
+            Error::Connect(error) => {
+                Self::server_unavailable(format_args!("cannot connect to the server: {error}"))
+            }
+            Error::Disconnected => Self::server_unavailable("the server closed the connection"),
+            Error::Refused(_) | Error::Protocol(_) | Error::TooLong => Self::server_unavailable(error),
+            Error::Rpc(_) | Error::Busy | _ => Self::failed(error),
         };
         let Error::Rpc(rpc) = error else { return failure };
         let data = rpc.data().and_then(|data| Members::of(data.raw()).ok()).unwrap_or_default();
+        let reason = data.get_str("reason");
+        let failure = match (rpc.code(), reason.as_deref()) {
+            (code::AUTH_REQUIRED, _) | (_, Some(AGENT_UNAVAILABLE)) => {
+                Self { class: ErrorClass::AgentUnavailable, ..failure }
+            }
+            (code::INVALID_PARAMS | code::RESOURCE_NOT_FOUND, _) => {
+                Self { class: ErrorClass::BadInput, ..failure }
+            }
+            _ => failure,
+        };
         let failure = match login_methods(rpc.code(), &data) {
             Some(methods) => Self { details: vec![methods], ..failure },
             None => failure,
@@ -95,17 +132,6 @@ impl CommandError {
             Some(hint) => failure.hint(hint),
             None => failure,
         }
-    }
-
-    /// A query of the user failed: invalid params are invalid input.
-    pub(crate) fn query(error: &Error) -> Self {
-        let failure = Self::client(error);
-        if let Error::Rpc(rpc) = error
-            && rpc.code() == code::INVALID_PARAMS
-        {
-            return Self { class: ErrorClass::BadInput, message: rpc.message().to_owned(), ..failure };
-        }
-        failure
     }
 
     pub(crate) fn hint(self, hint: impl Display) -> Self {
@@ -123,8 +149,12 @@ impl CommandError {
     /// Prints the error to standard error and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let code = match self.class {
-            ErrorClass::Failed | ErrorClass::Locked => 1,
+            ErrorClass::Failed => 1,
             ErrorClass::BadInput => 2,
+            ErrorClass::RequestOpen => 3,
+            ErrorClass::AgentUnavailable => 4,
+            ErrorClass::ServerUnavailable | ErrorClass::Locked => 5,
+            ErrorClass::Interrupted => 130,
             ErrorClass::TimedOut => 124,
             ErrorClass::OutputClosed => return ExitCode::SUCCESS,
         };

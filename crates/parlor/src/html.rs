@@ -8,12 +8,14 @@ mod markdown;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use parlor_dialect::event;
 use parlor_json::{Json, Members};
-use parlor_session::{Body, Content, Entry, EntryId, Role, Transcript, text_of};
-use parlor_store::SessionRow;
+use parlor_server::stored::StoredSession;
+use parlor_session::{Body, Content, Entry, EntryId, MessageNumbers, Role, Transcript};
 
+use crate::ansi::{self, Colour, TextStyle};
+use crate::content_block::{ContentBlock, is_web_or_mail};
 use crate::offline_sessions::{session_id, session_title};
 use crate::output::timestamp;
-use crate::render::{block_text, field, mark, members_of, push_visible, raw_input, tool_text};
+use crate::render::{field, mark, members_of, push_visible, raw_input, tool_text};
 
 const STYLE: &str = include_str!("html/style.css");
 
@@ -22,7 +24,13 @@ const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 
 /// Renders a session with its metadata.
-pub(crate) fn session(row: &SessionRow, transcript: &Transcript) -> String {
+pub(crate) fn session(opened: &StoredSession, transcript: &Transcript) -> String {
+    let row = &opened.row;
+    let numbers = MessageNumbers::of(transcript);
+    let time = |entry: &Entry| {
+        let at = opened.transcript.get(entry.id()).and_then(Entry::created_at);
+        at.map(|at| timestamp(at.0)).unwrap_or_default()
+    };
     let title = clean(&session_title(row).unwrap_or_else(|| "Session".to_owned()));
     let metadata = [
         ("Session", session_id(row)),
@@ -49,7 +57,7 @@ pub(crate) fn session(row: &SessionRow, transcript: &Transcript) -> String {
                 }
                 main {
                     @for entry in transcript.entries().iter().filter(|entry| !entry.body().removed) {
-                        (self::entry(entry))
+                        (self::entry(entry, numbers.number_of(entry), &time(entry)))
                     }
                 }
             }
@@ -58,16 +66,16 @@ pub(crate) fn session(row: &SessionRow, transcript: &Transcript) -> String {
     page.into_string() + "\n"
 }
 
-fn entry(entry: &Entry) -> Markup {
+fn entry(entry: &Entry, number: Option<usize>, time: &str) -> Markup {
     let body = entry.body();
     match entry.id() {
-        EntryId::Message(role, id) => message(*role, &id.to_string(), &body.content),
+        EntryId::Message(role, id) => message(*role, &id.to_string(), number, time, &body.content),
         EntryId::ToolCall(id) => tool_call(&id.to_string(), body),
         EntryId::Plan(_) => plan(body),
         EntryId::Terminal(_) => {
             let command = field(body, "command").unwrap_or_else(|| "terminal".to_owned());
             let output = String::from_utf8_lossy(&body.output);
-            html! { pre.terminal { "$ " (clean(&command)) "\n" (clean(&output)) } }
+            html! { pre.terminal { "$ " (clean(&command)) "\n" (coloured(&output)) } }
         }
         EntryId::Compaction(_) => folded("The context was compacted", &content(&body.content)),
         EntryId::Subagent(id) => {
@@ -95,10 +103,13 @@ fn entry(entry: &Entry) -> Markup {
     }
 }
 
-fn message(role: Role, id: &str, message: &Content) -> Markup {
+fn message(role: Role, id: &str, number: Option<usize>, time: &str, message: &Content) -> Markup {
     let anchor = clean(id);
-    let link =
-        html! { a.anchor href=(format!("#{}", escaped(&anchor))) title="Link to this message" { (anchor) } };
+    let number = number.map_or_else(|| anchor.clone(), |number| format!("#{number}"));
+    let link = html! {
+        a.anchor href=(format!("#{}", escaped(&anchor))) title="Link to this message" { (number) }
+        @if !time.is_empty() { " " time datetime=(time) { (short_time(time)) } }
+    };
     match role {
         Role::User => html! {
             section.message.user id=(anchor) { h2 { "User" (link) } (as_written(message)) }
@@ -116,15 +127,75 @@ fn tool_call(id: &str, body: &Body) -> Markup {
     let title = clean(&field(body, "title").unwrap_or_else(|| id.to_owned()));
     let status = clean(&field(body, "status").unwrap_or_else(|| "pending".to_owned()));
     let kind = field(body, "kind").map(|kind| clean(&kind)).unwrap_or_default();
-    let parts = body.content.iter().map(|item| tool_text(item.json));
-    let parts: Vec<_> = parts.filter(|(text, _)| !text.trim().is_empty()).collect();
     html! {
         details.tool.(state(&status)) id=(format!("tool-{}", clean(id))) {
             summary { span.mark { (mark(&status).0) } " " strong { (title) } " " span.kind { (kind) " " (status) } }
             @if let Some(input) = raw_input(body) { (code(input.as_str(), "json")) }
-            @for (text, language) in &parts { (code(text, language)) }
+            @for item in body.content.iter() { (tool_item(item.json)) }
         }
     }
+}
+
+/// Renders an item of tool content: an image or a link as in a message, other items as code.
+fn tool_item(item: &str) -> Markup {
+    let members = members_of(item);
+    let inner = members.get("content").map(|block| ContentBlock::of(block.as_str()));
+    if let Some(block) = inner.filter(|block| !matches!(block, ContentBlock::Text(_))) {
+        return self::block(&block, |text| html! { p { (clean(text)) } });
+    }
+    let (text, language) = tool_text(item);
+    match (text.trim().is_empty(), language) {
+        (true, _) => html! {},
+        (false, "") => html! { pre { code { (coloured(&text)) } } },
+        (false, _) => code(&text, language),
+    }
+}
+
+/// Renders output of a program with its colours.
+fn coloured(output: &str) -> Markup {
+    html! {
+        @for span in ansi::spans(output) {
+            @if span.style == TextStyle::default() {
+                (clean(&span.text))
+            } @else {
+                span class=(classes(&span.style)) style=[inline_colours(&span.style)] { (clean(&span.text)) }
+            }
+        }
+    }
+}
+
+/// The CSS classes of a style.
+fn classes(style: &TextStyle) -> String {
+    let theme = |prefix: &str, colour| match colour {
+        Some(Colour::Theme(index)) => Some(format!("{prefix}{index}")),
+        Some(Colour::Rgb(..)) | None => None,
+    };
+    let flag = |is_set: bool, name: &str| is_set.then(|| name.to_owned());
+    let classes = [
+        theme("fg", style.foreground),
+        theme("bg", style.background),
+        flag(style.bold, "bold"),
+        flag(style.dim, "dim"),
+        flag(style.italic, "italic"),
+        flag(style.underlined, "underlined"),
+    ];
+    classes.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// The colours that no theme has.
+fn inline_colours(style: &TextStyle) -> Option<String> {
+    let rgb = |property: &str, colour| match colour {
+        Some(Colour::Rgb(red, green, blue)) => Some(format!("{property}:rgb({red},{green},{blue})")),
+        Some(Colour::Theme(_)) | None => None,
+    };
+    let colours = [rgb("color", style.foreground), rgb("background-color", style.background)];
+    let colours: Vec<_> = colours.into_iter().flatten().collect();
+    (!colours.is_empty()).then(|| colours.join(";"))
+}
+
+/// The date and the minute of a time.
+fn short_time(time: &str) -> String {
+    time.chars().take("2026-01-31T12:00".len()).collect::<String>().replace('T', " ") + " UTC"
 }
 
 /// The CSS class of a status.
@@ -174,28 +245,21 @@ fn content(message: &Content) -> Markup {
 }
 
 fn blocks(message: &Content, show: impl Fn(&str) -> Markup) -> Markup {
-    html! {
-        @for item in message.joined().iter() {
-            @if let Some(text) = text_of(item.json) {
-                (show(&text))
-            } @else if let Some(image) = image(item.json) {
-                img src=(image) alt="Image";
-            } @else {
-                p.note { (clean(&block_text(item.json))) }
-            }
-        }
-    }
+    html! { @for item in message.joined().iter() { (block(&ContentBlock::of(item.json), &show)) } }
 }
 
-/// An image as a data URL, if it is of a type that browsers display and that contains no scripts.
-fn image(block: &str) -> Option<String> {
-    let members = members_of(block);
-    let named = |name: &str| members.get_str(name);
-    let (mime, data) = (named("mimeType")?, named("data")?);
-    let is_image = named("type")? == "image"
-        && matches!(&*mime, "image/png" | "image/jpeg" | "image/gif" | "image/webp")
-        && data.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
-    is_image.then(|| format!("data:{mime};base64,{data}"))
+fn block(block: &ContentBlock<'_>, show: impl Fn(&str) -> Markup) -> Markup {
+    match block {
+        ContentBlock::Text(text) => show(text),
+        ContentBlock::Image { url, name } => html! { img src=(url) alt=(clean(name)); },
+        ContentBlock::Link { uri, name } if is_web_or_mail(uri) => {
+            html! { p.note { a href=(clean(uri)) { (clean(name)) } } }
+        }
+        // Other addresses are not links: a page must not open local files or run scripts.
+        ContentBlock::Link { uri, name } => html! { p.note { (clean(name)) " " code { (clean(uri)) } } },
+        ContentBlock::File { uri, text } => html! { p.note { code { (clean(uri)) } } (code(text, "")) },
+        ContentBlock::Other(text) => html! { p.note { (clean(text)) } },
+    }
 }
 
 /// Renders text that is not Markdown; the lines of a diff are coloured.

@@ -3,9 +3,11 @@
 #[macro_use]
 mod output;
 mod agent_choice;
+mod ansi;
 mod background_server;
 mod command_error;
 mod commands;
+mod content_block;
 mod demo;
 mod editors;
 mod event_lines;
@@ -14,8 +16,10 @@ mod html;
 mod input;
 mod logging;
 mod markdown;
+mod message_name;
 mod offline_sessions;
 mod open_request;
+mod pager;
 mod path_options;
 mod peer_requests;
 mod permission_request;
@@ -25,11 +29,13 @@ mod render;
 mod runtime;
 mod script;
 mod server;
+mod session_json;
 mod session_list;
 mod session_options;
 mod shutdown;
 mod signals;
 mod table;
+mod text_file;
 mod tty;
 mod turn;
 mod turn_printer;
@@ -45,7 +51,7 @@ use crate::command_error::CommandError;
 
 /// A session server for coding agents that speak the Agent Client Protocol.
 #[derive(Parser)]
-#[command(name = "parlor", version, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(name = "parlor", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -101,6 +107,8 @@ enum Command {
     Edit(commands::edit::Edit),
     Regenerate(commands::regenerate::Regenerate),
     Export(commands::export::Export),
+    Set(commands::set::Set),
+    Usage(commands::usage::Usage),
     Title(commands::title::Title),
     Archive(commands::archive::Archive),
     Rm(commands::rm::Rm),
@@ -128,8 +136,32 @@ enum Command {
     Detach(commands::detach::Detach),
 }
 
-const EXIT_CODES: &str =
-    "Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 translated with losses, 124 timed out.";
+const AFTER_HELP: &str = "\
+Examples:
+  parlor serve                         start the server
+  parlor prompt --new what is here?    prompt an agent in a new session
+  parlor ls                            list the sessions
+  parlor show latest                   print a transcript
+
+Exit codes:
+  0    success
+  1    the turn failed, was refused or cancelled; a check failed; no server for `status`
+  2    bad usage or bad input; nothing was changed
+  3    a request waits for an answer and there is no terminal to ask; `translate`: losses
+  4    the agent is not available: not installed, not logged in, does not start
+  5    the server or its data is not available
+  124  `--timeout` elapsed; the turn continues
+  130  ended by Ctrl-C
+
+Environment:
+  PARLOR_DATA_DIR   the data directory, as --data
+  PARLOR_CONFIG     the configuration file, as --config
+  PARLOR_TOKEN      the token of the server
+  PARLOR_LOG        what the server logs: error, warn, info (default), debug or trace
+  PARLOR_TTY        the terminal on which requests are asked; none if it is empty
+  PAGER             shows long transcripts (default: less -R)
+  VISUAL, EDITOR    edits prompts (`prompt -e`)
+  NO_COLOR          no colours";
 
 fn main() -> ExitCode {
     let Cli { command, color } = Cli::parse();
@@ -149,6 +181,8 @@ fn main() -> ExitCode {
         Command::Edit(edit) => edit.run(),
         Command::Regenerate(regenerate) => regenerate.run(),
         Command::Export(export) => export.run(),
+        Command::Set(set) => set.run(),
+        Command::Usage(usage) => usage.run(),
         Command::Title(title) => title.run(),
         Command::Archive(archive) => archive.run(),
         Command::Rm(rm) => rm.run(),

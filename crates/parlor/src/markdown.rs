@@ -4,15 +4,18 @@ use std::fmt::Write;
 
 use parlor_dialect::event;
 use parlor_json::{Json, Members};
-use parlor_session::{Body, Content, Entry, EntryId, Role, Transcript};
-use parlor_store::SessionRow;
+use parlor_server::stored::StoredSession;
+use parlor_session::{Body, Content, Entry, EntryId, MessageNumbers, Role, Transcript};
 
+use crate::ansi;
+use crate::content_block::{ContentBlock, is_web_or_mail};
 use crate::offline_sessions::{session_id, session_title};
 use crate::output::timestamp;
-use crate::render::{block_text, field, mark, members_of, push_visible, raw_input, tool_text};
+use crate::render::{field, mark, members_of, push_visible, raw_input, tool_text};
 
 /// Renders a session with its metadata.
-pub(crate) fn session(row: &SessionRow, transcript: &Transcript) -> String {
+pub(crate) fn session(opened: &StoredSession, transcript: &Transcript) -> String {
+    let row = &opened.row;
     let mut out = String::new();
     let title = session_title(row).unwrap_or_else(|| "Session".to_owned());
     let _ = writeln!(out, "# {}\n", line(&title));
@@ -25,12 +28,20 @@ pub(crate) fn session(row: &SessionRow, transcript: &Transcript) -> String {
     ] {
         let _ = writeln!(out, "- {name}: {}", code(&value));
     }
+    let numbers = MessageNumbers::of(transcript);
     let mut section = None;
     for entry in transcript.entries().iter().filter(|entry| !entry.body().removed) {
         let heading = if matches!(entry.id(), EntryId::Message(Role::User, _)) { "User" } else { "Agent" };
+        let at = opened.transcript.get(entry.id()).and_then(Entry::created_at);
+        let at = at.map(|at| timestamp(at.0)).unwrap_or_default();
+        let at: String = at.chars().take("2026-01-31T12:00".len()).collect::<String>().replace('T', " ");
         // One heading for all entries of the agent until the next prompt.
         if section.replace(heading) != Some(heading) || heading == "User" {
-            let _ = writeln!(out, "\n## {heading}");
+            let _ = match (heading, numbers.number_of(entry)) {
+                ("User", Some(number)) if at.is_empty() => writeln!(out, "\n## User #{number}"),
+                ("User", Some(number)) => writeln!(out, "\n## User #{number} ({at} UTC)"),
+                _ => writeln!(out, "\n## {heading}"),
+            };
         }
         out.push('\n');
         self::entry(entry, &mut out);
@@ -47,7 +58,9 @@ fn entry(entry: &Entry, out: &mut String) {
         EntryId::Plan(_) => plan(body, out),
         EntryId::Terminal(_) => {
             let command = field(body, "command").unwrap_or_else(|| "terminal".to_owned());
-            fenced(&format!("$ {command}\n{}", String::from_utf8_lossy(&body.output)), "console", out);
+            // Markdown has no colours.
+            let output = ansi::plain(&String::from_utf8_lossy(&body.output));
+            fenced(&format!("$ {command}\n{output}"), "console", out);
         }
         EntryId::Compaction(_) => {
             let _ = writeln!(out, "*The context was compacted.*");
@@ -81,10 +94,19 @@ fn tool_call(id: &str, body: &Body, out: &mut String) {
         fenced(input.as_str(), "json", out);
     }
     for item in body.content.iter() {
+        let block = members_of(item.json).get("content").map(|block| ContentBlock::of(block.as_str()));
         let (text, language) = tool_text(item.json);
-        if !text.trim().is_empty() {
-            out.push('\n');
-            fenced(&text, language, out);
+        match block {
+            // What is not text, such as an image, is shown as in a message.
+            Some(block) if !matches!(block, ContentBlock::Text(_)) => {
+                out.push('\n');
+                lines(&markdown_of(&block), out);
+            }
+            Some(_) | None if text.trim().is_empty() => {}
+            Some(_) | None => {
+                out.push('\n');
+                fenced(&ansi::plain(&text), language, out);
+            }
         }
     }
 }
@@ -105,8 +127,32 @@ fn plan(body: &Body, out: &mut String) {
 }
 
 fn content(content: &Content) -> String {
-    let blocks: Vec<_> = content.joined().iter().map(|item| block_text(item.json)).collect();
+    let content = content.joined();
+    let blocks: Vec<_> = content.iter().map(|item| markdown_of(&ContentBlock::of(item.json))).collect();
     blocks.join("\n\n")
+}
+
+/// A block of content. Text is Markdown already.
+fn markdown_of(block: &ContentBlock<'_>) -> String {
+    match block {
+        ContentBlock::Text(text) => text.to_string(),
+        ContentBlock::Image { url, name } => format!("![{}]({url})", escaped(name)),
+        ContentBlock::Link { uri, name } if is_web_or_mail(uri) || uri.starts_with("file:") => {
+            format!("[{}](<{}>)", escaped(name), uri.replace(['<', '>', '\n'], ""))
+        }
+        ContentBlock::Link { uri, name } => format!("{} {}", line(name), code(uri)),
+        ContentBlock::File { uri, text } => {
+            let mut out = format!("{}\n\n", code(uri));
+            fenced(text, "", &mut out);
+            out
+        }
+        ContentBlock::Other(text) => text.clone(),
+    }
+}
+
+/// The text of a link.
+fn escaped(text: &str) -> String {
+    line(text).replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]")
 }
 
 /// Writes text unchanged: prompts and answers are mostly Markdown.

@@ -73,7 +73,8 @@ impl OfflineSessions {
             } else {
                 DOCTOR_HINT
             };
-            CommandError::failed(format_args!("cannot read {}: {error}", database.display())).hint(hint)
+            CommandError::server_unavailable(format_args!("cannot read {}: {error}", database.display()))
+                .hint(hint)
         })?;
         Ok(Self { store: Some(store) })
     }
@@ -203,14 +204,14 @@ impl OfflineSessions {
             .transpose()
             .map_err(|error| read_error(&error))?
             .flatten()
-            .ok_or_else(|| CommandError::failed("the session was deleted"))
+            .ok_or_else(|| CommandError::bad_input("the session was deleted"))
     }
 
     /// Returns the result that a server would return for `_parlor/search`.
     pub(crate) fn search(&self, params: &Object) -> Result<Object, CommandError> {
         let Some(store) = &self.store else { return Ok(Object::default()) };
         search::answer(store, params, output::now(), str::to_owned)
-            .map_err(|error| CommandError::query(&parlor_client::Error::Rpc(error)))
+            .map_err(|error| CommandError::client(&parlor_client::Error::Rpc(error)))
     }
 
     /// The length of the shortest prefix that is unique for every id.
@@ -316,7 +317,7 @@ fn first_line(text: &str) -> String {
 }
 
 fn read_error(error: &StoreError) -> CommandError {
-    CommandError::failed(format_args!("cannot read the store: {error}")).hint(DOCTOR_HINT)
+    CommandError::server_unavailable(format_args!("cannot read the store: {error}")).hint(DOCTOR_HINT)
 }
 
 /// The id of a session, as it is sent to the server.

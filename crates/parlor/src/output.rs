@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use crate::command_error::CommandError;
@@ -93,6 +94,22 @@ pub(crate) fn ago(time: i64, now: i64) -> String {
     }
 }
 
+/// Formats a time in the time zone of the user: the time of day, with the date if it is not today.
+pub(crate) fn clock_time(time: i64, now: i64) -> String {
+    in_zone(time, now, &TimeZone::system())
+}
+
+fn in_zone(time: i64, now: i64, zone: &TimeZone) -> String {
+    let zoned = |millis| Some(Timestamp::from_millisecond(millis).ok()?.to_zoned(zone.clone()));
+    let (Some(time), Some(now)) = (zoned(time), zoned(now)) else { return String::new() };
+    let format = match (time.date() == now.date(), time.year() == now.year()) {
+        (true, _) => "%H:%M",
+        (false, true) => "%-d %b %H:%M",
+        (false, false) => "%Y-%m-%d %H:%M",
+    };
+    time.strftime(format).to_string()
+}
+
 /// Formats a duration.
 pub(crate) fn span(seconds: u64) -> String {
     match seconds {
@@ -158,6 +175,21 @@ mod tests {
             (span(59), span(3660), span(90_000)),
             ("59 s".into(), "1 h 1 min".into(), "1 d 1 h".into())
         );
+    }
+
+    #[test]
+    fn a_time_of_today_has_no_date() {
+        let now = parse_timestamp("2026-11-17T01:30:00Z").unwrap();
+        let zone = TimeZone::fixed(jiff::tz::offset(2));
+        for (time, expected) in [
+            ("2026-11-17T01:02:03Z", "03:02"),
+            ("2026-11-16T22:00:00Z", "00:00"),
+            ("2026-11-16T21:59:00Z", "16 Nov 23:59"),
+            ("2025-02-03T04:05:06Z", "2025-02-03 06:05"),
+        ] {
+            assert_eq!(in_zone(parse_timestamp(time).unwrap(), now, &zone), expected);
+        }
+        assert_eq!(in_zone(i64::MAX, now, &zone), "");
     }
 
     #[test]

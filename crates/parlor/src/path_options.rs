@@ -35,18 +35,19 @@ impl From<DataOption> for PathOptions {
 
 impl PathOptions {
     pub(crate) fn data_dir(&self) -> Result<PathBuf, CommandError> {
-        data_dir::path(self.data.clone(), std::env::var_os("PARLOR_DATA_DIR")).map_err(CommandError::failed)
+        data_dir::path(self.data.clone(), std::env::var_os("PARLOR_DATA_DIR"))
+            .map_err(CommandError::server_unavailable)
     }
 
     /// Opens the data directory and creates it if it does not exist.
     pub(crate) fn open_data_dir(&self) -> Result<DataDir, CommandError> {
-        DataDir::open(&self.data_dir()?).map_err(CommandError::failed)
+        DataDir::open(&self.data_dir()?).map_err(CommandError::server_unavailable)
     }
 
     /// Opens the data directory, if it exists, without changing it.
     pub(crate) fn existing_data_dir(&self) -> Result<Option<DataDir>, CommandError> {
         DataDir::open_existing(&self.data_dir()?).map_err(|error| {
-            CommandError::failed(error)
+            CommandError::server_unavailable(error)
                 .hint("`parlor doctor` checks the directory; --data selects another one")
         })
     }

@@ -132,6 +132,13 @@ impl Decision {
         matches!(self.reply, Reply::Decline).then_some(&self.request)
     }
 
+    /// Whether a person has to decide, and cannot do it here.
+    pub(crate) fn is_left_to_others(&self) -> bool {
+        let is_for_people =
+            matches!(self.request.method(), "session/request_permission" | "elicitation/create");
+        is_for_people && matches!(self.reply, Reply::Decline)
+    }
+
     /// Sends the reply to the server.
     pub(crate) async fn send(self) {
         match self.reply {

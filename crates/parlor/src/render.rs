@@ -1,29 +1,56 @@
 //! Prints transcripts as text, and makes untrusted text safe to print.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use parlor_dialect::{event, view};
 use parlor_json::{Json, JsonRef, Members, Type};
-use parlor_session::{Body, Content, Entry, EntryId, Role, Slot, State, Transcript, text_of};
+use parlor_session::{Body, Content, Entry, EntryId, MessageNumbers, Role, Slot, State, Transcript, text_of};
 
+use crate::ansi;
 use crate::output::{BOLD, DIM, GREEN, RED, YELLOW};
 
 const USER: Style = AnsiColor::Cyan.on_default().bold();
 const AGENT: Style = AnsiColor::Green.on_default().bold();
+
+/// Which parts of entries are printed.
+#[derive(Default)]
+pub(crate) struct Details<'a> {
+    /// The numbers of messages; without them, the ids are printed.
+    pub(crate) numbers: Option<&'a MessageNumbers<'a>>,
+    /// The times of entries.
+    pub(crate) times: HashMap<EntryId, String>,
+    /// Whether the ids of messages and tool calls are printed.
+    pub(crate) ids: bool,
+    /// Whether the inputs and complete outputs of tool calls are printed.
+    pub(crate) tools: bool,
+}
+
+impl Details<'_> {
+    /// Everything, without numbers.
+    fn everything() -> Self {
+        Self { ids: true, tools: true, ..Self::default() }
+    }
+
+    /// The time of an entry after a separator.
+    fn time(&self, id: &EntryId) -> String {
+        self.times.get(id).map(|time| format!(" · {}", safe(time))).unwrap_or_default()
+    }
+}
+
+/// How many lines of a diff, and of the output of a failed tool call or a terminal, are printed without `--tools`.
+const DIFF_LINES: usize = 40;
+const OUTPUT_LINES: usize = 3;
 
 /// Writes the whole transcript.
 pub(crate) fn transcript(transcript: &Transcript, out: &mut impl Write) -> io::Result<()> {
     if let Some(title) = transcript.slot(Slot::Info).and_then(|info| field(info, "title")) {
         writeln!(out, "{BOLD}{}{BOLD:#}\n", safe(&title))?;
     }
-    entries(transcript, out)
-}
-
-/// Writes the transcript without its title.
-pub(crate) fn entries(transcript: &Transcript, out: &mut impl Write) -> io::Result<()> {
+    let details = Details::everything();
     for entry in transcript.entries().iter().filter(|entry| !entry.body().removed) {
-        self::entry(entry, out)?;
+        self::entry(entry, &details, out)?;
         writeln!(out)?;
     }
     match transcript.state() {
@@ -32,8 +59,18 @@ pub(crate) fn entries(transcript: &Transcript, out: &mut impl Write) -> io::Resu
     }
 }
 
-fn entry(entry: &Entry, out: &mut impl Write) -> io::Result<()> {
+/// Writes entries, each followed by an empty line.
+pub(crate) fn entries(entries: &[Entry], details: &Details<'_>, out: &mut impl Write) -> io::Result<()> {
+    for entry in entries.iter().filter(|entry| !entry.body().removed) {
+        self::entry(entry, details, out)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn entry(entry: &Entry, details: &Details<'_>, out: &mut impl Write) -> io::Result<()> {
     let body = entry.body();
+    let time = details.time(entry.id());
     match entry.id() {
         EntryId::Message(role, id) => {
             let (name, style) = match role {
@@ -41,15 +78,18 @@ fn entry(entry: &Entry, out: &mut impl Write) -> io::Result<()> {
                 Role::Agent => ("agent", AGENT),
                 Role::Thought => ("thought", DIM),
             };
-            writeln!(out, "{style}{name}{style:#} {DIM}{}{DIM:#}", safe(&id.to_string()))?;
+            let number = details.numbers.and_then(|numbers| numbers.number_of(entry));
+            let number = number.map(|number| format!("#{number} ")).unwrap_or_default();
+            let id = if details.ids { format!(" {}", safe(&id.to_string())) } else { String::new() };
+            writeln!(out, "{DIM}{number}{DIM:#}{style}{name}{style:#}{DIM}{id}{time}{DIM:#}")?;
             content(&body.content, "  ", out)
         }
-        EntryId::ToolCall(id) => tool_call(&id.to_string(), body, out),
+        EntryId::ToolCall(id) => tool_call(&id.to_string(), body, details, &time, out),
         EntryId::Plan(_) => plan(body, out),
-        EntryId::Terminal(_) => terminal(body, out),
+        EntryId::Terminal(_) => terminal(body, details, out),
         EntryId::Compaction(_) => {
             let status = field(body, "status").unwrap_or_else(|| "in_progress".to_owned());
-            writeln!(out, "{BOLD}context compacted{BOLD:#} {DIM}{}{DIM:#}", safe(&status))?;
+            writeln!(out, "{BOLD}context compacted{BOLD:#} {DIM}{}{time}{DIM:#}", safe(&status))?;
             content(&body.content, "  ", out)
         }
         EntryId::Subagent(id) => {
@@ -70,8 +110,12 @@ fn entry(entry: &Entry, out: &mut impl Write) -> io::Result<()> {
         }
         EntryId::Event(_) => {
             let Line { text, style, .. } = event_line(body);
-            let at = field(body, "at").unwrap_or_default();
-            writeln!(out, "{style}{text}{style:#} {DIM}{}{DIM:#}", safe(&at))
+            let at = if time.is_empty() {
+                format!(" {}", safe(&field(body, "at").unwrap_or_default()))
+            } else {
+                time
+            };
+            writeln!(out, "{style}{text}{style:#}{DIM}{at}{DIM:#}")
         }
         EntryId::Note(_) => note(entry, out),
     }
@@ -135,24 +179,58 @@ pub(crate) fn mark(status: &str) -> (&'static str, Style) {
     }
 }
 
-fn tool_call(id: &str, body: &Body, out: &mut impl Write) -> io::Result<()> {
+fn tool_call(
+    id: &str,
+    body: &Body,
+    details: &Details<'_>,
+    time: &str,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let title = field(body, "title").unwrap_or_else(|| id.to_owned());
     let status = field(body, "status").unwrap_or_else(|| "pending".to_owned());
     let (mark, style) = mark(&status);
     let kind = field(body, "kind").map(|kind| format!(" {}", safe(&kind))).unwrap_or_default();
+    let shown_id =
+        if details.ids && details.numbers.is_some() { format!(" {}", safe(id)) } else { String::new() };
     writeln!(
         out,
-        "{style}{mark}{style:#} {BOLD}{}{BOLD:#}{DIM}{kind} {}{DIM:#}",
+        "{style}{mark}{style:#} {BOLD}{}{BOLD:#}{DIM}{kind} {}{shown_id}{time}{DIM:#}",
         safe(&title),
         safe(&status)
     )?;
-    if let Some(input) = raw_input(body) {
-        indented(&format!("input {}", input.as_str()), "  ", out)?;
+    if details.tools {
+        if let Some(input) = raw_input(body) {
+            indented(&format!("input {}", input.as_str()), "  ", out)?;
+        }
+        return body.content.iter().try_for_each(|item| tool_item(item.json, out));
     }
+    // What changed files, and why it failed.
     for item in body.content.iter() {
-        tool_item(item.json, out)?;
+        let kind = members_of(item.json).get_string("type").unwrap_or_default();
+        let lines = match (kind.as_str(), status.as_str()) {
+            ("diff", _) => DIFF_LINES,
+            // The terminal is an entry of its own.
+            ("terminal", _) => continue,
+            (_, "failed") => OUTPUT_LINES,
+            (_, _) => continue,
+        };
+        let mut written = Vec::new();
+        tool_item(item.json, &mut written)?;
+        first_lines(&String::from_utf8_lossy(&written), lines, out)?;
     }
     Ok(())
+}
+
+/// Writes the first lines of text that is safe to print, and how many there are more.
+fn first_lines(text: &str, limit: usize, out: &mut impl Write) -> io::Result<()> {
+    let count = text.lines().count();
+    text.lines().take(limit).try_for_each(|line| writeln!(out, "{line}"))?;
+    match count.saturating_sub(limit) {
+        0 => Ok(()),
+        more => {
+            writeln!(out, "  {DIM}… {} (--tools prints all){DIM:#}", crate::output::count(more, "more line"))
+        }
+    }
 }
 
 /// The input of a tool call, if it has any.
@@ -191,7 +269,7 @@ fn tool_item(item: &str, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// An item of tool content as text, with its language for a Markdown fence.
+/// An item of tool content as text, with its language for a Markdown fence. A terminal is an entry of its own, and has no text here.
 pub(crate) fn tool_text(item: &str) -> (String, &'static str) {
     let members = members_of(item);
     let named = |name: &str| members.get_string(name);
@@ -209,7 +287,7 @@ pub(crate) fn tool_text(item: &str) -> (String, &'static str) {
             };
             (patch.map_or_else(changed, std::borrow::Cow::into_owned), "diff")
         }
-        Some("terminal") => (format!("terminal {}", named("terminalId").unwrap_or_default()), ""),
+        Some("terminal") => (String::new(), ""),
         Some(_) | None => (item.to_owned(), "json"),
     }
 }
@@ -235,10 +313,13 @@ fn plan(body: &Body, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn terminal(body: &Body, out: &mut impl Write) -> io::Result<()> {
+fn terminal(body: &Body, details: &Details<'_>, out: &mut impl Write) -> io::Result<()> {
     let command = field(body, "command").unwrap_or_else(|| "terminal".to_owned());
     writeln!(out, "{BOLD}$ {}{BOLD:#}", safe(&command))?;
-    indented(&String::from_utf8_lossy(&body.output), "  ", out)?;
+    let mut written = Vec::new();
+    indented(&ansi::plain(&String::from_utf8_lossy(&body.output)), "  ", &mut written)?;
+    let limit = if details.tools { usize::MAX } else { OUTPUT_LINES };
+    first_lines(&String::from_utf8_lossy(&written), limit, out)?;
     let Some(exit) = body.fields.get("exitStatus").filter(|exit| !exit.is_null()) else { return Ok(()) };
     let exit = members_of(exit.as_str());
     let code = exit.get("exitCode").filter(|code| code.type_of() == Type::Number);

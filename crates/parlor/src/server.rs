@@ -94,8 +94,10 @@ async fn within<T>(
         Ok(result) => result.map_err(|error| CommandError::client(&error)),
         Err(_) => {
             let seconds = timeout.as_secs();
-            Err(CommandError::failed(format_args!("the server did not respond within {seconds} s"))
-                .hint("`parlor logs` may say why; `parlor stop` stops it"))
+            Err(CommandError::server_unavailable(format_args!(
+                "the server did not respond within {seconds} s"
+            ))
+            .hint("`parlor logs` may say why; `parlor stop` stops it"))
         }
     }
 }
@@ -105,7 +107,7 @@ pub(crate) fn running(paths: &PathOptions) -> Result<PathBuf, CommandError> {
     let socket = paths.existing_data_dir()?.map(|data| data.socket()).filter(|socket| is_running(socket));
     let path = short_path(&paths.data_dir()?.to_string_lossy());
     socket.ok_or_else(|| {
-        CommandError::failed(format_args!("no server is running for {path}"))
+        CommandError::server_unavailable(format_args!("no server is running for {path}"))
             .hint("`parlor serve` starts one")
     })
 }

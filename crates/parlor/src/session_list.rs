@@ -50,15 +50,15 @@ pub(crate) struct ListedSession {
     pub(crate) state: ListedState,
     open_requests: usize,
     unread: bool,
-    mode: Option<String>,
-    model: Option<String>,
+    pub(crate) mode: Option<String>,
+    pub(crate) model: Option<String>,
     usage: Option<Box<RawValue>>,
-    created_at: String,
+    pub(crate) created_at: String,
     pub(crate) updated_at: String,
     last_prompt_at: Option<String>,
     last_turn_ended_at: Option<String>,
     pub(crate) parent: Option<String>,
-    forked_at: Option<String>,
+    pub(crate) forked_at: Option<String>,
     /// Whether the session is stored here; false if only its agent has it.
     pub(crate) adopted: bool,
     #[serde(skip)]
@@ -84,6 +84,13 @@ impl LiveState {
                 Ok(Self { is_server_running: true, ..Self::default() })
             }
         }
+    }
+
+    /// Only finds out whether a server is running; nothing is asked of it.
+    pub(crate) fn without_requests(paths: &PathOptions) -> Result<Self, CommandError> {
+        let data = paths.existing_data_dir()?;
+        let is_server_running = data.is_some_and(|data| server::is_running(&data.socket()));
+        Ok(Self { is_server_running, ..Self::default() })
     }
 
     /// The state of a server with these open requests.

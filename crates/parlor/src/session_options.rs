@@ -16,8 +16,32 @@ pub(crate) struct SessionOption {
     category: Option<String>,
     /// Whether its values are true and false.
     is_boolean: bool,
+    /// The value in force.
+    value: Option<String>,
     /// The ids of its values; empty if they are not listed.
     values: Vec<String>,
+}
+
+impl SessionOption {
+    /// The name by which it is set: its category if no other option has it, else its id.
+    pub(crate) fn key(&self, all: &[Self]) -> String {
+        let category = self.category.as_deref();
+        let is_only = all.iter().filter(|other| other.category.as_deref() == category).count() == 1;
+        match category.filter(|_| is_only) {
+            Some(category) => category.to_owned(),
+            None => self.id.to_text().into_owned(),
+        }
+    }
+
+    /// The value in force.
+    pub(crate) fn value(&self) -> Option<&str> {
+        self.value.as_deref()
+    }
+
+    /// The values that can be set; empty if they are not listed.
+    pub(crate) fn choices(&self) -> Vec<String> {
+        if self.is_boolean { vec!["true".to_owned(), "false".to_owned()] } else { self.values.clone() }
+    }
 }
 
 /// Reads the options of a session that the server has stored.
@@ -45,6 +69,9 @@ fn all_in(transcript: &Transcript) -> Vec<SessionOption> {
             id: option.get_json_str("configId").or_else(|| option.get_json_str("id"))?,
             category: option.get_string("category"),
             is_boolean: option.get_string("type").as_deref() == Some("boolean"),
+            value: option
+                .get("currentValue")
+                .map(|value| value.to_text().map_or_else(|| value.as_str().to_owned(), Into::into)),
             values,
         })
     };
@@ -63,9 +90,9 @@ pub(crate) async fn set(
     let is_of_category = |option: &&SessionOption| option.category.as_deref() == Some(key);
     let option = options.iter().find(is_of_category).or_else(|| options.iter().find(is_named));
     let Some(option) = option else {
-        let names: Vec<_> = options.iter().map(|option| option.id.to_text().into_owned()).collect();
+        let names: Vec<_> = options.iter().map(|option| option.key(options)).collect();
         let hint = if names.is_empty() {
-            "it has no options".to_owned()
+            "it has no options; its agent may report them with the first prompt".to_owned()
         } else {
             format!("it has: {}", names.join(", "))
         };
@@ -78,7 +105,8 @@ pub(crate) async fn set(
     let value = match (option.is_boolean, value) {
         (true, "true" | "false") => Json::from(value == "true"),
         (true, _) => {
-            return Err(CommandError::bad_input(format_args!("{key} is true or false, not '{value}'")));
+            return Err(CommandError::bad_input(format_args!("{key} has no value '{value}'"))
+                .hint("choose one of these: true, false"));
         }
         (false, _) => Json::from(value),
     };
@@ -87,8 +115,8 @@ pub(crate) async fn set(
     match client.call("session/set_config_option", &params).await {
         Ok(_) => Ok(()),
         Err(Error::Rpc(error)) if error.code() == code::INVALID_PARAMS => {
-            Err(CommandError::bad_input(format_args!("cannot set {key}: {}", error.message()))
-                .hint(choices()))
+            let failure = CommandError::bad_input(format_args!("cannot set {key}: {}", error.message()));
+            Err(if option.values.is_empty() { failure } else { failure.hint(choices()) })
         }
         Err(error) => Err(CommandError::client(&error)),
     }

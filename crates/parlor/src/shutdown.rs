@@ -70,7 +70,7 @@ fn signal(data: &DataDir, signal: Signal) -> Result<Option<StoppedServer>, Comma
     let server = running(data);
     let Some(pid) = server.as_ref().map(|server| server.pid).or(holder) else {
         let message = format!("a server is starting in {}", short_path(&data.path().display().to_string()));
-        return Err(CommandError::failed(message).hint("try again in a moment"));
+        return Err(CommandError::server_unavailable(message).hint("try again in a moment"));
     };
     let failed = |error: &dyn std::fmt::Display| {
         CommandError::failed(format_args!("cannot send a signal to the server (process {pid}): {error}"))
@@ -105,7 +105,7 @@ fn wait(
     while !is_done() {
         if started_at.elapsed() >= timeout {
             let seconds = timeout.as_secs();
-            return Err(CommandError::failed(format_args!(
+            return Err(CommandError::server_unavailable(format_args!(
                 "the server (process {pid}) did not {action} within {seconds} s"
             ))
             .hint(format_args!("`kill -9 {pid}` ends it at once, with its agents; stored sessions stay")));

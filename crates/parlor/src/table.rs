@@ -22,6 +22,8 @@ pub(crate) struct Table {
 struct Column {
     name: &'static str,
     shrinks: bool,
+    /// Whether cells are aligned at the right, as numbers are.
+    is_right: bool,
 }
 
 /// A cell.
@@ -45,11 +47,12 @@ impl<T: AsRef<str>> From<T> for Cell {
 }
 
 impl Table {
-    /// Creates a table without rows. A `~` before a name marks a column that may shrink.
+    /// Creates a table without rows. A `~` before a name marks a column that may shrink, a `<` one whose cells are aligned at the
+    /// right.
     pub(crate) fn new(columns: &[&'static str]) -> Self {
-        let columns = columns.iter().map(|name| match name.strip_prefix('~') {
-            Some(name) => Column { name, shrinks: true },
-            None => Column { name, shrinks: false },
+        let columns = columns.iter().map(|name| {
+            let bare = name.trim_start_matches(['~', '<']);
+            Column { name: bare, shrinks: name.starts_with('~'), is_right: name.starts_with('<') }
         });
         Self { columns: columns.collect(), rows: Vec::new(), optional: Vec::new() }
     }
@@ -64,6 +67,12 @@ impl Table {
         self.rows.push(cells.into());
     }
 
+    /// Adds a row with a cell for each column.
+    pub(crate) fn push(&mut self, cells: Vec<Cell>) {
+        assert_eq!(cells.len(), self.columns.len(), "a row has a cell for each column");
+        self.rows.push(cells);
+    }
+
     /// Writes the table: truncated to the width of a terminal, whole into a pipe.
     pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         self.write_within(terminal_width(), out)
@@ -73,13 +82,16 @@ impl Table {
         let widths = self.widths(width);
         let names: Vec<_> = self.columns.iter().map(|column| Cell::styled(column.name, BOLD)).collect();
         for row in std::iter::once(&names).chain(&self.rows) {
-            let shown = row.iter().zip(&widths).filter_map(|(cell, width)| Some((cell, (*width)?)));
+            let shown = row.iter().zip(&self.columns).zip(&widths);
+            let shown = shown.filter_map(|((cell, column), width)| Some((cell, column, (*width)?)));
             let shown: Vec<_> = shown.collect();
-            let last = shown.iter().rposition(|(cell, _)| !cell.text.is_empty()).unwrap_or(0);
-            for (index, (cell, width)) in shown.into_iter().enumerate().take(last + 1) {
+            let last = shown.iter().rposition(|(cell, ..)| !cell.text.is_empty()).unwrap_or(0);
+            for (index, (cell, column, width)) in shown.into_iter().enumerate().take(last + 1) {
                 let (text, style) = (truncate(&cell.text, width), cell.style);
-                let padding = if index == last { 0 } else { width - text.width() + 2 };
-                write!(out, "{style}{text}{style:#}{:padding$}", "")?;
+                let room = width - text.width();
+                let (before, after) = if column.is_right { (room, 0) } else { (0, room) };
+                let after = if index == last { 0 } else { after + 2 };
+                write!(out, "{:before$}{style}{text}{style:#}{:after$}", "", "")?;
             }
             writeln!(out)?;
         }
@@ -192,6 +204,22 @@ mod tests {
         .assert_eq(&written(Some(58)));
         // Columns keep their minimum width; the terminal wraps the lines.
         assert!(written(Some(5)).contains("A plain t…"));
+    }
+
+    #[test]
+    fn numbers_are_aligned_at_the_right() {
+        let mut table = Table::new(&["NAME", "<TURNS", "<COST"]);
+        table.row(["a".into(), "7".into(), "$1.00".into()]);
+        table.push(vec!["b".into(), "1234567".into(), "".into()]);
+        let mut out = Vec::new();
+        table.write_within(None, &mut out).unwrap();
+        let written = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+        expect![[r#"
+            NAME    TURNS   COST
+            a           7  $1.00
+            b     1234567
+        "#]]
+        .assert_eq(&written);
     }
 
     #[test]

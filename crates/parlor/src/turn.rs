@@ -71,6 +71,8 @@ struct TurnFollower<'a> {
     idle_at: Option<u64>,
     /// The requests that were left to other clients and that none of them has decided yet, by tool call and title.
     undecided: Vec<(Option<String>, String)>,
+    /// Requests that stay open when this command ends; dropping one before the connection is closed would decline it.
+    left_open: Vec<Decision>,
     /// The working directory of the session.
     cwd: &'a str,
     printer: TurnPrinter,
@@ -148,6 +150,7 @@ impl TurnOptions {
             queue: RequestQueue::new(self.yes, self.no),
             idle_at: Some(session.transcript()).filter(is_idle).map(|transcript| transcript.seq()),
             undecided: Vec::new(),
+            left_open: Vec::new(),
             cwd,
             printer: TurnPrinter::new(!self.json),
             events: self.json.then(EventLines::new),
@@ -250,8 +253,11 @@ impl TurnFollower<'_> {
             let line = format!("{title}: declined, because no client answered (use --yes or --no)");
             check_write(self.printer.notice(&line, RED))?;
         }
-        let is_success = is_completed && self.undecided.is_empty();
-        Ok(if is_success { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(match (is_completed && self.undecided.is_empty(), self.is_interrupted) {
+            (true, _) => ExitCode::SUCCESS,
+            (false, true) => ExitCode::from(130),
+            (false, false) => ExitCode::FAILURE,
+        })
     }
 
     /// Handles events until the turn ends, and returns its last state.
@@ -388,6 +394,11 @@ impl TurnFollower<'_> {
         }
         check_write(self.printer.finish())?;
         if let Some(decision) = check_write(self.queue.on_request(request, &self.transcript, self.cwd))? {
+            if decision.is_left_to_others() && self.is_only_client().await? {
+                let error = self.open_request_error().await?;
+                self.left_open.push(decision);
+                return Err(error);
+            }
             if let Some(notice) = &decision.notice {
                 check_write(self.printer.notice(notice, YELLOW))?;
             }
@@ -397,6 +408,31 @@ impl TurnFollower<'_> {
             decision.send().await;
         }
         Ok(())
+    }
+
+    /// Whether no other client is connected to the server.
+    async fn is_only_client(&self) -> Result<bool, CommandError> {
+        let status = self.session.client().call("_parlor/status", &Object::default()).await;
+        let status = status.map_err(|error| CommandError::client(&error))?;
+        Ok(status.get_u64("clients").is_some_and(|clients| clients <= 1))
+    }
+
+    /// The error that a request of this session waits for a person.
+    async fn open_request_error(&self) -> Result<CommandError, CommandError> {
+        let id = self.session.id();
+        let listed = self.session.client().call("_parlor/requests", &Object::default()).await;
+        let listed = listed.map_err(|error| CommandError::client(&error))?;
+        let requests = listed.get_array("requests").unwrap_or_default();
+        let is_ours = |request: &Object| request.get_json_str("sessionId").as_ref() == Some(id.as_json());
+        let request = requests.into_iter().filter_map(JsonRef::to_object).find(is_ours);
+        let request = request.and_then(|request| request.get_string("requestId"));
+        let message = format!("session {id} waits for an answer and there is no terminal to ask");
+        Ok(match request {
+            Some(request) => CommandError::request_open(format_args!("{message} (request {request})")).hint(
+                format_args!("`parlor inbox {request}` shows it, `parlor answer {request} --allow` allows it; --yes or --no decide in advance"),
+            ),
+            None => CommandError::request_open(message).hint("`parlor inbox` lists open requests"),
+        })
     }
 
     /// Removes a request from `undecided` if an event entry says that another client decided it.
@@ -415,7 +451,7 @@ impl TurnFollower<'_> {
     async fn on_interrupt(&mut self) -> Result<(), CommandError> {
         if std::mem::replace(&mut self.is_interrupted, true) {
             let _ = self.printer.finish();
-            return Err(CommandError::failed("detached; the turn continues")
+            return Err(CommandError::interrupted("detached; the turn continues")
                 .hint(format_args!("`parlor show {}` prints the session", self.session.id())));
         }
         check_write(self.printer.notice("cancelling; Ctrl-C again detaches", DIM))?;

@@ -2,6 +2,7 @@
 
 use parlor_dialect::{Dialect, Fold};
 use parlor_json::{Json, Object};
+use parlor_server::stored::StoredSession;
 use parlor_session::Transcript;
 use parlor_store::SessionRow;
 
@@ -68,8 +69,9 @@ fn every_kind_of_entry_is_printed_and_exported_without_control_characters() {
     assert_harmless(&shown);
     // Bidirectional controls are visible.
     assert!(shown.contains("‹U+202E›‹U+2066›‹U+200F›"), "{shown}");
-    assert_harmless(&markdown::session(&row, &transcript));
-    assert_harmless(&html::session(&row, &transcript));
+    let opened = StoredSession::new(row);
+    assert_harmless(&markdown::session(&opened, &transcript));
+    assert_harmless(&html::session(&opened, &transcript));
 }
 
 #[test]

@@ -18,6 +18,7 @@ fn of_session(session: &str) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "it is the text of the help")]
 fn the_help_of_parlor_and_fold() {
     check(
         &["--help"],
@@ -43,6 +44,8 @@ fn the_help_of_parlor_and_fold() {
               edit         Replace an earlier prompt, in a fork of the session
               regenerate   Send an earlier prompt again, in a fork of the session
               export       Write a session to a file or to standard output
+              set          Set the mode, the model, another option or the title of a session
+              usage        Print the tokens, the cost and the time of turns
               title        Set or clear the title of a session
               archive      Archive or unarchive sessions
               rm           Delete sessions permanently
@@ -66,7 +69,31 @@ fn the_help_of_parlor_and_fold() {
               -h, --help          Print help
               -V, --version       Print version
 
-            Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 translated with losses, 124 timed out.
+            Examples:
+              parlor serve                         start the server
+              parlor prompt --new what is here?    prompt an agent in a new session
+              parlor ls                            list the sessions
+              parlor show latest                   print a transcript
+
+            Exit codes:
+              0    success
+              1    the turn failed, was refused or cancelled; a check failed; no server for `status`
+              2    bad usage or bad input; nothing was changed
+              3    a request waits for an answer and there is no terminal to ask; `translate`: losses
+              4    the agent is not available: not installed, not logged in, does not start
+              5    the server or its data is not available
+              124  `--timeout` elapsed; the turn continues
+              130  ended by Ctrl-C
+
+            Environment:
+              PARLOR_DATA_DIR   the data directory, as --data
+              PARLOR_CONFIG     the configuration file, as --config
+              PARLOR_TOKEN      the token of the server
+              PARLOR_LOG        what the server logs: error, warn, info (default), debug or trace
+              PARLOR_TTY        the terminal on which requests are asked; none if it is empty
+              PAGER             shows long transcripts (default: less -R)
+              VISUAL, EDITOR    edits prompts (`prompt -e`)
+              NO_COLOR          no colours
         "#]],
         &expect![""],
     );
@@ -303,7 +330,7 @@ fn text_output_has_every_kind_of_entry_and_no_control_characters() {
 
             $ ls
               a
-              b�[1m
+              b
               exit code 1
 
             $ yes

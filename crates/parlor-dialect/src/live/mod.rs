@@ -14,8 +14,8 @@ pub use requests::{
     commands_for, prompt_to_agent, request_to_agent, request_to_client, speaks_v2,
 };
 pub use session_state::{
-    HOOKS, MESSAGE, diff, drop_generated_title, failed_state, is_idle, state_after, state_name,
-    state_snapshot, turn_result, updates_from_response,
+    HOOKS, MESSAGE, counts_session, diff, drop_generated_title, failed_state, is_idle, state_after,
+    state_name, state_snapshot, turn_result, updates_from_response,
 };
 pub use update_encoder::{EncodeContext, UpdateEncoder};
 pub(crate) use update_line::update_line_with;

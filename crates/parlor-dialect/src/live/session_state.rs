@@ -115,6 +115,12 @@ pub fn turn_result(
     Ok(known)
 }
 
+/// Whether the token counts of the turn that ended in this state are those of the whole session.
+pub fn counts_session(state: &State) -> bool {
+    let mark = state.meta.as_ref().and_then(|meta| meta.get_json_str(turn_end::USAGE));
+    mark.is_some_and(|mark| mark.inner() == "session")
+}
+
 /// The metadata key for members of a turn's end that v1 does not have.
 const TURN: &str = "parlor/turn";
 

@@ -7,7 +7,7 @@ use parlor_dialect::{Dialect, Losses};
 use parlor_json::{ArrayWriter, Json, Object};
 use parlor_session::session::{Client as SessionClient, ClientId, Input};
 use parlor_session::{
-    Entry, EntryId, MessageId, ReplayCursor, Role, Slot, Target, Transcript, Update, Upsert,
+    Entry, EntryId, MessageId, ReplayCursor, Role, Slot, Target, Transcript, Update, Upsert, is_numbered,
 };
 use parlor_wire::{RequestId, RpcError, code};
 
@@ -98,7 +98,12 @@ impl SessionMachine {
         }
         let notes = match (from, tail) {
             (ReplayFrom::Forked(notes), _) => notes.clone(),
-            (_, Some(first)) => vec![(OLDER, Json::from(first))],
+            (_, Some(first)) => {
+                let older =
+                    self.session.transcript().entries().iter().take_while(|entry| entry.created() < first);
+                let messages = older.filter(|entry| is_numbered(entry)).count();
+                vec![(OLDER, Json::from(first)), (OLDER_MESSAGES, Json::from(messages))]
+            }
             (_, None) => Vec::new(),
         };
         let answer = AttachRequest {
@@ -495,6 +500,10 @@ impl SessionMachine {
 
 /// The metadata key of a response with the cursor for entries before the replayed ones.
 const OLDER: &str = "parlor/older";
+
+/// The metadata key of a response with the number of messages before the replayed entries, so that clients can number the
+/// others.
+const OLDER_MESSAGES: &str = "parlor/olderMessages";
 
 /// The first of the last `count` entries, by the change that created it; `None` if there are no others.
 fn first_of_last(transcript: &Transcript, count: usize) -> Option<u64> {

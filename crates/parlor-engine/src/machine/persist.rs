@@ -55,9 +55,13 @@ impl SessionMachine {
                     self.row.busy = busy;
                     let summary = &mut self.data.summary;
                     summary.has_failed = !busy && event::has_failed(state);
-                    if !busy {
+                    if busy {
+                        summary.turn_usage.on_turn_started(self.now.wall.0);
+                    } else {
                         summary.last_turn_ended_at = Some(self.now.wall.0);
                         summary.last_turn_seq = Some(change.seq);
+                        let counts_session = live::counts_session(state);
+                        summary.turn_usage.on_turn_ended(state, counts_session, self.now.wall.0);
                     }
                     self.on_data_changed();
                 }
@@ -77,7 +81,7 @@ impl SessionMachine {
                 }
             }
             Update::Upsert { target: Target::Slot(Slot::Usage), .. } => {
-                self.data.summary.set_usage(self.session.transcript());
+                self.data.summary.set_usage(self.session.transcript(), self.now.wall.0);
             }
             Update::Upsert { target: Target::Slot(Slot::Mode | Slot::Model | Slot::Options), .. } => {
                 if self.data.summary.set_settings(self.session.transcript()) {

@@ -215,6 +215,7 @@ fn a_client_that_asks_for_the_tail_is_sent_the_last_entries_and_all_other_state(
         assert!(!sent.contains("text 3") && sent.contains("text 4") && sent.contains("text 5"), "{sent}");
         assert!(sent.contains("Five"), "the title is sent: {sent}");
         assert!(sent.contains(r#""parlor/older":"#), "{sent}");
+        assert!(sent.contains(r#""parlor/olderMessages":3"#), "{sent}");
         script.says(&[r#"{"sessionUpdate":"agent_message_chunk","messageId":"m6","content":{"type":"text","text":"six"}}"#]);
         assert!(lines(&script.sent(2)).contains("six"), "it is live");
     }

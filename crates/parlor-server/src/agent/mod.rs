@@ -37,6 +37,7 @@ pub(crate) use self::opened::{AgentSessionGuard, BoundAgent, EarlyMessages};
 pub(crate) use self::registry::Registry;
 pub(crate) use self::session_cache::{AgentSessionCache, PendingCreates};
 pub(crate) use self::sessionless::{AgentRequest, CancelToken, register_mcp_servers};
+pub use self::start::AGENT_UNAVAILABLE;
 pub(crate) use self::start::start;
 pub(crate) use parlor_engine::opening::History;
 

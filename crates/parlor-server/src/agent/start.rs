@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_dialect::{Dialect, live};
-use parlor_json::Object;
+use parlor_json::{Json, Object};
 use parlor_wire::{
     Batches, Body, Incoming, InputLine, LineDecoder, Outcome, RequestId, RpcError, code, write,
 };
@@ -48,9 +48,27 @@ impl From<StartError> for RpcError {
     }
 }
 
+/// The `reason` in the data of an error: the agent cannot be started.
+pub const AGENT_UNAVAILABLE: &str = "agent_unavailable";
+
+/// Starts an agent. Errors have the reason [`AGENT_UNAVAILABLE`].
+pub(crate) async fn start(
+    config: &AgentConfig,
+    env: &[(String, String)],
+    cwd: &Path,
+    version: Option<u16>,
+    reaper: &Reaper,
+    startup: Startup,
+) -> Result<Arc<Agent>, RpcError> {
+    start_with_version(config, env, cwd, version, reaper, startup).await.map_err(|error| {
+        let data = error.data().and_then(Json::to_object).unwrap_or_default();
+        error.with_data(data.with("reason", AGENT_UNAVAILABLE).to_json())
+    })
+}
+
 /// Starts an agent with version 2 of the protocol, unless it is known to speak version 1. An agent that does not speak version
 /// 2 is started again, because some agents do not accept a second `initialize`.
-pub(crate) async fn start(
+async fn start_with_version(
     config: &AgentConfig,
     env: &[(String, String)],
     cwd: &Path,

@@ -127,8 +127,8 @@ fn filter(word: &str) -> Option<(&str, &str)> {
     (is_name && is_filter && !value.is_empty()).then_some((name, value))
 }
 
-/// Decodes a date, a timestamp, or a span before now.
-fn since(text: &str, now: i64) -> Option<i64> {
+/// Decodes a date, a timestamp, or a span before now (`30m`, `12h`, `7d`, `2w`), in milliseconds since 1970.
+pub fn since(text: &str, now: i64) -> Option<i64> {
     if let Ok(moment) = text.parse::<jiff::Timestamp>() {
         return Some(moment.as_millisecond());
     }

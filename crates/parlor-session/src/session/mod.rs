@@ -665,14 +665,14 @@ impl Session {
             | Update::Note { .. }
             | Update::State(_) => None,
         };
-        match self.transcript.push(update) {
+        match self.transcript.push_at(update, self.now) {
             Ok(change) => out.changes.push(change),
             Err(error) => return out.rejected.push(error),
         }
         let linked =
             slot.map(|slot| (self.hooks.linked_settings)(&self.transcript, slot)).unwrap_or_default();
         for update in linked {
-            match self.transcript.push(update) {
+            match self.transcript.push_at(update, self.now) {
                 Ok(change) => out.changes.push(change),
                 Err(error) => out.rejected.push(error),
             }
@@ -927,7 +927,7 @@ impl Session {
         let message = message.clone();
         let upsert = Upsert { content: crate::Patch::Value(content), ..Upsert::default() };
         let change_index = out.changes.len();
-        match self.transcript.push(Update::Upsert { target: Target::Entry(entry), upsert }) {
+        match self.transcript.push_at(Update::Upsert { target: Target::Entry(entry), upsert }, self.now) {
             Ok(change) => out.changes.push(change),
             Err(error) => {
                 out.rejected.push(error);

@@ -111,11 +111,11 @@ fn a_fork_during_a_turn_has_all_finished_entries() {
         tool t2 done
             - tool t2 done
         fork end
-            ["1 User new1", "2 Agent a1", "3 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"fields\":{\"status\":\"done\"}}"] ["Slot { name: \"info\", seq: 3, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: WithoutId
+            ["1 User new1", "2 Agent a1", "3 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"at\":5,\"fields\":{\"status\":\"done\"}}"] ["Slot { name: \"info\", seq: 3, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: WithoutId
         chunk agent a2: so
             - agent a2 + so
         fork end
-            ["1 User new1", "2 Agent a1", "3 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"fields\":{\"status\":\"done\"}}", "4 ToolCall(ToolCallId(\"t2\")) as {\"kind\":\"tool\",\"id\":\"t2\",\"fields\":{\"status\":\"done\"}}"] ["Slot { name: \"info\", seq: 4, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: WithoutId
+            ["1 User new1", "2 Agent a1", "3 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"at\":5,\"fields\":{\"status\":\"done\"}}", "4 ToolCall(ToolCallId(\"t2\")) as {\"kind\":\"tool\",\"id\":\"t2\",\"at\":6,\"fields\":{\"status\":\"done\"}}"] ["Slot { name: \"info\", seq: 4, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: WithoutId
         fork after a1
             ["1 User new1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: After(MessageId("a1"))
     "#]]);
@@ -130,7 +130,7 @@ fn unfinished_tool_calls_are_failed_in_the_fork() {
         chunk agent a1: done
             - agent a1 + done
         fork after a1
-            ["1 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"fields\":{\"status\":\"failed\"}}", "2 Agent a1"] [] side state {}; agent: End
+            ["1 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"at\":2,\"fields\":{\"status\":\"failed\"}}", "2 Agent a1"] [] side state {}; agent: End
     "#]]);
 }
 
@@ -145,7 +145,7 @@ fn a_redacted_message_stays_redacted_in_the_fork() {
         chunk agent a2: more
             - agent a2 + more
         fork after a1
-            ["1 Agent a1 as {\"kind\":\"agent\",\"id\":\"a1\",\"fields\":{}}"] [] side state {}; agent: After(MessageId("a1"))
+            ["1 Agent a1 as {\"kind\":\"agent\",\"id\":\"a1\",\"at\":2,\"fields\":{}}"] [] side state {}; agent: After(MessageId("a1"))
     "#]]);
 }
 
@@ -200,14 +200,14 @@ fn ids_are_converted_back_to_the_agents() {
         tool t done
             - tool t done
         fork end
-            ["1 Thought m", "2 Agent new1", "3 ToolCall(ToolCallId(\"t\")) as {\"kind\":\"tool\",\"id\":\"t\",\"fields\":{\"status\":\"done\"}}"] [] side state {"names":{"upto":0,"renamed":[["agent","m","new1"]]}}; agent: End
+            ["1 Thought m", "2 Agent new1", "3 ToolCall(ToolCallId(\"t\")) as {\"kind\":\"tool\",\"id\":\"t\",\"at\":4,\"fields\":{\"status\":\"done\"}}"] [] side state {"names":{"upto":0,"renamed":[["agent","m","new1"]]}}; agent: End
         ready serial without-history
         chunk agent m: again
             - agent new2 + again
         fork after new1
             ["1 Thought m", "2 Agent new1"] [] side state {"names":{"upto":2,"renamed":[]}}; agent: WithoutId
         fork after new2
-            ["1 Thought m", "2 Agent new1", "3 ToolCall(ToolCallId(\"t\")) as {\"kind\":\"tool\",\"id\":\"t\",\"fields\":{\"status\":\"done\"}}", "4 Agent new2"] [] side state {"names":{"upto":3,"renamed":[["agent","m","new2"]]}}; agent: End
+            ["1 Thought m", "2 Agent new1", "3 ToolCall(ToolCallId(\"t\")) as {\"kind\":\"tool\",\"id\":\"t\",\"at\":4,\"fields\":{\"status\":\"done\"}}", "4 Agent new2"] [] side state {"names":{"upto":3,"renamed":[["agent","m","new2"]]}}; agent: End
     "#]]);
 }
 
@@ -222,6 +222,6 @@ fn notes_get_the_seqs_of_the_fork() {
         notice
             - note
         fork end
-            ["1 Agent a", "2 Note(3) as {\"kind\":\"note\",\"id\":2,\"fields\":{\"n\":1}}"] [] side state {}; agent: End
+            ["1 Agent a", "2 Note(3) as {\"kind\":\"note\",\"id\":2,\"at\":4,\"fields\":{\"n\":1}}"] [] side state {}; agent: End
     "#]]);
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use parlor_session::session::{DialectHooks, Point, Session, TurnEnd};
 use parlor_session::{
-    Change, DirtyParts, EntryId, InvalidRow, ReplayCursor, Role, Row, Slot, Transcript, Update, Upsert,
+    Change, DirtyParts, EntryId, InvalidRow, ReplayCursor, Role, Row, Slot, Transcript, UnixMillis, Update,
+    Upsert,
 };
 use proptest::prelude::*;
 
@@ -307,4 +308,25 @@ proptest! {
         let mut cursor = ReplayCursor::new(fork.seq(), fork.seq());
         prop_assert_eq!(cursor.next(&fork, 1000), None);
     }
+}
+
+#[test]
+fn an_entry_keeps_the_time_of_its_creation() {
+    let (mut transcript, mut dirty, mut rows) = <(Transcript, DirtyParts, StoredRows)>::default();
+    let id = EntryId::Message(Role::Agent, "m".into());
+    let append = || text(id.clone(), "x");
+    for at in [1000, 2000] {
+        let change = transcript.push_at(append(), UnixMillis(at)).unwrap();
+        dirty.on_applied(&change);
+        rows.write(dirty.take_rows(&transcript));
+    }
+    let restored = rows.read();
+    assert_eq!(restored.get(&id).unwrap().created_at(), Some(UnixMillis(1000)));
+    // Without a time, and with something else in its place, it is unknown.
+    let mut without = Transcript::default();
+    for (created, at) in [(1, ""), (2, r#""at":"x","#)] {
+        let head = format!(r#"{{"kind":"agent","id":"{created}",{at}"fields":{{}}}}"#);
+        without.restore_entry(created, created, &head, "", 0).unwrap();
+    }
+    assert!(without.entries().iter().all(|entry| entry.created_at().is_none()));
 }

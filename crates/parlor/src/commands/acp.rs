@@ -103,17 +103,17 @@ impl Acp {
         let (input, output) = (standard_input(), standard_output());
         let timeout = Duration::from_secs(self.reconnect_timeout);
         let ended = relay(&mut connector, &hello, input, output, timeout).await;
-        match ended
-            .map_err(|error| CommandError::failed(format_args!("cannot connect to the server: {error}")))?
-        {
+        match ended.map_err(|error| {
+            CommandError::server_unavailable(format_args!("cannot connect to the server: {error}"))
+        })? {
             Ended::ByEditor => Ok(ExitCode::SUCCESS),
             Ended::ByServer(reason) => {
-                Err(CommandError::failed(format_args!("the server is gone, and {reason}"))
+                Err(CommandError::server_unavailable(format_args!("the server is gone, and {reason}"))
                     .hint("`parlor doctor` checks the server; `parlor logs` may say why it ended"))
             }
-            Ended::Refused(reason) => {
-                Err(CommandError::failed(format_args!("the server rejected the connection: {reason}")))
-            }
+            Ended::Refused(reason) => Err(CommandError::server_unavailable(format_args!(
+                "the server rejected the connection: {reason}"
+            ))),
         }
     }
 

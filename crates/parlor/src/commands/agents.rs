@@ -151,7 +151,7 @@ fn list(
 
 fn table(listed: &[ListedAgent]) -> Table {
     let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "LOGIN", "~INSTALLED"]);
-    table.drop_if_narrow(&["FROM", "SPEAKS", "COMMAND"]);
+    table.drop_if_narrow(&["COMMAND", "FROM", "SPEAKS"]);
     for agent in listed {
         let installed = match (&agent.path, agent.install) {
             (Some(path), _) => Cell::styled(&short_path(path), GREEN),

@@ -15,6 +15,7 @@ use crate::server;
 /// Archived sessions are listed only by `parlor ls --archived`. Archiving cancels a running turn. A prompt unarchives the
 /// session. Starts the local server if it is not running.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  parlor archive latest\n  parlor archive --undo latest")]
 pub(crate) struct Archive {
     #[command(flatten)]
     paths: PathOptions,

@@ -7,11 +7,12 @@ use parlor_client::{Client, Hello};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_server::data_dir::DataDir;
 use parlor_server::stored::StoredSession;
-use parlor_session::{EntryId, Role, SessionId, Transcript};
+use parlor_session::SessionId;
 use serde::Serialize;
 
 use crate::background_server;
 use crate::command_error::CommandError;
+use crate::message_name;
 use crate::offline_sessions::{LatestOption, OfflineSessions, id_json};
 use crate::output::{self, DIM};
 use crate::path_options::PathOptions;
@@ -22,7 +23,7 @@ use crate::server::{self, client_environment};
 /// Fork a session at a message, also to continue it with another agent
 ///
 /// The new session has all entries up to and including the message, with the same ids. No turn is started, and the original
-/// session is unchanged. Prints the id of the new session. `parlor show SESSION` prints the ids of messages.
+/// session is unchanged. Prints the id of the new session. `parlor show SESSION` prints the numbers of messages.
 ///
 /// With --agent, another agent continues the conversation. It gets the transcript with the next prompt. The working directory
 /// and the MCP servers are the same; mode, model and options are those of the new agent. The agent of the original session
@@ -37,8 +38,8 @@ pub(crate) struct Fork {
     /// Select the session: its id, a unique prefix of its id or title, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Fork at this message: its id or a unique prefix of its id [default: the last message]
-    #[arg(long, value_name = "MESSAGE")]
+    /// Fork at this message: its number (`7`, `-1` for the last one) or a unique prefix of its id [default: the last message]
+    #[arg(long, value_name = "MESSAGE", allow_negative_numbers = true)]
     at: Option<String>,
     /// Continue with this agent, by name [default: the agent of the session]
     #[arg(long, value_name = "NAME")]
@@ -50,8 +51,9 @@ pub(crate) struct Fork {
 
 const EXAMPLES: &str = "Examples:
   parlor fork latest
-  parlor fork 4f2a9c31 --at 8bd7
-  parlor prompt -s $(parlor fork latest --agent codex) 'Do you agree?'";
+  parlor fork latest --at 7
+  parlor prompt -s $(parlor fork latest --at -3) try another way
+  parlor prompt -s $(parlor fork latest --agent codex) do you agree";
 
 /// The output with `--json`.
 #[derive(Serialize)]
@@ -69,7 +71,11 @@ struct ForkOutput {
 impl Fork {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let (session, opened) = open(&self.paths, &self.session, self.latest)?;
-        let at = self.at.as_deref().map(|name| message(&opened.transcript, name, |_| true)).transpose()?;
+        let at = self
+            .at
+            .as_deref()
+            .map(|name| message_name::find(&opened.transcript, name, |_| true))
+            .transpose()?;
         let data = background_server::ensure_running(&self.paths)?;
         let runtime = runtime::multi_threaded()?;
         let forked = runtime.block_on(async {
@@ -113,52 +119,6 @@ pub(super) fn open(
     let sessions = OfflineSessions::open(paths)?;
     let opened = sessions.read(&sessions.find(name, latest.scope())?)?;
     Ok((SessionId::from(id_json(&opened.row)), opened))
-}
-
-/// Finds a message by its id, by a unique prefix of its id, or as `latest`, the latest prompt. Prefixes match only messages
-/// whose role is accepted.
-pub(super) fn message(
-    transcript: &Transcript,
-    name: &str,
-    is_accepted: fn(Role) -> bool,
-) -> Result<JsonStr, CommandError> {
-    let messages = transcript.entries().iter().filter(|entry| !entry.body().removed);
-    let messages = messages.filter_map(|entry| match entry.id() {
-        EntryId::Message(role, id) => Some((*role, id.as_json())),
-        EntryId::ToolCall(_)
-        | EntryId::Plan(_)
-        | EntryId::Terminal(_)
-        | EntryId::Compaction(_)
-        | EntryId::Subagent(_)
-        | EntryId::SessionMessage(_)
-        | EntryId::Event(_)
-        | EntryId::Note(_) => None,
-    });
-    let messages: Vec<_> = messages.collect();
-    if name == "latest" {
-        let prompt = messages.iter().rfind(|(role, _)| *role == Role::User);
-        return prompt
-            .map(|(_, id)| (*id).clone())
-            .ok_or_else(|| CommandError::bad_input("the session has no prompt yet"));
-    }
-    let exact = JsonStr::new(name);
-    if messages.iter().any(|(_, id)| **id == exact) {
-        return Ok(exact);
-    }
-    let has_prefix = |id: &JsonStr| !name.is_empty() && id.to_text().starts_with(name);
-    let found = messages.into_iter().filter(|(role, id)| is_accepted(*role) && has_prefix(id));
-    let found: Vec<_> = found.collect();
-    match &found[..] {
-        [(_, id)] => Ok((*id).clone()),
-        // It may be an alias that only the server can resolve.
-        [] => Ok(exact),
-        several => {
-            let count = several.len();
-            let ids: Vec<_> = several.iter().take(3).map(|(_, id)| id.to_text().into_owned()).collect();
-            Err(CommandError::bad_input(format_args!("'{name}' matches {count} messages"))
-                .hint(format_args!("use a longer prefix: {}", ids.join(", "))))
-        }
-    }
 }
 
 pub(super) async fn connect(data: &DataDir) -> Result<Client, CommandError> {

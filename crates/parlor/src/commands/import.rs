@@ -96,7 +96,7 @@ impl Import {
             let listed = client.call("_parlor/agent_sessions", &Object::default()).await?;
             Ok((client, listed))
         };
-        let (client, listed) = listed.await.map_err(|error: Error| CommandError::query(&error))?;
+        let (client, listed) = listed.await.map_err(|error: Error| CommandError::client(&error))?;
         let listed: AgentSessions = serde_json::from_str(listed.to_json().as_str()).map_err(|error| {
             CommandError::failed(format_args!("cannot parse the list of the agent's sessions: {error}"))
         })?;

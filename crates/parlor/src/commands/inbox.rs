@@ -58,7 +58,8 @@ impl Inbox {
             })?;
             if terminal_width().is_some() {
                 let id = crate::render::safe(&first.id);
-                print_stderr!("{DIM}answer: parlor answer {id}   details: parlor inbox {id}{DIM:#}");
+                print_stderr!("{DIM}answer: parlor answer {id}{DIM:#}");
+                print_stderr!("{DIM}details: parlor inbox {id}{DIM:#}");
             }
         } else {
             output::print(|out| writeln!(out, "No requests wait for you."))?;

@@ -112,7 +112,7 @@ impl Login {
             let methods = client.call("_parlor/login/methods", &params).await?;
             Ok((client, methods))
         };
-        let (client, methods) = listed.await.map_err(|error| CommandError::query(&error))?;
+        let (client, methods) = listed.await.map_err(|error| CommandError::client(&error))?;
         let methods = parse(&methods)?.methods;
         if methods.is_empty() {
             return self.report(None);
@@ -234,7 +234,7 @@ async fn run_by_agent(client: &Client, params: &Object) -> Result<Object, Comman
     let transcript = Transcript::default();
     loop {
         let decision = tokio::select! {
-            result = &mut login => return result.map_err(|error| CommandError::query(&error)),
+            result = &mut login => return result.map_err(|error| CommandError::client(&error)),
             Some(request) = requests.next() => {
                 queue.on_request(request, &transcript, "").map_err(|error| terminal_error(&error))?
             }
@@ -285,7 +285,7 @@ async fn run_on_terminal(
     while let Some(Some(notification)) = output.next().now_or_never() {
         print_output(tty, &notification).map_err(failed)?;
     }
-    result.map_err(|error| CommandError::query(&error))
+    result.map_err(|error| CommandError::client(&error))
 }
 
 /// Prints the output of the program as it is: it is a program that the person runs on this terminal.

@@ -179,5 +179,5 @@ impl LogReader {
 }
 
 fn read_error(path: &Path, error: &io::Error) -> CommandError {
-    CommandError::failed(format_args!("cannot read the log {}: {error}", path.display()))
+    CommandError::server_unavailable(format_args!("cannot read the log {}: {error}", path.display()))
 }

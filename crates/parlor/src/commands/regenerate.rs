@@ -3,9 +3,10 @@ use std::process::ExitCode;
 use clap::Args;
 use parlor_json::Object;
 
-use super::fork::{connect, created_session, message, open};
+use super::fork::{connect, created_session, open};
 use crate::background_server;
 use crate::command_error::CommandError;
+use crate::message_name;
 use crate::offline_sessions::LatestOption;
 use crate::path_options::PathOptions;
 use crate::runtime;
@@ -16,6 +17,7 @@ use crate::turn::{TurnIntro, TurnOptions};
 /// The new session has all entries before the prompt, and gets the same prompt. The original session is unchanged. The answer
 /// is printed as by `parlor prompt`.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  parlor regenerate latest\n  parlor regenerate latest 7")]
 pub(crate) struct Regenerate {
     #[command(flatten)]
     paths: PathOptions,
@@ -24,8 +26,8 @@ pub(crate) struct Regenerate {
     /// Select the session: its id, a unique prefix of its id or title, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Select the prompt or a message of its turn: the id, a unique prefix of the id, or `latest`
-    #[arg(value_name = "MESSAGE", default_value = "latest")]
+    /// Select the prompt or a message of its turn: its number (`7`, `-1`), a unique prefix of its id, or `latest`
+    #[arg(value_name = "MESSAGE", default_value = "latest", allow_negative_numbers = true)]
     message: String,
     #[command(flatten)]
     turn_options: TurnOptions,
@@ -36,7 +38,7 @@ impl Regenerate {
         let (session, opened) = open(&self.paths, &self.session, self.latest)?;
         let mut params = Object::default();
         params.set("sessionId", session.as_json());
-        params.set("messageId", &message(&opened.transcript, &self.message, |_| true)?);
+        params.set("messageId", &message_name::find(&opened.transcript, &self.message, |_| true)?);
         prompt_in_fork(&self.paths, "_parlor/regenerate", &params, &self.turn_options, &opened.row.cwd)
     }
 }

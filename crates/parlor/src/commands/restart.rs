@@ -42,7 +42,7 @@ impl Restart {
             Some(_) => paths.open_data_dir()?,
         };
         let server = status::query(&data.socket()).map_err(|error| {
-            CommandError::failed(format_args!("the server did not start again: {error}")).hint(
+            CommandError::server_unavailable(format_args!("the server did not start again: {error}")).hint(
                 "`parlor serve` starts it in this terminal and reports errors; `parlor logs` prints its log",
             )
         })?;

@@ -3,7 +3,7 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 
 use clap::Args;
-use parlor_client::{Error, Hello};
+use parlor_client::Hello;
 use parlor_server::agent_sessions;
 use parlor_server::data_dir::DataDir;
 use parlor_store::{Batch, SessionRow, SqliteStore, Store, Write as StoreWrite};
@@ -21,6 +21,7 @@ use crate::server;
 /// Running turns of these sessions are cancelled. Forks keep the content that they share with them. Asks for confirmation on a
 /// terminal.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  parlor rm latest\n  parlor rm --yes 3f9c 'flaky test'")]
 pub(crate) struct Rm {
     #[command(flatten)]
     paths: PathOptions,
@@ -54,9 +55,7 @@ impl Rm {
         drop(sessions);
         let data = self.paths.open_data_dir()?;
         if server::is_running(&data.socket()) {
-            runtime::multi_threaded()?
-                .block_on(delete_by_server(&data, &rows))
-                .map_err(|error| CommandError::client(&error))?;
+            runtime::multi_threaded()?.block_on(delete_by_server(&data, &rows))?;
         } else {
             delete_from_store(&data, &rows)?;
         }
@@ -95,10 +94,10 @@ fn confirm(sessions: &OfflineSessions, rows: &[SessionRow]) -> Result<bool, Comm
     confirmed.map_err(|error: io::Error| CommandError::write(&error))
 }
 
-async fn delete_by_server(data: &DataDir, rows: &[SessionRow]) -> Result<(), Error> {
-    let client = server::connect(data, &Hello::new()).await?;
+async fn delete_by_server(data: &DataDir, rows: &[SessionRow]) -> Result<(), CommandError> {
+    let client = server::respond_in_time(server::connect(data, &Hello::new())).await?;
     for row in rows {
-        client.session(&id_json(row).into()).delete().await?;
+        server::respond_in_time(client.session(&id_json(row).into()).delete()).await?;
     }
     Ok(())
 }
@@ -112,7 +111,7 @@ fn delete_from_store(data: &DataDir, rows: &[SessionRow]) -> Result<(), CommandE
             failure
         }
     })?;
-    let store = SqliteStore::open(&data.database()).map_err(CommandError::failed)?;
+    let store = SqliteStore::open(&data.database()).map_err(CommandError::server_unavailable)?;
     let delete = |row: &SessionRow| {
         std::iter::once(StoreWrite::Delete { session: row.id.clone() })
             .chain(agent_sessions::deleted_agent_session(row))

@@ -16,6 +16,7 @@ use crate::path_options::{self, PathOptions};
 use crate::render::safe;
 use crate::runtime;
 use crate::server;
+use crate::table::{terminal_width, truncate};
 
 /// Search the text of all sessions
 ///
@@ -53,11 +54,19 @@ pub(crate) struct Search {
     json: bool,
 }
 
+/// The width below which ids are shortened, and the length of a shortened id.
+const NARROW: usize = 100;
+const SHORT_ID: usize = 8;
+
 /// How many hits are requested at once.
 const PAGE: usize = 100;
 
 impl Search {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        if self.query.iter().all(|word| word.trim().is_empty()) {
+            return Err(CommandError::bad_input("the query is empty")
+                .hint("`parlor search WORD` searches for a word; `parlor ls` lists all sessions"));
+        }
         let backend = SearchBackend::new(&self.paths)?;
         let mut params = self.params()?;
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
@@ -128,16 +137,16 @@ impl SearchBackend {
         let data = paths.existing_data_dir()?.filter(|data| server::is_running(&data.socket()));
         let Some(data) = data else { return Ok(Self::Store(OfflineSessions::open(paths)?)) };
         let runtime = runtime::single_threaded()?;
-        let server = runtime.block_on(Connection::socket(&data.socket(), &Hello::new()));
-        let (server, _) = server.map_err(|error| CommandError::client(&error))?;
+        let (socket, hello) = (data.socket(), Hello::new());
+        let connecting = server::respond_in_time(Connection::socket(&socket, &hello));
+        let (server, _) = runtime.block_on(connecting)?;
         Ok(Self::Server(runtime, server))
     }
 
     fn search(&self, params: &Object) -> Result<Object, CommandError> {
         match self {
             Self::Server(runtime, server) => {
-                let result = runtime.block_on(server.call("_parlor/search", params));
-                result.map_err(|error| CommandError::query(&error))
+                runtime.block_on(server::respond_in_time(server.call("_parlor/search", params)))
             }
             Self::Store(sessions) => sessions.search(params),
         }
@@ -151,9 +160,17 @@ fn show(hit: &Object, out: &mut dyn Write) -> io::Result<()> {
     let when = at.map(|at| ago(at.as_millisecond(), output::now())).unwrap_or_default();
     let title = named("title");
     let title = if title.trim().is_empty() { "(no title)".into() } else { title };
-    let line: Vec<_> = title.split_whitespace().collect();
-    writeln!(out, "{BOLD}{}{BOLD:#} {DIM}{}{DIM:#}", safe(&line.join(" ")), safe(&named("sessionId")))?;
-    let id = if hit.get("toolCallId").is_some() { named("toolCallId") } else { named("messageId") };
+    let mut line = safe(&title.split_whitespace().collect::<Vec<_>>().join(" "));
+    let (mut session, id) =
+        (named("sessionId"), hit.get("toolCallId").and_then(|_| hit.get_str("toolCallId")));
+    let mut id = id.unwrap_or_else(|| named("messageId"));
+    // On a narrow terminal, the ids are the prefixes that other commands print.
+    if let Some(width) = terminal_width().filter(|width| *width < NARROW) {
+        session = session.chars().take(SHORT_ID).collect::<String>().into();
+        id = id.chars().take(SHORT_ID).collect::<String>().into();
+        line = truncate(&line, width.saturating_sub(SHORT_ID + 1));
+    }
+    writeln!(out, "{BOLD}{line}{BOLD:#} {DIM}{}{DIM:#}", safe(&session))?;
     let about = [named("role"), id, when.into()];
     let about: Vec<_> = about.iter().filter(|part| !part.is_empty()).map(|part| safe(part)).collect();
     writeln!(out, "  {DIM}{}{DIM:#}", about.join(" · "))?;

@@ -203,8 +203,10 @@ impl Serve {
         };
         // The store is opened before the server listens, because commands that find a server also read the store.
         let store = store(self.store.as_deref(), &data)?;
-        data.write_config_path(&lock, config.path.as_deref()).map_err(CommandError::failed)?;
-        let tokens = data.tokens(&lock, std::env::var("PARLOR_TOKEN").ok()).map_err(CommandError::failed)?;
+        data.write_config_path(&lock, config.path.as_deref()).map_err(CommandError::server_unavailable)?;
+        let tokens = data
+            .tokens(&lock, std::env::var("PARLOR_TOKEN").ok())
+            .map_err(CommandError::server_unavailable)?;
         let mut http = config.server.http();
         if let Some(listen) = self.listen {
             http.listen = listen;
@@ -232,7 +234,7 @@ impl Serve {
         let config_source = source.map(|source| (Box::new(source) as Box<dyn ConfigSource>, text));
         let live_sessions = self.live_sessions;
         let options = Options { store, agents, config: config_source, reaper, idle, live_sessions, private };
-        let hub = Hub::new(options).await.map_err(CommandError::failed)?;
+        let hub = Hub::new(options).await.map_err(CommandError::server_unavailable)?;
         let limits = Limits::default();
         let mut listeners = Listeners::open(&data, &lock, tokens.clone(), http.as_ref(), limits).await;
         if let (Err(error), Some(http)) = (&listeners, http.as_mut().filter(|_| may_use_any_port))
@@ -318,14 +320,14 @@ fn is_in_use(error: &ListenError) -> bool {
 
 /// Names the process that uses the port, and the option that selects another one.
 fn listen_error(error: &ListenError) -> CommandError {
-    let ListenError::Listen { listen, .. } = error else { return CommandError::failed(error) };
+    let ListenError::Listen { listen, .. } = error else { return CommandError::server_unavailable(error) };
     if !is_in_use(error) {
-        return CommandError::failed(error);
+        return CommandError::server_unavailable(error);
     }
     let holder = port_holder::find(listen.port()).map(|holder| format!(" by {holder}")).unwrap_or_default();
     let mut other = *listen;
     other.set_port(listen.port().checked_add(1).unwrap_or_default());
-    CommandError::failed(format_args!("cannot listen on {listen}: in use{holder}"))
+    CommandError::server_unavailable(format_args!("cannot listen on {listen}: in use{holder}"))
         .hint(format_args!("`parlor serve --listen {other}`, or `listen` under [server] in config.toml"))
 }
 

@@ -1,18 +1,29 @@
+use std::io::{self, Write};
+use std::ops::Range;
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_dialect::view;
+use parlor_json::Object;
+use parlor_server::stored::StoredSession;
+use parlor_session::{MessageNumbers, Slot, Transcript};
 
 use crate::command_error::CommandError;
-use crate::offline_sessions::{self, LatestOption, OfflineSessions, session_id, session_title};
-use crate::output::{self, BOLD, DIM, ago, short_path};
+use crate::offline_sessions::{self, LatestOption, OfflineSessions};
+use crate::output::{self, BOLD, DIM, ago, clock_time, count, short_path};
 use crate::path_options::PathOptions;
-use crate::render::{self, safe};
+use crate::render::{self, Details, safe};
+use crate::session_list::{ListedSession, LiveState};
+use crate::{message_name, pager, session_json};
 
 /// Print the transcript of a session
 ///
-/// Reads the stored session and starts neither a server nor an agent. The JSON output has the format of `parlor fold`.
+/// Messages have numbers, by which `fork`, `edit`, `regenerate` and `show` itself select them. Tool calls are shortened; `--tools`
+/// prints them in full. On a terminal, a long transcript is shown in `$PAGER` (`less -R` if it is not set).
+///
+/// Reads the stored session and starts neither a server nor an agent.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Show {
     #[command(flatten)]
     paths: PathOptions,
@@ -21,35 +32,128 @@ pub(crate) struct Show {
     /// Select the session: its id, a unique prefix of its id or title, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Print the transcript as one JSON object
+    /// Print only these messages, and what is between them: `7`, `7..9`, `7..`, or `-1` for the last one
+    ///
+    /// A message is selected by its number, with or without `#`, or by a prefix of its id. Quote `#`, which starts a comment in a
+    /// shell.
+    #[arg(value_name = "MESSAGES", allow_negative_numbers = true, conflicts_with = "json")]
+    messages: Option<String>,
+    /// Print only the last N entries
+    #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["messages", "json"])]
+    entries: Option<usize>,
+    /// Print the ids of messages and tool calls
+    #[arg(long, conflicts_with = "json")]
+    ids: bool,
+    /// Print the inputs and the complete outputs of tool calls
+    #[arg(long, conflicts_with = "json")]
+    tools: bool,
+    /// Print everything at once, also on a terminal
+    #[arg(long)]
+    no_pager: bool,
+    /// Print the session as one JSON object, as `parlor export --format json`
     #[arg(long)]
     json: bool,
 }
+
+const EXAMPLES: &str = "Examples:
+  parlor show latest
+  parlor show latest -1
+  parlor show latest '#7..#9' --tools
+  parlor show latest -n 20 --no-pager";
 
 impl Show {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let sessions = OfflineSessions::open(&self.paths)?;
         let opened = sessions.read(&sessions.find(&self.session, self.latest.scope())?)?;
         let transcript = offline_sessions::v2_transcript(&opened);
+        let live = LiveState::without_requests(&self.paths)?;
+        let session = ListedSession::new(&sessions, &opened.row, &live)?;
         if self.json {
-            output::print_raw_json(&format!("{}\n", view::transcript(&transcript).as_str()))?;
+            let json = session_json::session(&session, &opened, &transcript);
+            output::print_raw_json(&format!("{}\n", json.as_str()))?;
             return Ok(ExitCode::SUCCESS);
         }
-        output::print(|mut out| {
-            let row = &opened.row;
-            if let Some(title) = session_title(row) {
-                writeln!(out, "{BOLD}{}{BOLD:#}", safe(&title))?;
+        let shown = self.range(&transcript)?;
+        let now = output::now();
+        let numbers = MessageNumbers::of(&transcript);
+        let details =
+            Details { numbers: Some(&numbers), times: times(&opened, now), ids: self.ids, tools: self.tools };
+        pager::print(!self.no_pager, |mut out| {
+            if self.messages.is_none() {
+                write_header(&session, &transcript, numbers.last(), now, &mut out)?;
             }
-            writeln!(
-                out,
-                "{DIM}{} · {} · {} · {}{DIM:#}\n",
-                safe(&session_id(row)),
-                safe(&row.agent),
-                safe(&short_path(&row.cwd)),
-                ago(row.active_at, output::now())
-            )?;
-            render::entries(&transcript, &mut out)
+            if shown.start > 0 && self.messages.is_none() {
+                let entries = if shown.start == 1 { "entry" } else { "entries" };
+                writeln!(out, "{DIM}… {} earlier {entries}{DIM:#}\n", shown.start)?;
+            }
+            render::entries(&transcript.entries()[shown], &details, &mut out)
         })?;
         Ok(ExitCode::SUCCESS)
     }
+
+    /// The entries that are printed, as indexes.
+    fn range(&self, transcript: &Transcript) -> Result<Range<usize>, CommandError> {
+        let all = transcript.entries().len();
+        match (&self.messages, self.entries) {
+            (Some(name), _) => message_name::find_range(transcript, name),
+            (None, Some(last)) => Ok(all.saturating_sub(last)..all),
+            (None, None) => Ok(0..all),
+        }
+    }
+}
+
+/// The times of entries, for people.
+fn times(opened: &StoredSession, now: i64) -> std::collections::HashMap<parlor_session::EntryId, String> {
+    let entries = opened.transcript.entries().iter();
+    entries.filter_map(|entry| Some((entry.id().clone(), clock_time(entry.created_at()?.0, now)))).collect()
+}
+
+fn write_header(
+    session: &ListedSession,
+    transcript: &Transcript,
+    messages: usize,
+    now: i64,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    if let Some(title) = session.name() {
+        writeln!(out, "{BOLD}{}{BOLD:#}", safe(&title.replace('\n', " ")))?;
+    }
+    let place = [
+        Some(session.session_id.clone()),
+        Some(session.agent.clone()),
+        session.model.clone(),
+        session.mode.as_ref().map(|mode| format!("mode {mode}")),
+        Some(short_path(&session.cwd)),
+    ];
+    writeln!(out, "{DIM}{}{DIM:#}", joined(place))?;
+    let usage = transcript.slot(Slot::Usage).map(|usage| &usage.fields);
+    let (mark, style) = session.state.mark();
+    let state = session.state_text(now);
+    let has_state = !state.is_empty() && mark != " ";
+    if has_state {
+        write!(out, "{style}{}{style:#} {DIM}·{DIM:#} ", safe(&state))?;
+    }
+    let figures = [
+        Some(count(messages, "message")),
+        usage.and_then(context),
+        usage.and_then(|usage| cost(&usage.get_object("cost")?)),
+        Some(format!("active {}", ago(session.active_at, now))),
+    ];
+    writeln!(out, "{DIM}{}{DIM:#}\n", joined(figures))
+}
+
+fn joined<const N: usize>(parts: [Option<String>; N]) -> String {
+    parts.into_iter().flatten().map(|part| safe(&part)).collect::<Vec<_>>().join(" · ")
+}
+
+/// How full the context window is.
+fn context(usage: &Object) -> Option<String> {
+    let (used, size) = (usage.get_u64("used")?, usage.get_u64("size").filter(|size| *size > 0)?);
+    Some(format!("context {}%", used.saturating_mul(100) / size))
+}
+
+/// The cost of the session as the agent reported it.
+fn cost(cost: &Object) -> Option<String> {
+    let amount = cost.get("amount")?.as_str().parse().ok()?;
+    Some(super::usage::money(&cost.get_string("currency")?, amount))
 }

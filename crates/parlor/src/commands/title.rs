@@ -1,21 +1,23 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_json::{Json, JsonStr, Object};
 use serde::Serialize;
 
+use super::set;
 use crate::command_error::CommandError;
 use crate::offline_sessions::{LatestOption, OfflineSessions, session_id};
 use crate::output;
 use crate::path_options::PathOptions;
 use crate::render::safe;
-use crate::server;
 
 /// Set or clear the title of a session
 ///
 /// The title stays until you change or clear it. Without it, the session has the latest title from its agent, or else the first
 /// words of the first prompt. Prints the resulting title. Starts the local server if it is not running.
 #[derive(Args)]
+#[command(
+    after_help = "Examples:\n  parlor title latest 'Fix the flaky test'\n  parlor title latest --clear"
+)]
 pub(crate) struct Title {
     #[command(flatten)]
     paths: PathOptions,
@@ -46,14 +48,7 @@ struct TitleOutput {
 impl Title {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let row = OfflineSessions::open(&self.paths)?.find(&self.session, self.latest.scope())?;
-        let mut params = Object::default();
-        params.set(
-            "title",
-            self.text.as_deref().map_or_else(Json::null, |text| Json::from(&JsonStr::new(text))),
-        );
-        let result = server::call_for_session(&self.paths, &row, "_parlor/title", params)?;
-        let title = result.get("title").and_then(|title| JsonStr::from_raw(title.raw()));
-        let title = title.map(|title| title.to_text().into_owned());
+        let title = set::set_title(&self.paths, &row, self.text.as_deref())?;
         if self.json {
             output::print_json(&TitleOutput { session_id: session_id(&row), title })?;
         } else {

@@ -2,6 +2,8 @@
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd, html};
 
+use crate::content_block::is_web_or_mail;
+
 /// Converts Markdown with a few kinds of tags only: HTML becomes text, links have only web and mail addresses, and images
 /// become links, because displaying them would load them.
 pub(super) fn to_html(text: &str) -> String {
@@ -46,11 +48,4 @@ impl Filter {
             | Event::TaskListMarker(_) => Some(event),
         }
     }
-}
-
-/// Whether a URL opens only a web page or a mail program.
-fn is_web_or_mail(address: &str) -> bool {
-    let is =
-        |scheme: &str| address.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
-    is("https://") || is("http://") || is("mailto:")
 }

@@ -1,10 +1,11 @@
 use parlor_dialect::{Dialect, Fold};
 use parlor_session::SessionId;
+use parlor_store::SessionRow;
 
 use super::*;
 
-fn row() -> SessionRow {
-    SessionRow {
+fn opened() -> StoredSession {
+    StoredSession::new(SessionRow {
         id: "\"s<1>\"".to_owned(),
         agent: "agent <b>".to_owned(),
         agent_session: None,
@@ -16,7 +17,7 @@ fn row() -> SessionRow {
         archived: false,
         busy: false,
         data: String::new(),
-    }
+    })
 }
 
 /// The page of a session with these updates.
@@ -26,7 +27,7 @@ fn page(updates: &[&str]) -> String {
     for update in updates {
         fold.line(parlor_dialect::live::update_line(&id, update, None).trim_end()).unwrap();
     }
-    session(&row(), fold.transcript())
+    session(&opened(), fold.transcript())
 }
 
 fn message(kind: &str, text: &str) -> String {
@@ -168,4 +169,32 @@ fn a_page_has_the_rendered_messages_and_tool_calls() {
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
+}
+
+#[test]
+fn images_links_and_colours_of_tools_are_shown_and_local_addresses_are_no_links() {
+    let call = |content: &str| {
+        let call = r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"T","rawInput":{"command":"make"},"content":[CONTENT]}"#;
+        page(&[&call.replace("CONTENT", content)])
+    };
+    let block = |block: &str| call(&format!(r#"{{"type":"content","content":{block}}}"#));
+    assert!(call("").contains("{&quot;command&quot;:&quot;make&quot;}"));
+    assert!(
+        block(r#"{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}"#)
+            .contains(r#"<img src="data:image/png;base64,iVBORw0KGgo=" alt="image">"#)
+    );
+    assert!(
+        block(r#"{"type":"resource_link","uri":"https://example.org/?a&b","name":"N<"}"#)
+            .contains(r#"<a href="https://example.org/?a&amp;b">N&lt;</a>"#)
+    );
+    for uri in ["file:///etc/passwd", "javascript:alert(1)", "data:text/html,x"] {
+        let page = block(&format!(r#"{{"type":"resource_link","uri":"{uri}","name":"n"}}"#));
+        assert!(page.contains(uri) && !page.contains("<a href"), "{page}");
+    }
+    let page =
+        block(r#"{"type":"text","text":"\u001b[1;31mred\u001b[0m \u001b[38;2;1;2;3m<b>\u001b[0m plain"}"#);
+    assert!(
+        page.contains(r#"<span class="fg1 bold">red</span> <span class="" style="color:rgb(1,2,3)">&lt;b&gt;</span> plain"#),
+        "{page}"
+    );
 }

@@ -77,7 +77,7 @@ fn one_of_several_installed_agents_has_to_be_selected() {
     let mut scenario = Scenario::new(PARLOR);
     install(&scenario, "codex-acp");
     install(&scenario, "goose");
-    let output = run(&scenario, &["prompt", "--new", "say hello"]).exit_code(1);
+    let output = run(&scenario, &["prompt", "--new", "say hello"]).exit_code(2);
     assert!(
         output.stderr.starts_with(
             "parlor: default agent: several agents are installed and none is selected: codex, goose\n  hint: select one with \

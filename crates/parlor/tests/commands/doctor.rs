@@ -152,7 +152,7 @@ fn doctor_finds_what_is_broken() {
         output.stdout.contains("fail  database") && output.stdout.contains("3 checks failed."),
         "{output:#?}"
     );
-    let output = scenario.run(&["ls"]).exit_code(1);
+    let output = scenario.run(&["ls"]).exit_code(5);
     assert!(output.stderr.contains("parlor.db") && output.stderr.contains("`parlor doctor`"), "{output:#?}");
 }
 
@@ -303,7 +303,7 @@ fn an_unreadable_data_directory_is_an_error_and_not_treated_as_empty() {
     fs::write(here("file"), "").unwrap();
     for name in ["loop", "file", "file/data"] {
         for command in [&["ls"][..], &["ls", "--json"], &["show", "latest"], &["search", "x"], &["status"]] {
-            let output = scenario.run(&[command, &["--data", &here(name)]].concat()).exit_code(1);
+            let output = scenario.run(&[command, &["--data", &here(name)]].concat()).exit_code(5);
             assert!(output.stderr.contains(&here(name)), "{command:?}: {output:#?}");
         }
         let output = scenario.run(&["doctor", "--data", &here(name)]).exit_code(1).plain();
@@ -311,5 +311,5 @@ fn an_unreadable_data_directory_is_an_error_and_not_treated_as_empty() {
     }
     // The database itself.
     fs::create_dir_all(scenario.data().join("parlor.db")).unwrap();
-    assert!(scenario.run(&["ls"]).exit_code(1).stderr.contains("parlor.db"));
+    assert!(scenario.run(&["ls"]).exit_code(5).stderr.contains("parlor.db"));
 }

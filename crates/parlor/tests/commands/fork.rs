@@ -28,8 +28,10 @@ fn texts(scenario: &Scenario, session: &str) -> Vec<String> {
 fn a_prefix_selects_the_prompt_to_edit_even_if_other_messages_match() {
     let scenario = Scenario::new(PARLOR).with_server();
     let (mut session, mut messages) = spawn(&scenario);
-    // Ids are random: send prompts until an answer has the same first digit as the first prompt.
-    while !messages[1..].iter().any(|id| id[..1] == messages[0][..1]) || messages[2][..1] == messages[0][..1]
+    // Ids are random: send prompts until an answer has the same first digit as the first prompt, which is not the number of a message.
+    while !messages[1..].iter().any(|id| id[..1] == messages[0][..1])
+        || messages[2][..1] == messages[0][..1]
+        || ["1", "2", "3", "4"].contains(&&messages[0][..1])
     {
         (session, messages) = spawn(&scenario);
     }
@@ -83,9 +85,9 @@ fn a_prompt_is_edited_or_regenerated() {
 fn forking_an_unknown_session_or_message_is_an_error() {
     let scenario = Scenario::new(PARLOR).with_server();
     let (session, messages) = spawn(&scenario);
-    let output = scenario.run(&["fork", &session, "--at", "nothing"]).exit_code(1);
+    let output = scenario.run(&["fork", &session, "--at", "nothing"]).exit_code(2);
     assert!(output.stderr.contains("no such message"), "{output:#?}");
-    let output = scenario.run(&["edit", &session, &messages[1], "x"]).exit_code(1);
+    let output = scenario.run(&["edit", &session, &messages[1], "x"]).exit_code(2);
     assert!(output.stderr.contains("only a prompt can be edited"), "{output:#?}");
     scenario.run(&["fork", "nothing"]).exit_code(2);
     assert!(

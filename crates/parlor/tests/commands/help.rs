@@ -89,24 +89,52 @@ fn the_long_help_describes_command_arguments_and_options() {
     expect![[r#"
         Print the transcript of a session
 
-        Reads the stored session and starts neither a server nor an agent. The JSON output has the format of
-        `parlor fold`.
+        Messages have numbers, by which `fork`, `edit`, `regenerate` and `show` itself select them. Tool
+        calls are shortened; `--tools` prints them in full. On a terminal, a long transcript is shown in
+        `$PAGER` (`less -R` if it is not set).
 
-        Usage: parlor show [OPTIONS] <SESSION>
+        Reads the stored session and starts neither a server nor an agent.
+
+        Usage: parlor show [OPTIONS] <SESSION> [MESSAGES]
 
         Arguments:
           <SESSION>
                   Select the session: its id, a unique prefix of its id or title, or `latest`
 
+          [MESSAGES]
+                  Print only these messages, and what is between them: `7`, `7..9`, `7..`, or `-1` for the
+                  last one
+
+                  A message is selected by its number, with or without `#`, or by a prefix of its id. Quote
+                  `#`, which starts a comment in a shell.
+
         Options:
               --all
                   Let `latest` be the latest session of all directories, not only of this one
 
+          -n, --entries <N>
+                  Print only the last N entries
+
+              --ids
+                  Print the ids of messages and tool calls
+
+              --tools
+                  Print the inputs and the complete outputs of tool calls
+
+              --no-pager
+                  Print everything at once, also on a terminal
+
               --json
-                  Print the transcript as one JSON object
+                  Print the session as one JSON object, as `parlor export --format json`
 
           -h, --help
                   Print help (see a summary with '-h')
+
+        Examples:
+          parlor show latest
+          parlor show latest -1
+          parlor show latest '#7..#9' --tools
+          parlor show latest -n 20 --no-pager
     "#]]
     .assert_eq(&help("show"));
     expect![[r#"
@@ -236,9 +264,12 @@ fn the_long_help_describes_command_arguments_and_options() {
     expect![[r#"
         Write a session to a file or to standard output
 
-        `json` is one object in the format of `parlor fold`. `jsonl` has one session update of protocol
-        version 2 per line; `parlor fold` turns it into the same transcript. `markdown` and `html` are for
-        people; the HTML page is self-contained and has no scripts.
+        `json` is one object: id, agent, directory and dates of the session, and its transcript in the
+        format of `parlor fold`. `jsonl` has one session update of protocol version 2 per line, which
+        `parlor fold` reads. `markdown` (`md`) and `html` are for people; the HTML page is self-contained
+        and has no scripts.
+
+        The file appears when it is complete. An existing one is replaced only with `--force`.
 
         Usage: parlor export [OPTIONS] <SESSION>
 
@@ -251,19 +282,26 @@ fn the_long_help_describes_command_arguments_and_options() {
                   Let `latest` be the latest session of all directories, not only of this one
 
               --format <FORMAT>
-                  Select the format
+                  Select the format [default: that of the file's name, else json]
 
-                  [default: json]
                   [possible values: json, jsonl, markdown, html]
 
           -o, --output <FILE>
-                  Write to this file [default: standard output]
+                  Write to this file; `-` stands for standard output
+
+              --force
+                  Replace an existing file
 
               --json
                   Select the format `json`
 
           -h, --help
                   Print help (see a summary with '-h')
+
+        Examples:
+          parlor export latest -o session.html
+          parlor export latest --format md | less
+          parlor export latest | jq -r .agent
     "#]]
     .assert_eq(&help("export"));
     expect![[r#"
@@ -290,6 +328,10 @@ fn the_long_help_describes_command_arguments_and_options() {
 
           -h, --help
                   Print help (see a summary with '-h')
+
+        Examples:
+          parlor rm latest
+          parlor rm --yes 3f9c 'flaky test'
     "#]]
     .assert_eq(&help("rm"));
     expect![[r#"
@@ -381,6 +423,10 @@ fn the_short_help_has_one_line_per_option() {
               --json           Print the id and the resulting title as JSON
               --color <WHEN>   Print colours: auto (on a terminal), always or never
           -h, --help           Print help (see more with '--help')
+
+        Examples:
+          parlor title latest 'Fix the flaky test'
+          parlor title latest --clear
     "#]]
     .assert_eq(&run("title", "-h"));
     expect![[r#"
@@ -402,12 +448,16 @@ fn the_short_help_has_one_line_per_option() {
               --json           Print the ids of the sessions as a JSON list
               --color <WHEN>   Print colours: auto (on a terminal), always or never
           -h, --help           Print help (see more with '--help')
+
+        Examples:
+          parlor archive latest
+          parlor archive --undo latest
     "#]]
     .assert_eq(&run("archive", "-h"));
 }
 
 /// The commands that `--help` lists.
-fn commands() -> Vec<String> {
+pub(crate) fn commands() -> Vec<String> {
     let help = Scenario::new(PARLOR).run(&["--help"]).success().stdout;
     let list =
         help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
@@ -442,6 +492,15 @@ fn the_documentation_has_exactly_the_commands_of_the_help() {
     };
     let missing: Vec<_> = commands.iter().filter(|name| !is_listed(name)).collect();
     assert!(missing.is_empty(), "README.md does not list {missing:?}");
+}
+
+#[test]
+fn every_help_has_examples() {
+    for name in commands() {
+        let help = run(&name, "--help");
+        let (_, examples) = help.split_once("\nExample").unwrap_or_else(|| panic!("{help}"));
+        assert!(examples.contains("parlor "), "{help}");
+    }
 }
 
 #[test]

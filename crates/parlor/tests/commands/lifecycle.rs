@@ -89,7 +89,7 @@ fn stop_gives_up_on_a_server_that_does_not_react() {
     let scenario = Scenario::new(PARLOR).with_server();
     let pid = scenario.server_pid().unwrap();
     send_signal(pid, Signal::STOP);
-    let output = scenario.run(&["stop", "--timeout", "1"]).exit_code(1);
+    let output = scenario.run(&["stop", "--timeout", "1"]).exit_code(5);
     send_signal(pid, Signal::CONT);
     assert!(
         output.stderr.contains(&format!("the server (process {pid}) did not stop within 1 s")),
@@ -142,7 +142,7 @@ fn restart_reports_a_server_that_does_not_start_again() {
     let config = scenario.config();
     let mut server = spawn_server(&scenario, &["--config", config.to_str().unwrap()]);
     fs::write(scenario.config(), "what?").unwrap();
-    let output = scenario.run(&["restart"]).exit_code(1);
+    let output = scenario.run(&["restart"]).exit_code(5);
     assert!(output.stderr.contains("parlor: the server did not start again: "), "{output:#?}");
     assert!(output.stderr.contains("hint: `parlor serve` starts it in this terminal"), "{output:#?}");
     assert_eq!(exit_status(&mut server).code(), Some(2));
@@ -196,8 +196,9 @@ fn a_server_in_the_background_finishes_a_turn_without_clients() {
     prompt.kill().unwrap();
     prompt.wait().unwrap();
     wait_until("the server has stopped", || scenario.server_pid().is_none());
-    let output = scenario.run(&["show", "latest"]).success();
-    assert!(output.stdout.contains("finished") && output.stdout.ends_with("idle: end_turn\n"), "{output:#?}");
+    let shown = scenario.run(&["show", "latest", "--json"]).success().json();
+    assert_eq!(shown["state"]["stopReason"], "end_turn", "{shown}");
+    assert!(scenario.run(&["show", "latest", "-1"]).success().stdout.contains("finished"));
 }
 
 #[test]
@@ -221,7 +222,7 @@ fn a_port_in_use_names_its_holder_and_the_option() {
     let scenario = Scenario::new(PARLOR);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let output = scenario.run(&["serve", "--listen", &address]).exit_code(1);
+    let output = scenario.run(&["serve", "--listen", &address]).exit_code(5);
     assert!(output.stderr.starts_with(&format!("parlor: cannot listen on {address}: in use")), "{output:#?}");
     if cfg!(target_os = "linux") {
         let holder = format!("in use by process {} (", std::process::id());
@@ -330,7 +331,7 @@ fn commands_report_a_server_that_does_not_answer() {
     let scenario = Scenario::new(PARLOR).with_server();
     let pid = scenario.server_pid().unwrap();
     send_signal(pid, Signal::STOP);
-    let output = scenario.run(&["status"]).exit_code(1);
+    let output = scenario.run(&["status"]).exit_code(5);
     send_signal(pid, Signal::CONT);
     assert!(output.stderr.starts_with("parlor: the server did not respond within 10 s"), "{output:#?}");
     // It answers late: the next command uses it.

@@ -121,9 +121,9 @@ fn the_list_is_drawn_again_on_a_terminal() {
     terminal.wait_for(&id[..8]);
     scenario.kill();
     let (code, seen) = terminal.wait();
-    assert_eq!(code, Some(1), "{seen}");
+    assert_eq!(code, Some(5), "{seen}");
     assert!(seen.contains("the server closed the connection"), "{seen}");
-    let output = scenario.run(&["ls", "--watch"]).exit_code(1);
+    let output = scenario.run(&["ls", "--watch"]).exit_code(5);
     assert!(
         output.stderr.contains("no server is running") && output.stderr.contains("parlor serve"),
         "{output:#?}"

@@ -3,6 +3,8 @@
 mod backup;
 mod default_agent;
 mod doctor;
+mod documented;
+mod every_command;
 mod fork;
 mod help;
 mod import;
@@ -16,7 +18,9 @@ mod serve;
 mod service;
 mod sessions;
 mod setup;
+mod show_and_export;
 mod terminal;
+mod usage_and_set;
 mod watch;
 
 use std::io::{BufRead, BufReader, Lines};

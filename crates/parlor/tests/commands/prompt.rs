@@ -74,18 +74,28 @@ fn flags_answer_permission_requests() {
     );
     let output = scenario.run(&["prompt", "-s", "latest", "--no", "ask Delete it"]);
     assert!(output.stdout.contains("You did not allow it."), "{output:#?}");
-    // Without a terminal the request is left to other clients, and there are none.
-    let output = scenario.run(&["prompt", "-s", "latest", "ask Delete it"]).exit_code(1);
-    assert!(
-        output.stderr.contains("no terminal to ask") && output.stderr.contains("no client answered"),
-        "{output:#?}"
-    );
-    assert!(!output.stdout.contains("You allowed"), "{output:#?}");
-    // A form cannot be filled in without a terminal, and a notice says so.
-    let output = scenario.run(&["prompt", "-s", "latest", "--yes", "elicit"]).exit_code(1);
-    assert!(output.stderr.contains("no terminal to fill it in"), "{output:#?}");
     let output = scenario.run(&["prompt", "-s", "latest", "--no", "elicit"]).success();
     assert!(output.stderr.contains("declined (--no)"), "{output:#?}");
+}
+
+#[test]
+fn a_request_stays_open_if_there_is_neither_a_terminal_nor_another_client() {
+    for (agent, prompt) in [("demo", "ask Delete it\nsay done"), ("demo", "elicit\nsay done")] {
+        let scenario = Scenario::new(PARLOR).with_server();
+        // A form is for a person, whatever the flags.
+        let flags: &[&str] = if prompt.starts_with("elicit") { &["--yes"] } else { &[] };
+        let args = [&["prompt", "--new", "--agent", agent, prompt], flags].concat();
+        let output = scenario.run(&args).exit_code(3);
+        assert!(output.stderr.contains("waits for an answer and there is no terminal to ask"), "{output:#?}");
+        let open = scenario.run(&["inbox", "--json"]).success().json();
+        let id = open[0]["requestId"].as_str().unwrap();
+        assert!(output.stderr.contains(&format!("`parlor answer {id} --allow`")), "{output:#?}");
+        // The turn continues with the answer.
+        scenario.run(&["answer", id, "--deny"]).success();
+        wait_until("the turn ends", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "idle");
+        let shown = scenario.run(&["show", "latest", "-1"]).success().stdout;
+        assert!(shown.contains("done"), "{shown}");
+    }
 }
 
 /// Starts a command that runs concurrently.
@@ -221,9 +231,9 @@ fn errors_are_reported_with_hints_and_exit_codes() {
     scenario.run(&["prompt", "--new", "-s", "latest", "x"]).exit_code(2);
     scenario.run(&["prompt", "--new", "--timeout", "soon", "x"]).exit_code(2);
     scenario.run(&["prompt", "-s", "latest", "--agent", "demo", "x"]).exit_code(2);
-    let output = scenario.run(&["prompt", "--new", "--agent", "nobody", "x"]).exit_code(1);
+    let output = scenario.run(&["prompt", "--new", "--agent", "nobody", "x"]).exit_code(2);
     assert!(output.stderr.contains("unknown agent 'nobody'"), "{output:#?}");
-    let output = scenario.run(&["prompt", "--new", "--agent", "goose", "x"]).exit_code(1);
+    let output = scenario.run(&["prompt", "--new", "--agent", "goose", "x"]).exit_code(4);
     assert!(
         output.stderr.contains("cannot start agent") && output.stderr.contains("parlor agents"),
         "{output:#?}"
@@ -324,7 +334,7 @@ fn an_agent_that_does_not_start_is_reported_with_its_stderr_and_a_hint() {
     let mut scenario = Scenario::new(PARLOR);
     slow_agents(&scenario);
     scenario.serve(&["--config", "slow.toml"]);
-    let output = scenario.run(&["prompt", "--new", "--agent", "hangs", "say hello"]).exit_code(1);
+    let output = scenario.run(&["prompt", "--new", "--agent", "hangs", "say hello"]).exit_code(4);
     let expected = "waiting for agent 'hangs' to start ...\n\
                     parlor: agent 'hangs' did not answer initialize within 4 s: the license server is down\n  \
                     the agent's last lines on standard error:\n    reading the license\n    the license server is down\n  \
@@ -360,9 +370,9 @@ fn interrupted(scenario: &Scenario, text: &str, times: usize) -> (Option<i32>, V
 fn an_interrupt_cancels_the_turn() {
     let scenario = Scenario::new(PARLOR).with_server();
     let (code, output) = interrupted(&scenario, "say Hanging.\nsleep 60000", 1);
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(130));
     assert_eq!(output[1..], ["cancelling; Ctrl-C again detaches", "the turn ended with cancelled"]);
-    assert!(scenario.run(&["show", "latest"]).success().stdout.contains("idle: cancelled"));
+    assert!(scenario.run(&["show", "latest"]).success().stdout.contains("turn cancelled"));
 }
 
 #[test]
@@ -381,7 +391,7 @@ fn an_interrupt_keeps_the_queued_prompts_of_other_clients() {
         send_signal(first.id(), rustix::process::Signal::INT);
         let output = first.wait_with_output().unwrap();
         let first_err = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{agent}: {first_err}");
+        assert_eq!(output.status.code(), Some(130), "{agent}: {first_err}");
         assert!(first_err.ends_with("the turn ended with cancelled\n"), "{agent}: {first_err}");
         let output = second.wait_with_output().unwrap();
         let rest: Vec<_> = err.collect();
@@ -395,7 +405,7 @@ fn an_interrupt_keeps_the_queued_prompts_of_other_clients() {
 fn a_second_interrupt_exits_and_the_turn_continues() {
     let scenario = Scenario::new(PARLOR).with_test_agent();
     let (code, output) = interrupted(&scenario, "hang", 2);
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(130));
     assert!(output[2].contains("the turn continues"), "{output:?}");
     assert_eq!(scenario.run(&["ls", "--json"]).json()[0]["state"], "running");
 }

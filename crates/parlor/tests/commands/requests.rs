@@ -189,7 +189,7 @@ fn a_server_that_does_not_respond_is_reported() {
     let _ = std::fs::remove_file(scenario.socket());
     let _listener = UnixListener::bind(scenario.socket()).unwrap();
     for args in [&["inbox"][..], &["answer", "r1", "--allow"], &["status"], &["ls", "--watch"]] {
-        let output = scenario.run(args).exit_code(1);
+        let output = scenario.run(args).exit_code(5);
         assert!(output.stderr.contains("the server did not respond within"), "{output:#?}");
     }
     let output = scenario.run(&["ls"]).success();

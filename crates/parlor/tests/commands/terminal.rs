@@ -77,6 +77,11 @@ impl Terminal {
         anstream::adapter::strip_str(&self.seen.lock().unwrap()).to_string()
     }
 
+    /// Types the end of the input.
+    pub(crate) fn end_input(&self) {
+        (&self.keys).write_all(b"\x04").unwrap();
+    }
+
     /// Ends a command that runs until it is interrupted.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();

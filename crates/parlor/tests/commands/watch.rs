@@ -85,9 +85,9 @@ fn watching_ends_with_the_session_and_with_the_server() {
     terminal.wait_for("two");
     scenario.kill();
     let (code, seen) = terminal.wait();
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(5));
     assert!(seen.contains("the server closed the connection"), "{seen}");
-    let output = scenario.run(&["watch", &second]).exit_code(1);
+    let output = scenario.run(&["watch", &second]).exit_code(5);
     assert!(output.stderr.contains("no server is running"), "{output:#?}");
     scenario.run(&["watch", "nonsense"]).exit_code(2);
 }

@@ -84,7 +84,7 @@ fn sessions_of_an_earlier_version_are_indexed_after_an_upgrade() {
     downgrade(&scenario.data().join("parlor.db"));
 
     for command in [&["ls"][..], &["search", "ancient"]] {
-        let output = scenario.run(command).exit_code(1);
+        let output = scenario.run(command).exit_code(5);
         assert!(
             output.stderr.contains("earlier format") && output.stderr.contains("parlor serve"),
             "{output:#?}"
