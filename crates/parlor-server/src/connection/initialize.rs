@@ -89,7 +89,8 @@ pub(super) async fn initialized(
     let mut losses = Losses::default();
     let agents = known.map(|known| live::agent_info(&known.info, known.dialect, dialect, &mut losses));
     let mut agents = agents.unwrap_or_default();
-    if let Some(methods) = agents.get("authMethods") {
+    // The clients of an embedded agent run its own program.
+    if let Some(methods) = agents.get("authMethods").filter(|_| config.embedded.is_none()) {
         let usable = for_client(methods, client.negotiated().is_some_and(runs_login_commands));
         agents.set("authMethods", usable);
     }
