@@ -6,6 +6,7 @@
 //! messages, nearly all updates of agents, are compared without being encoded.
 
 use std::cell::OnceCell;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use parlor_json::{Json, JsonRef, JsonStr, Members, Object};
@@ -57,8 +58,9 @@ impl ParamsExtra {
 
     /// Appends the members to non-empty params, with the seq of the change in the metadata.
     pub(crate) fn write(&self, seq: Option<u64>, line: &mut String) {
-        let empty = Object::default();
-        let members = self.members.as_deref().unwrap_or(&empty);
+        let Some(members) = self.members.as_deref() else {
+            return seq.into_iter().for_each(|seq| push_seq(seq, line));
+        };
         let mut meta = seq.map(|seq| {
             let mut meta = members.get_object("_meta").unwrap_or_default();
             meta.set("parlor/seq", seq);
@@ -137,6 +139,12 @@ impl<'a> AgentLine<'a> {
         let Update::Append { entry: EntryId::Message(role, _), item, extra } = update else { return false };
         self.chunk.as_ref().is_some_and(|(of, other)| of == role && other == extra)
             && self.content == Some(item.as_str())
+    }
+
+    /// Whether a seq can be added at the end of the line: its params have no metadata, and end with it. Members of the
+    /// envelope that could follow are strings.
+    fn takes_seq(&self) -> bool {
+        self.params_extra.members.is_none() && self.line.ends_with("}}")
     }
 
     /// Whether an encoded update has the members of the line's. The id of the message is replaced in any case.
@@ -223,19 +231,18 @@ impl UpdateEncoder {
         lines: &mut String,
     ) {
         let change = broadcast.change;
-        // The agent's line has no seq, so a client that wants seqs cannot be sent it.
-        let line = broadcast.line.filter(|_| !wants_seq);
+        let seq = wants_seq.then_some(change.seq);
+        let line = broadcast.line.filter(|line| !wants_seq || line.takes_seq());
         if let Some(line) = line.filter(|line| line.is_chunk(&change.update))
             && self.takes_chunk(&change.update, broadcast.encode_context.from)
         {
-            lines.push_str(broadcast.forwarded_line(line));
+            push_with_seq(broadcast.forwarded_line(line), seq, lines);
             return;
         }
         for update in self.encode(&change.update, broadcast.encode_context, new_id, losses) {
             match line.filter(|line| line.equals(&update, broadcast.message())) {
-                Some(line) => lines.push_str(broadcast.forwarded_line(line)),
+                Some(line) => push_with_seq(broadcast.forwarded_line(line), seq, lines),
                 None => {
-                    let seq = wants_seq.then_some(change.seq);
                     lines.push_str(&update_line_with(
                         broadcast.session,
                         &update,
@@ -262,6 +269,24 @@ impl UpdateEncoder {
             }
         }
     }
+}
+
+/// Appends a line with its end, with a seq in the metadata of its params, which have none.
+fn push_with_seq(line: &str, seq: Option<u64>, lines: &mut String) {
+    match (seq, line.strip_suffix("}}\n")) {
+        (Some(seq), Some(start)) => {
+            lines.push_str(start);
+            push_seq(seq, lines);
+            lines.push_str("}}\n");
+        }
+        (Some(_) | None, _) => lines.push_str(line),
+    }
+}
+
+/// Appends the metadata with a seq to non-empty params.
+fn push_seq(seq: u64, line: &mut String) {
+    // Writing to a string cannot fail.
+    let _ = write!(line, r#","_meta":{{"parlor/seq":{seq}}}"#);
 }
 
 /// Drops reserved metadata keys from an update; returns whether there were any.
@@ -339,4 +364,43 @@ fn drop_keys(meta: &mut Object) -> bool {
     let kept = meta.iter().filter(|member| !is_reserved(member));
     *meta = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seq_is_added_only_to_a_line_that_ends_with_params_without_metadata() {
+        let update = r#""update":{"sessionUpdate":"x","y":{"z":1}}"#;
+        let start = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","#;
+        for (line, with_seq) in [
+            (
+                format!("{start}{update}}}}}"),
+                Some(format!(r#"{start}{update},"_meta":{{"parlor/seq":7}}}}}}"#)),
+            ),
+            (format!(r#"{start}{update},"_meta":{{"a":1}}}}}}"#), None),
+            (format!("{start}{update}}} }}"), None),
+            (
+                format!(
+                    r#"{{"method":"session/update","params":{{"sessionId":"s",{update}}},"jsonrpc":"2.0"}}"#
+                ),
+                None,
+            ),
+        ] {
+            let read = AgentUpdate::read(&line).unwrap();
+            let decoded = Decoded {
+                update: Update::Note { fields: Object::default() },
+                id_source: parlor_session::IdSource::Given,
+                ignored: Vec::new(),
+            };
+            let agent_line = AgentLine::new(&line, None, read.params_extra(), &decoded);
+            assert_eq!(agent_line.takes_seq(), with_seq.is_some(), "{line}");
+            if let Some(with_seq) = with_seq {
+                let mut lines = String::new();
+                push_with_seq(&format!("{line}\n"), Some(7), &mut lines);
+                assert_eq!(lines, format!("{with_seq}\n"));
+            }
+        }
+    }
 }
