@@ -56,15 +56,11 @@ impl ParamsExtra {
         self.was_reserved
     }
 
-    /// Whether there is metadata among the members.
-    fn has_meta(&self) -> bool {
-        self.members.as_deref().is_some_and(|members| members.get("_meta").is_some())
-    }
-
     /// Appends the members to non-empty params, with the seq of the change in the metadata.
     pub(crate) fn write(&self, seq: Option<u64>, line: &mut String) {
-        let empty = Object::default();
-        let members = self.members.as_deref().unwrap_or(&empty);
+        let Some(members) = self.members.as_deref() else {
+            return seq.into_iter().for_each(|seq| push_seq(seq, line));
+        };
         let mut meta = seq.map(|seq| {
             let mut meta = members.get_object("_meta").unwrap_or_default();
             meta.set("parlor/seq", seq);
@@ -145,6 +141,12 @@ impl<'a> AgentLine<'a> {
             && self.content == Some(item.as_str())
     }
 
+    /// Whether a seq can be added at the end of the line: its params have no metadata, and end with it. Members of the
+    /// envelope that could follow are strings.
+    fn takes_seq(&self) -> bool {
+        self.params_extra.members.is_none() && self.line.ends_with("}}")
+    }
+
     /// Whether an encoded update has the members of the line's. The id of the message is replaced in any case.
     fn equals(&self, update: &str, message: Option<&MessageId>) -> bool {
         let line = self.members.get_or_init(|| AgentUpdate::read(self.line).map(|read| read.0.update));
@@ -168,8 +170,6 @@ pub struct Broadcast<'a, 'l> {
     params_extra: &'a ParamsExtra,
     /// The agent's line with the session's ids, once a subscriber needs it.
     forwarded_line: String,
-    /// The position after the session's id in that line.
-    session_end: usize,
 }
 
 impl<'a, 'l> Broadcast<'a, 'l> {
@@ -189,7 +189,7 @@ impl<'a, 'l> Broadcast<'a, 'l> {
         let params_extra = line.map_or(NOTHING, |line| &line.params_extra);
         // Reserved keys are still in the line.
         let line = line.filter(|line| !line.params_extra.was_reserved && line.spans.is_some());
-        Self { session, change, encode_context, line, params_extra, forwarded_line: buffer, session_end: 0 }
+        Self { session, change, encode_context, line, params_extra, forwarded_line: buffer }
     }
 
     /// Returns the buffer.
@@ -211,18 +211,12 @@ impl<'a, 'l> Broadcast<'a, 'l> {
         }
     }
 
-    /// Appends the agent's line with the session's ids, and with the seq of the change in the metadata of its params, which
-    /// have none.
-    fn forward(&mut self, line: &AgentLine<'_>, seq: Option<u64>, lines: &mut String) {
+    /// The agent's line with the session's ids.
+    fn forwarded_line(&mut self, line: &AgentLine<'_>) -> &str {
         if let Some(spans) = line.spans.filter(|_| self.forwarded_line.is_empty()) {
-            self.session_end = spans.pass(line.line, self.session, self.message(), &mut self.forwarded_line);
+            spans.pass(line.line, self.session, self.message(), &mut self.forwarded_line);
         }
-        let Some(seq) = seq else { return lines.push_str(&self.forwarded_line) };
-        let (before, after) = self.forwarded_line.split_at(self.session_end);
-        lines.push_str(before);
-        // Writing to a string does not fail.
-        let _ = write!(lines, r#","_meta":{{"parlor/seq":{seq}}}"#);
-        lines.push_str(after);
+        &self.forwarded_line
     }
 }
 
@@ -238,17 +232,16 @@ impl UpdateEncoder {
     ) {
         let change = broadcast.change;
         let seq = wants_seq.then_some(change.seq);
-        // The seq is merged into metadata of the agent, which the agent's line cannot be.
-        let line = broadcast.line.filter(|_| seq.is_none() || !broadcast.params_extra.has_meta());
+        let line = broadcast.line.filter(|line| !wants_seq || line.takes_seq());
         if let Some(line) = line.filter(|line| line.is_chunk(&change.update))
             && self.takes_chunk(&change.update, broadcast.encode_context.from)
         {
-            broadcast.forward(line, seq, lines);
+            push_with_seq(broadcast.forwarded_line(line), seq, lines);
             return;
         }
         for update in self.encode(&change.update, broadcast.encode_context, new_id, losses) {
             match line.filter(|line| line.equals(&update, broadcast.message())) {
-                Some(line) => broadcast.forward(line, seq, lines),
+                Some(line) => push_with_seq(broadcast.forwarded_line(line), seq, lines),
                 None => {
                     lines.push_str(&update_line_with(
                         broadcast.session,
@@ -276,6 +269,24 @@ impl UpdateEncoder {
             }
         }
     }
+}
+
+/// Appends a line with its end, with a seq in the metadata of its params, which have none.
+fn push_with_seq(line: &str, seq: Option<u64>, lines: &mut String) {
+    match (seq, line.strip_suffix("}}\n")) {
+        (Some(seq), Some(start)) => {
+            lines.push_str(start);
+            push_seq(seq, lines);
+            lines.push_str("}}\n");
+        }
+        (Some(_) | None, _) => lines.push_str(line),
+    }
+}
+
+/// Appends the metadata with a seq to non-empty params.
+fn push_seq(seq: u64, line: &mut String) {
+    // Writing to a string cannot fail.
+    let _ = write!(line, r#","_meta":{{"parlor/seq":{seq}}}"#);
 }
 
 /// Drops reserved metadata keys from an update; returns whether there were any.
@@ -358,51 +369,38 @@ fn drop_keys(meta: &mut Object) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Decoder;
-
-    /// The lines that a v2 client of session `s` is sent for a line of a v2 agent, without and with sequence numbers.
-    fn sent(line: &str) -> [String; 2] {
-        let read = AgentUpdate::read(line).unwrap();
-        let (spans, extra) = (read.spans(line), read.params_extra());
-        let mut new_id = || MessageId::from("made");
-        let decoded = read.decode(&Decoder::new(Dialect::V2), &mut new_id).unwrap();
-        let mut transcript = Transcript::default();
-        let change = transcript.push(decoded.update.clone()).unwrap();
-        let line = AgentLine::new(line, spans.as_ref(), extra, &decoded);
-        let session = SessionId::from("s");
-        let mut broadcast =
-            Broadcast::new(&session, Dialect::V2, &transcript, &change, Some(&line), String::new());
-        [false, true].map(|wants_seq| {
-            let mut encoder = UpdateEncoder::new(Dialect::V2, &Object::default());
-            let mut lines = String::new();
-            encoder.broadcast(&mut broadcast, wants_seq, &mut new_id, &mut Losses::default(), &mut lines);
-            lines
-        })
-    }
 
     #[test]
-    fn the_seq_is_added_to_a_forwarded_line_and_nothing_else_changes() {
-        let update = r#"{ "sessionUpdate":"agent_message_chunk", "messageId":"m","content":{"type":"text","text":"a"}}"#;
-        let line =
-            |params: &str| format!(r#"{{"method":"session/update", "params":{params},"jsonrpc":"2.0"}}"#);
-        let [plain, with_seq] =
-            sent(&line(&format!(r#"{{"update":{update},"sessionId":"theirs" ,"x": 1.0}}"#)));
-        assert_eq!(plain, line(&format!(r#"{{"update":{update},"sessionId":"s" ,"x": 1.0}}"#)) + "\n");
-        let numbered =
-            format!(r#"{{"update":{update},"sessionId":"s","_meta":{{"parlor/seq":1}} ,"x": 1.0}}"#);
-        assert_eq!(with_seq, line(&numbered) + "\n");
-    }
-
-    #[test]
-    fn the_seq_is_merged_with_the_metadata_of_the_agent() {
-        let update =
-            r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"a"}}"#;
-        let params = format!(r#"{{"sessionId":"theirs","update":{update},"_meta":{{"k": 1}}}}"#);
-        let [_, with_seq] =
-            sent(&format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{params}}}"#));
-        let line = Json::parse(with_seq.trim_end()).unwrap();
-        let params = line.to_object().unwrap().get_object("params").unwrap();
-        assert_eq!(params.get("_meta").unwrap().as_str(), r#"{"k":1,"parlor/seq":1}"#);
-        assert_eq!(with_seq.matches("_meta").count(), 1);
+    fn a_seq_is_added_only_to_a_line_that_ends_with_params_without_metadata() {
+        let update = r#""update":{"sessionUpdate":"x","y":{"z":1}}"#;
+        let start = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","#;
+        for (line, with_seq) in [
+            (
+                format!("{start}{update}}}}}"),
+                Some(format!(r#"{start}{update},"_meta":{{"parlor/seq":7}}}}}}"#)),
+            ),
+            (format!(r#"{start}{update},"_meta":{{"a":1}}}}}}"#), None),
+            (format!("{start}{update}}} }}"), None),
+            (
+                format!(
+                    r#"{{"method":"session/update","params":{{"sessionId":"s",{update}}},"jsonrpc":"2.0"}}"#
+                ),
+                None,
+            ),
+        ] {
+            let read = AgentUpdate::read(&line).unwrap();
+            let decoded = Decoded {
+                update: Update::Note { fields: Object::default() },
+                id_source: parlor_session::IdSource::Given,
+                ignored: Vec::new(),
+            };
+            let agent_line = AgentLine::new(&line, None, read.params_extra(), &decoded);
+            assert_eq!(agent_line.takes_seq(), with_seq.is_some(), "{line}");
+            if let Some(with_seq) = with_seq {
+                let mut lines = String::new();
+                push_with_seq(&format!("{line}\n"), Some(7), &mut lines);
+                assert_eq!(lines, format!("{with_seq}\n"));
+            }
+        }
     }
 }

@@ -110,17 +110,9 @@ impl Spans {
         line.get(self.content.clone()?)
     }
 
-    /// Appends the line for a peer of the agent's dialect: the same bytes with the session's ids, and a line break. Returns
-    /// the position after the session's id, where params can get another member.
-    pub fn pass(
-        &self,
-        line: &str,
-        session: &SessionId,
-        message: Option<&MessageId>,
-        passed: &mut String,
-    ) -> usize {
+    /// Appends the line for a peer of the agent's dialect: the same bytes with the session's ids, and a line break.
+    pub fn pass(&self, line: &str, session: &SessionId, message: Option<&MessageId>, passed: &mut String) {
         let session = (self.session.clone(), session.as_json().as_literal());
-        let mut session_end = 0;
         let at_front = self.members..self.members;
         let message = message.map(|message| {
             let literal = message.as_json().as_literal();
@@ -143,13 +135,9 @@ impl Spans {
                 passed.push_str(literal);
             }
             at = span.end;
-            if span == self.session {
-                session_end = passed.len();
-            }
         }
         passed.push_str(&line[at..]);
         passed.push('\n');
-        session_end
     }
 }
 

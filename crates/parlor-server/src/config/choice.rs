@@ -148,7 +148,9 @@ impl Agents {
         ConfigError {
             location,
             message: format!("unknown agent '{name}' (known: {})", names.join(", ")),
-            hint: Some(format!("add it with --agent '{name}=COMMAND' or as [agents.{name}] in config.toml")),
+            hint: Some(format!(
+                "[agents.{name}] in config.toml adds it, or `parlor serve --agent '{name}=COMMAND'`"
+            )),
         }
     }
 }

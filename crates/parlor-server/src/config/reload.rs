@@ -43,6 +43,8 @@ type Seen = Result<Option<String>, ConfigError>;
 /// What the server's status says about the configuration.
 #[derive(Debug, Default)]
 struct Report {
+    /// Whether there is no file.
+    is_missing: bool,
     error: Option<ConfigError>,
     needs_restart: Vec<String>,
 }
@@ -50,8 +52,9 @@ struct Report {
 impl ConfigWatch {
     /// Watches a configuration whose present text is in force.
     pub(crate) fn new(source: Box<dyn ConfigSource>, text: Option<String>) -> Self {
+        let report = Report { is_missing: text.is_none(), ..Report::default() };
         let seen = Arc::new(tokio::sync::Mutex::new(Ok(text)));
-        Self { source, seen, report: Mutex::default() }
+        Self { source, seen, report: Mutex::new(report) }
     }
 
     /// Excludes other checks until the guard is dropped.
@@ -68,6 +71,7 @@ impl ConfigWatch {
         }
         let path = self.source.path().display();
         let loaded = seen.as_ref().map_err(Clone::clone).and_then(|text| self.source.parse(text.as_deref()));
+        let is_missing = matches!(seen, Ok(None));
         *guard.0 = seen;
         match loaded {
             Ok(LoadedConfig { agents, needs_restart }) => {
@@ -75,12 +79,13 @@ impl ConfigWatch {
                 for setting in &needs_restart {
                     tracing::info!(%path, "{setting} takes effect after `parlor restart`");
                 }
-                *lock(&self.report) = Report { error: None, needs_restart };
+                *lock(&self.report) = Report { is_missing, error: None, needs_restart };
                 Some(agents)
             }
             Err(error) => {
                 tracing::error!(%path, "the configuration has changed and is invalid, the one before stays in force: {error}");
-                lock(&self.report).error = Some(error);
+                let mut report = lock(&self.report);
+                (report.is_missing, report.error) = (is_missing, Some(error));
                 None
             }
         }
@@ -90,6 +95,9 @@ impl ConfigWatch {
     pub(crate) fn status(&self) -> Object {
         let report = lock(&self.report);
         let mut status = Object::new().with("path", self.source.path().to_string_lossy().as_ref());
+        if report.is_missing {
+            status.set("missing", true);
+        }
         if let Some(ConfigError { location, message, hint }) = &report.error {
             let mut error = Object::new().with("location", location).with("message", message);
             if let Some(hint) = hint {
@@ -169,5 +177,6 @@ mod tests {
         assert!(!status().contains("error"), "{}", status());
         set(Ok(None));
         assert_eq!(check().await.as_deref(), Some("none"), "the file was removed");
+        assert!(status().starts_with(r#"{"path":"config.toml","missing":true"#), "{}", status());
     }
 }

@@ -68,10 +68,13 @@ pub(super) async fn restore(
 /// The error for a session whose agent was removed from the configuration.
 fn not_configured(hub: &HubState, row: &parlor_store::SessionRow, id: &SessionId) -> RpcError {
     let agents = hub.registry().agents();
-    let names: Vec<_> = agents.all().iter().map(|agent| agent.name.as_str()).collect();
+    let path = hub.peer_of(id).map(|peer| peer.search_path());
+    let path = path.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+    let installed = agents.all().iter().filter(|agent| agent.is_installed(&path));
+    let names: Vec<_> = installed.map(|agent| agent.name.as_str()).collect();
     let message = format!(
         "agent '{0}' of this session is not configured any more: `parlor fork {id} --agent OTHER` continues with another \
-         agent, such as {1}; [agents.{0}] in config.toml adds it again",
+         agent (installed: {1}); [agents.{0}] in config.toml adds it again",
         row.agent,
         names.join(", ")
     );

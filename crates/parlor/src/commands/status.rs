@@ -65,6 +65,9 @@ pub(crate) struct ServerStatus {
 #[serde(rename_all = "camelCase")]
 struct ConfigStatus {
     path: String,
+    /// Whether there is no such file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    missing: bool,
     /// Why the present file is not in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ConfigProblem>,
@@ -292,7 +295,12 @@ fn write(report: &StatusReport, out: &mut dyn std::io::Write) -> std::io::Result
 
 fn write_config(config: &ConfigStatus, out: &mut dyn std::io::Write) -> std::io::Result<()> {
     let safe = crate::render::safe;
-    writeln!(out, "  config    {}", safe(&short_path(&config.path)))?;
+    let path = safe(&short_path(&config.path));
+    if config.missing {
+        writeln!(out, "  config    none ({path} does not exist)")?;
+    } else {
+        writeln!(out, "  config    {path}")?;
+    }
     if let Some(ConfigProblem { location, message, hint }) = &config.error {
         writeln!(
             out,

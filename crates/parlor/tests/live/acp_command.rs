@@ -149,9 +149,9 @@ fn an_editor_continues_after_its_server_was_killed_in_a_turn() {
         editor.turn(&idle, "say Idle.");
         assert_eq!(editor.turn(&session, "tool Edit the notes\nsay Before."), "end_turn");
         let mark = editor.mark();
-        let prompt = editor.prompt(&session, "say Busy.\nstream 100000 40 5000");
+        let prompt = editor.prompt(&session, "say Busy.\nstream 100000 40 200");
         editor.wait_for_message(&session, "Busy.");
-        let count = editor.mark() + 200;
+        let count = editor.mark() + 100;
         editor.wait_for("chunks arrive", |editor| (editor.mark() >= count).then_some(()));
         let killed = kill_server(&dir);
         if dialect == Dialect::V1 {

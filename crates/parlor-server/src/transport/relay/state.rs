@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use parlor_dialect::live::AgentUpdate;
+use parlor_dialect::live::{self, AgentUpdate};
 use parlor_json::{JsonRef, JsonStr, Members, Object};
 use parlor_session::SessionId;
 use parlor_wire::{
@@ -43,7 +43,8 @@ const STATE: &str = "parlor/state";
 pub(super) struct RelayState {
     /// The editor's `initialize`, once a server has accepted it.
     initialize: Option<String>,
-    sessions: HashMap<SessionId, AttachedSession>,
+    /// By the literals of their ids.
+    sessions: HashMap<String, AttachedSession>,
     in_flight: IncomingRequests<EditorRequest>,
     /// The bytes of prompts in flight.
     prompt_bytes: usize,
@@ -109,7 +110,7 @@ struct Reattaching {
     /// many to be held back.
     held: Option<String>,
     /// The sessions before.
-    sessions: HashMap<SessionId, AttachedSession>,
+    sessions: HashMap<String, AttachedSession>,
 }
 
 /// What follows from a line of the server.
@@ -253,8 +254,19 @@ impl RelayState {
 
     /// Adds a line of the server to those for the editor.
     pub(super) fn on_server_line(&mut self, line: &str, to_editor: &mut String) -> Progress {
+        if let Some(UpdateParts { session, kind, seq }) = UpdateParts::of_numbered(line) {
+            let is_busy = reported_state(kind, line);
+            self.on_update(session, Some(seq), is_busy, kind);
+            self.send_to_editor(line, to_editor);
+            return Progress::None;
+        }
         if let Some(update) = AgentUpdate::read(line) {
-            self.on_update(&update, line);
+            let seq = update.meta().and_then(|meta| Members::of(meta).ok()?.get(SEQ)?.as_u64());
+            let kind = live::update_kind(line).unwrap_or_default();
+            if let Some(session) = update.session() {
+                let is_busy = reported_state(&kind, line);
+                self.on_update(session.as_json().as_literal(), seq, is_busy, &kind);
+            }
             self.send_to_editor(line, to_editor);
             return Progress::None;
         }
@@ -276,29 +288,18 @@ impl RelayState {
         }
     }
 
-    fn on_update(&mut self, update: &AgentUpdate<'_>, line: &str) {
-        let seq = update.meta().and_then(|meta| Members::of(meta).ok()?.get(SEQ)?.as_u64());
-        let Some(session) = update.session() else { return };
-        let Some(seq) = seq else {
-            // The prompt queue and other notices are not stored, and have no numbers either.
-            if !line.contains(r#""sessionUpdate":"session_info_update""#)
-                && let Some(attached) = self.sessions.get_mut(&session)
-            {
-                attached.is_partial = true;
-            }
-            return;
-        };
-        let count = self.sessions.len();
-        let attached = match self.sessions.get_mut(&session) {
-            Some(attached) => attached,
-            None if count >= MAX_SESSIONS => return,
+    fn on_update(&mut self, session: &str, seq: Option<u64>, is_busy: Option<bool>, kind: &str) {
+        if !self.sessions.contains_key(session) && self.sessions.len() < MAX_SESSIONS && seq.is_some() {
             // A prompt or a fork attaches a client, too.
-            None => self.sessions.entry(session).or_insert_with(|| AttachedSession::new(Object::default())),
-        };
-        (attached.seq, attached.is_partial) = (seq, false);
-        if let Some(is_busy) = reported_state(line) {
-            attached.is_busy = is_busy;
+            self.sessions.insert(session.to_owned(), AttachedSession::new(Object::default()));
         }
+        let Some(attached) = self.sessions.get_mut(session) else { return };
+        match seq {
+            Some(seq) => (attached.seq, attached.is_partial) = (seq, false),
+            // The prompt queue and other notices are not stored, and have no numbers either.
+            None => attached.is_partial |= kind != "session_info_update",
+        }
+        attached.is_busy = is_busy.unwrap_or(attached.is_busy);
     }
 
     fn on_server_message(&mut self, message: &Message<'_>, to_editor: &mut String) -> Progress {
@@ -363,14 +364,15 @@ impl RelayState {
                 let result = Members::of(*result).unwrap_or_default();
                 let created = result.get("sessionId").and_then(JsonStr::from_raw).map(SessionId::from);
                 let Some(session) = created.or(session) else { return };
-                if self.sessions.len() < MAX_SESSIONS || self.sessions.contains_key(&session) {
+                let key = key(&session);
+                if self.sessions.len() < MAX_SESSIONS || self.sessions.contains_key(key) {
                     let mut attached = AttachedSession::new(params);
                     attached.on_opened(&result);
-                    self.sessions.insert(session, attached);
+                    self.sessions.insert(key.to_owned(), attached);
                 }
             }
             EditorRequest::Close { session } => {
-                session.iter().for_each(|session| drop(self.sessions.remove(session)));
+                session.iter().for_each(|session| drop(self.sessions.remove(key(session))));
             }
             EditorRequest::Prompt(_) | EditorRequest::Other => {}
         }
@@ -402,14 +404,13 @@ impl RelayState {
             Some(Reattaching { held: Some(_), sessions, .. }) => self.sessions = sessions,
             Some(Reattaching { held: None, awaited, .. }) => {
                 lost.extend(awaited.into_values().flatten());
-                lost.iter().for_each(|session| drop(self.sessions.remove(session)));
+                lost.iter().for_each(|session| drop(self.sessions.remove(key(session))));
                 open.iter().for_each(|id| push_line(to_editor, &cancel_line(id)));
             }
             None => open.iter().for_each(|id| push_line(to_editor, &cancel_line(id))),
         }
-        lost.extend(
-            self.sessions.iter().filter(|(_, attached)| attached.is_partial).map(|(id, _)| id.clone()),
-        );
+        let partial = self.sessions.iter().filter(|(_, attached)| attached.is_partial);
+        lost.extend(partial.filter_map(|(id, _)| session_id(id)));
         self.generation += 1;
         let error = RpcError::new(
             code::INTERNAL_ERROR,
@@ -466,14 +467,15 @@ impl RelayState {
         if let Ok(Incoming::One(message)) = parse(initialize, Batches::Refuse) {
             push_line(to_server, &message.with_id(&own_id(None)));
         }
-        for (session, attached) in &self.sessions {
+        for (id, attached) in &self.sessions {
+            let Some(session) = session_id(id) else { continue };
             let mut params = attached.params.clone();
             params.set("sessionId", session.as_json());
             if !attached.is_partial {
                 let from = Object::new().with("type", "_parlor_after").with("seq", attached.seq);
                 params.set("replayFrom", from.to_json());
             }
-            let id = own_id(Some(session.clone()));
+            let id = own_id(Some(session));
             push_line(to_server, &write::request(&id, "session/resume", Some(params.to_json().raw())));
         }
         let (held, sessions) = (Some(String::new()), self.sessions.clone());
@@ -496,11 +498,11 @@ impl RelayState {
             (Some(session), Outcome::Error(error)) => {
                 let error = RpcError::from_raw(*error);
                 tracing::warn!(%session, "the session cannot be resumed: {}", error.message());
-                self.sessions.remove(&session);
+                self.sessions.remove(key(&session));
             }
             (Some(session), Outcome::Result(result)) => {
                 let result = Members::of(*result).unwrap_or_default();
-                if let Some(attached) = self.sessions.get_mut(&session) {
+                if let Some(attached) = self.sessions.get_mut(key(&session)) {
                     attached.on_opened(&result);
                 }
             }
@@ -561,15 +563,46 @@ impl EditorRequest {
     }
 }
 
-/// Whether an update says that a turn runs or has ended; `None` if it says nothing about that.
-fn reported_state(line: &str) -> Option<bool> {
-    if !line.contains("\"state_update\"") && !line.contains("\"state_change\"") {
+/// The parts of an update that has a number.
+struct UpdateParts<'a> {
+    /// The literal of the id of its session.
+    session: &'a str,
+    kind: &'a str,
+    seq: u64,
+}
+
+impl<'a> UpdateParts<'a> {
+    /// Finds the parts of a line as servers usually write it, without parsing all of it: most lines are such updates.
+    fn of_numbered(line: &'a str) -> Option<Self> {
+        let rest =
+            line.strip_prefix(r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"#)?;
+        let end = 1 + rest.strip_prefix('"')?.find(['"', '\\'])?;
+        let (session, rest) = rest.split_at_checked(end + 1)?;
+        let kind = rest.strip_prefix(r#","update":{"sessionUpdate":""#)?;
+        let kind = kind.split('"').next()?;
+        // With three braces it is the metadata of the params: servers write no other member of the envelope after them.
+        let (_, seq) = line.strip_suffix("}}}")?.rsplit_once(r#","_meta":{"parlor/seq":"#)?;
+        (!session.contains('\\')).then_some(())?;
+        Some(Self { session, kind, seq: seq.parse().ok()? })
+    }
+}
+
+/// Whether an update of a kind says that a turn runs or has ended; `None` if it says nothing about that.
+fn reported_state(kind: &str, line: &str) -> Option<bool> {
+    if !matches!(kind, "state_update" | "state_change") {
         return None;
     }
-    let update = Members::parse(line)?.get("params")?;
-    let update = Members::of(Members::of(update).ok()?.get("update")?).ok()?;
-    matches!(update.get_str("sessionUpdate").as_deref(), Some("state_update" | "state_change"))
-        .then(|| update.get_str("state").is_some_and(|state| state != "idle"))
+    let params = Members::of(Members::parse(line)?.get("params")?).ok()?;
+    let update = Members::of(params.get("update")?).ok()?;
+    Some(update.get_str("state").is_some_and(|state| state != "idle"))
+}
+
+fn key(session: &SessionId) -> &str {
+    session.as_json().as_literal()
+}
+
+fn session_id(literal: &str) -> Option<SessionId> {
+    JsonStr::from_literal(literal).map(SessionId::from)
 }
 
 fn session_of(params: Option<JsonRef<'_>>) -> Option<SessionId> {
@@ -586,4 +619,31 @@ fn with_params<'a>(line: &'a str, params: Option<JsonRef<'_>>, other: &Object) -
 fn push_line(lines: &mut String, line: &str) {
     lines.push_str(line);
     lines.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_numbered_update_are_found_and_other_lines_are_parsed() {
+        let line = |session: &str, update: &str, rest: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":{session},"update":{update}{rest}}}}}"#
+            )
+        };
+        let chunk = r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\"}}}"}}"#;
+        let numbered = line(r#""s""#, chunk, r#","_meta":{"parlor/seq":42}"#);
+        let parts = UpdateParts::of_numbered(&numbered).unwrap();
+        assert_eq!((parts.session, parts.kind, parts.seq), (r#""s""#, "agent_message_chunk", 42));
+        for other in [
+            line(r#""s""#, chunk, ""),
+            line(r#""s\u0041""#, chunk, r#","_meta":{"parlor/seq":42}"#),
+            line(r#""s""#, chunk, r#","_meta":{"parlor/seq":42,"x":1}"#),
+            line(r#""s""#, r#"{"sessionUpdate":"x","_meta":{"parlor/seq":7}}"#, ""),
+            line(r#""s""#, r#"{"sessionUpdate":"x","text":",\"_meta\":{\"parlor/seq\":7"}"#, ""),
+        ] {
+            assert!(UpdateParts::of_numbered(&other).is_none(), "{other}");
+        }
+    }
 }
