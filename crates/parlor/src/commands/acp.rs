@@ -93,14 +93,14 @@ impl Acp {
             ..Hello::new()
         };
         let ended = join(&data.socket(), hello, standard_input(), standard_output()).await;
-        match ended.map_err(|error| {
-            CommandError::server_unavailable(format_args!("cannot connect to the server: {error}"))
-        })? {
+        match ended
+            .map_err(|error| CommandError::failed(format_args!("cannot connect to the server: {error}")))?
+        {
             Ended::ByEditor => Ok(ExitCode::SUCCESS),
-            Ended::ByServer => Err(CommandError::server_unavailable("the server closed the connection")),
-            Ended::Refused(reason) => Err(CommandError::server_unavailable(format_args!(
-                "the server rejected the connection: {reason}"
-            ))),
+            Ended::ByServer => Err(CommandError::failed("the server closed the connection")),
+            Ended::Refused(reason) => {
+                Err(CommandError::failed(format_args!("the server rejected the connection: {reason}")))
+            }
         }
     }
 
