@@ -7,11 +7,14 @@ use parlor_session::{Entry, EntryId, MessageNumbers, Role, Transcript};
 
 use crate::command_error::CommandError;
 
+/// How many digits are the prefix of an id, and not a number: as many as other commands print of an id.
+const MIN_DIGITS: usize = 8;
+
 /// Selects a message by its number (`#3`, `3`, or `#-1` for the last one), its id, a unique prefix of its id, or `latest`, the
 /// latest prompt.
 ///
-/// Prefixes match only messages whose role is accepted. Digits are a number if there is a message with it, and the prefix of an id
-/// otherwise: the ids of a long session start with all digits, so that numbers would not be usable if they were prefixes first.
+/// Prefixes match only messages whose role is accepted. Digits are a number, not a prefix: the ids of a long session start with all
+/// digits, so that a mistyped number would select any message. [`MIN_DIGITS`] or more are a prefix.
 pub(crate) fn find(
     transcript: &Transcript,
     name: &str,
@@ -71,18 +74,17 @@ fn select<'a>(
         .filter(|entry| has_role(entry, is_accepted) && has_prefix(entry))
         .collect();
     let digits = name.strip_prefix('#').unwrap_or(name);
-    let Ok(number) = digits.parse::<i64>() else { return one_of(name, &by_prefix) };
+    let is_prefix = digits.len() == name.len() && digits.len() >= MIN_DIGITS;
+    let Some(number) = digits.parse::<i64>().ok().filter(|_| !is_prefix) else {
+        return one_of(name, &by_prefix);
+    };
     let absolute = if number < 0 {
         i64::try_from(numbers.last()).unwrap_or(i64::MAX).saturating_add(number).saturating_add(1)
     } else {
         number
     };
     let numbered = usize::try_from(absolute).ok().and_then(|number| numbers.get(number));
-    match numbered {
-        Some(entry) => Ok(Some(entry)),
-        None if by_prefix.is_empty() => Err(no_number(digits, numbers.last())),
-        None => one_of(name, &by_prefix),
-    }
+    numbered.map(Some).ok_or_else(|| no_number(digits, numbers.last()))
 }
 
 /// The only one of the messages that a prefix matches; `None` if it matches none.
@@ -171,8 +173,6 @@ mod tests {
             ("#4", "4x"),
             // Number 5, and the prefix of other ids.
             ("5", "7..9"),
-            // No number, so that it is a prefix.
-            ("8", "8d41"),
             ("7..9", "7..9"),
             // The server knows other names of messages.
             ("alias", "alias"),
@@ -188,7 +188,8 @@ mod tests {
             ("#0", "the session has no message #0"),
             ("#-6", "the session has no message #-6"),
             ("9", "the session has no message #9"),
-            ("52", "'52' matches 2 messages"),
+            // The prefix of an id.
+            ("8", "the session has no message #8"),
         ] {
             assert_eq!(found(name).unwrap_err(), error, "{name}");
         }
@@ -196,8 +197,19 @@ mod tests {
 
     #[test]
     fn only_messages_of_accepted_roles_match_a_prefix() {
-        let id = find(&transcript(), "52", |role| role == Role::Thought).unwrap();
-        assert_eq!(id.to_text(), "52a6");
+        let mut transcript = transcript();
+        for (role, id) in [(Role::Thought, "b6a"), (Role::Agent, "b6f"), (Role::Agent, "12345678x")] {
+            let item = Json::parse(r#"{"type":"text","text":"x"}"#).unwrap();
+            let entry = EntryId::Message(role, id.into());
+            transcript.push(Update::Append { entry, item, extra: None }).unwrap();
+        }
+        let found =
+            |name, is_accepted| find(&transcript, name, is_accepted).map(|id| id.to_text().into_owned());
+        assert_eq!(found("b6", |role| role == Role::Thought).unwrap(), "b6a");
+        assert_eq!(found("b6", |_| true).unwrap_err().to_string(), "'b6' matches 2 messages");
+        // Eight digits are a prefix, seven a number.
+        assert_eq!(found("12345678", |_| true).unwrap(), "12345678x");
+        assert!(found("1234567", |_| true).unwrap_err().to_string().contains("no message #1234567"));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::output::{self, BOLD, DIM, GREEN, YELLOW, short_path};
 use crate::path_options::PathOptions;
 use crate::render::safe;
 use crate::runtime;
-use crate::server::{self, client_environment};
+use crate::server::client_environment;
 use crate::tty::Tty;
 
 /// Choose the default agent and connect editors
@@ -105,7 +105,7 @@ impl Setup {
             output::print(|out| writeln!(out, "\nNothing was changed: there is no terminal to ask."))?;
             print_stderr!("  hint: `parlor setup --agent {} --yes` writes config.toml", safe(&chosen.name));
         } else {
-            self.write_default(&config, &chosen.name)?;
+            Self::write_default(&config, &chosen.name)?;
         }
         let mut exit_code = ExitCode::SUCCESS;
         match test(chosen) {
@@ -143,19 +143,14 @@ impl Setup {
         found
     }
 
-    fn write_default(&self, config: &Config, name: &str) -> Result<(), CommandError> {
+    fn write_default(config: &Config, name: &str) -> Result<(), CommandError> {
         let file = config_file(config)?;
         let shown = safe(&short_path(&file.display().to_string()));
         if config.default_agent.as_deref() == Some(name) {
             return output::print(|out| writeln!(out, "  {shown} has default_agent = \"{name}\" already"));
         }
         set_default_agent(&file, name).map_err(CommandError::failed)?;
-        output::print(|out| writeln!(out, "  wrote default_agent = \"{}\" to {shown}", safe(name)))?;
-        let socket = self.paths.existing_data_dir()?.map(|data| data.socket());
-        if socket.is_some_and(|socket| server::is_running(&socket)) {
-            output::print(|out| writeln!(out, "  `parlor restart` has the running server use it"))?;
-        }
-        Ok(())
+        output::print(|out| writeln!(out, "  wrote default_agent = \"{}\" to {shown}", safe(name)))
     }
 
     /// Offers to log in to the chosen agent, unless it is known to be logged in, and to others that are known not to be.

@@ -103,6 +103,9 @@ const CASES: &[Case] = &[
     offline(&["logs", "-n", "1"]),
     fits(online(&["agents"])),
     Case { silent_server: Exits(1), ..offline(&["doctor"]) },
+    fits(offline(&["setup", "--yes", "--agent", "demo"])),
+    online(&["login", "demo"]),
+    online(&["import", "--agent", "demo"]),
     Case {
         with_server: Exits(1),
         without_server: Exits(1),

@@ -28,10 +28,10 @@ fn texts(scenario: &Scenario, session: &str) -> Vec<String> {
 fn a_prefix_selects_the_prompt_to_edit_even_if_other_messages_match() {
     let scenario = Scenario::new(PARLOR).with_server();
     let (mut session, mut messages) = spawn(&scenario);
-    // Ids are random: send prompts until an answer has the same first digit as the first prompt, which is not the number of a message.
+    // Ids are random: send prompts until an answer has the same first digit as the first prompt, which is no number.
     while !messages[1..].iter().any(|id| id[..1] == messages[0][..1])
         || messages[2][..1] == messages[0][..1]
-        || ["1", "2", "3", "4"].contains(&&messages[0][..1])
+        || messages[0].starts_with(|first: char| first.is_ascii_digit())
     {
         (session, messages) = spawn(&scenario);
     }
@@ -136,7 +136,7 @@ fn another_agent_continues_a_session() {
     let mut scenario = Scenario::new(PARLOR);
     scenario.serve(&["--agent", "demo", "--agent", &test_agent()]);
     let (session, messages) = spawn(&scenario);
-    let output = scenario.run(&["fork", &session, "--agent", "nobody"]).exit_code(1);
+    let output = scenario.run(&["fork", &session, "--agent", "nobody"]).exit_code(2);
     assert!(output.stderr.contains("unknown agent 'nobody' (known: test, "), "{output:#?}");
     let forked = scenario.run(&["fork", &session, "--at", &messages[1], "--agent", "test", "--json"]);
     let forked = forked.success().json();

@@ -20,7 +20,7 @@ const ALL: &str = "test,url,terminal,env";
 #[test]
 fn a_prompt_to_an_agent_that_requires_a_login_names_the_command_and_the_methods() {
     let scenario = scenario(ALL);
-    let output = scenario.run(&["prompt", "--new", "say hello"]).exit_code(1);
+    let output = scenario.run(&["prompt", "--new", "say hello"]).exit_code(4);
     assert_eq!(
         output.stderr,
         "parlor: agent 'mine' requires a login (log in first): run `parlor login mine`\n  methods: test, url, terminal, env \

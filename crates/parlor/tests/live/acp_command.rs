@@ -234,7 +234,7 @@ fn an_editor_gets_errors_if_no_server_can_be_started() {
     let error = editor.response(prompt).unwrap_err();
     assert_eq!(error["code"], -32603, "{error}");
     editor.read_to_end();
-    assert_eq!(editor.close(), Some(1));
+    assert_eq!(editor.close(), Some(5));
 }
 
 #[test]

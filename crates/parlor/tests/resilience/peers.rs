@@ -112,7 +112,8 @@ fn a_program_that_is_not_an_agent_is_reported() {
         assert!(message.contains(agent) && message.contains(why), "{agent}: {message}");
         assert!(started.elapsed() < Duration::from_secs(30), "{agent} took {:?}", started.elapsed());
         if agent == "complaining" {
-            assert_eq!(error.data().unwrap().as_str(), r#"{"stderr":"no such model\n"}"#);
+            let data = r#"{"stderr":"no such model\n","reason":"agent_unavailable"}"#;
+            assert_eq!(error.data().unwrap().as_str(), data);
         }
         // The connection still works: the client can list sessions.
         client.list();
