@@ -47,7 +47,12 @@ const BEFORE: &[(&str, &str, &str)] = &[
 const NOT_EXECUTED: &[(&str, &str, &str)] = &[
     ("README.md", "cargo ", "it builds parlor, as this test did"),
     ("README.md", "alias parlor=", "the test has parlor in PATH"),
+    ("docs/agents.md", "parlor setup", "it needs an agent; tests/commands/setup.rs tests it"),
+    ("docs/agents.md", "parlor prompt --new --agent codex", "it needs codex"),
+    ("docs/agents.md", "parlor login codex", "it needs codex; tests/commands/login.rs tests it"),
     ("docs/bench.md", "", "benchmarks take minutes and need a quiet machine"),
+    ("docs/commands.md", "parlor login codex", "it needs codex; tests/commands/login.rs tests it"),
+    ("docs/commands.md", "parlor import --agent codex", "it needs codex; tests/commands/import.rs tests it"),
     ("docs/commands.md", "parlor watch", "it runs until Ctrl-C; tests/commands/watch.rs tests it"),
     (
         "docs/commands.md",
