@@ -3,11 +3,9 @@
 #[macro_use]
 mod output;
 mod agent_choice;
-mod ansi;
 mod background_server;
 mod command_error;
 mod commands;
-mod content_block;
 mod demo;
 mod editors;
 mod event_lines;

@@ -1,35 +1,67 @@
 //! Output of programs with the colours of a terminal.
 
+use maud::{Markup, html};
+
+use super::text::clean;
+
 /// A part of the output in one style.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) text: String,
-    pub(crate) style: TextStyle,
+pub struct Span {
+    /// The text.
+    pub text: String,
+    /// How it is shown.
+    pub style: TextStyle,
 }
 
 /// How a terminal displays text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an attribute of a terminal")]
-pub(crate) struct TextStyle {
-    pub(crate) foreground: Option<Colour>,
-    pub(crate) background: Option<Colour>,
-    pub(crate) bold: bool,
-    pub(crate) dim: bool,
-    pub(crate) italic: bool,
-    pub(crate) underlined: bool,
+pub struct TextStyle {
+    /// The colour of the text.
+    pub foreground: Option<Colour>,
+    /// The colour behind the text.
+    pub background: Option<Colour>,
+    /// Whether it is bold.
+    pub bold: bool,
+    /// Whether it is dim.
+    pub dim: bool,
+    /// Whether it is italic.
+    pub italic: bool,
+    /// Whether it is underlined.
+    pub underlined: bool,
 }
 
 /// A colour of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Colour {
+pub enum Colour {
     /// One of the 16 colours of the terminal's theme.
     Theme(u8),
+    /// Red, green and blue.
     Rgb(u8, u8, u8),
+}
+
+impl Colour {
+    /// The nearest of the eight colours of the page; `None` for greys, which are the colour of other text.
+    fn theme_index(self) -> Option<u8> {
+        let (red, green, blue) = match self {
+            // The bright colours are not brighter: the page's have enough contrast.
+            Self::Theme(index) => return Some(index % 8),
+            Self::Rgb(red, green, blue) => (red, green, blue),
+        };
+        let (most, least) = (red.max(green).max(blue), red.min(green).min(blue));
+        if most - least < 48 {
+            return None;
+        }
+        // A part counts if it is nearer to the greatest than to the least.
+        let middle = u8::midpoint(most, least);
+        let bit = |part: u8, bit: u8| if part > middle { bit } else { 0 };
+        Some(bit(red, 1) | bit(green, 2) | bit(blue, 4))
+    }
 }
 
 /// Splits output into spans. Escape sequences that are no colours are left out, and a carriage return starts its line again, as
 /// progress bars do.
-pub(crate) fn spans(output: &str) -> Vec<Span> {
+pub fn spans(output: &str) -> Vec<Span> {
     let mut parser = Parser::default();
     let output = output.replace("\r\n", "\n");
     let mut rest = output.as_str();
@@ -46,8 +78,18 @@ pub(crate) fn spans(output: &str) -> Vec<Span> {
 }
 
 /// The output without colours.
-pub(crate) fn plain(output: &str) -> String {
+pub fn plain(output: &str) -> String {
     spans(output).into_iter().map(|span| span.text).collect()
+}
+
+/// Output as HTML, with classes for its colours.
+pub fn to_html(output: &str) -> Markup {
+    html! {
+        @for span in spans(output) {
+            @let classes = span.style.classes();
+            @if classes.is_empty() { (clean(&span.text)) } @else { span class=(classes) { (clean(&span.text)) } }
+        }
+    }
 }
 
 #[derive(Default)]
@@ -111,6 +153,24 @@ impl Parser {
 }
 
 impl TextStyle {
+    /// The classes of the style: `a` and `b` with a number for the colours of the text and behind it, and letters for the rest.
+    fn classes(&self) -> String {
+        let colour = |prefix: &str, colour: Option<Colour>| {
+            let index = colour.and_then(Colour::theme_index);
+            index.map(|index| format!("{prefix}{index}"))
+        };
+        let flag = |is_set: bool, name: &str| is_set.then(|| name.to_owned());
+        let classes = [
+            colour("a", self.foreground),
+            colour("b", self.background),
+            flag(self.bold, "ab"),
+            flag(self.dim, "ad"),
+            flag(self.italic, "ai"),
+            flag(self.underlined, "au"),
+        ];
+        classes.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
     /// Applies the parameters of a colour sequence.
     fn apply(&mut self, params: &str) {
         let mut params = params.split([';', ':']).map(|param| param.parse::<u16>().unwrap_or(0));
@@ -189,6 +249,15 @@ mod tests {
         assert_eq!(palette(3), Some(Colour::Theme(3)));
         assert_eq!(palette(196), Some(Colour::Rgb(255, 0, 0)));
         assert_eq!(palette(255), Some(Colour::Rgb(238, 238, 238)));
+    }
+
+    #[test]
+    fn colours_are_classes_and_text_is_escaped() {
+        assert_eq!(
+            to_html("a\u{1b}[1;91mb<\u{1b}[0m\u{1b}[38;2;250;200;10;44mc\u{1b}[38;2;99;99;99;49md\u{202e}")
+                .into_string(),
+            r#"a<span class="a1 ab">b&lt;</span><span class="a3 b4">c</span>d‹U+202E›"#
+        );
     }
 
     #[test]
