@@ -634,15 +634,30 @@ impl Default for KeyMap {
 }
 
 impl KeyMap {
+    /// The default keys with settings: place, action, keys. An error has the index of its setting.
+    pub fn with_settings<'a>(
+        settings: impl IntoIterator<Item = (&'a str, &'a str, &'a str)>,
+    ) -> Result<Self, (usize, KeyMapError)> {
+        let mut map = Self::default();
+        let mut last = 0;
+        for (index, (place, action, keys)) in settings.into_iter().enumerate() {
+            map.set(place, action, keys).map_err(|error| (index, error))?;
+            last = index;
+        }
+        // Checked at the end, so that two keys can be exchanged.
+        map.check().map_err(|error| (last, error))?;
+        Ok(map)
+    }
+
     /// Replaces the keys of an action; several keys are separated by spaces.
-    pub fn set(&mut self, place: &str, action: &str, keys: &str) -> Result<(), KeyMapError> {
+    fn set(&mut self, place: &str, action: &str, keys: &str) -> Result<(), KeyMapError> {
         let known = Place::ALL.into_iter().find(|known| known.name() == place);
         let place = known.ok_or_else(|| KeyMapError::UnknownPlace(place.to_owned()))?;
         let is_it = |binding: &&mut Binding| binding.place == place && binding.action.name() == action;
         let binding = self.bindings.iter_mut().find(is_it);
         let binding = binding.ok_or_else(|| KeyMapError::UnknownAction(place.name(), action.to_owned()))?;
         binding.keys = keys.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
-        self.check()
+        Ok(())
     }
 
     /// Rejects a key that two actions of one place have.
@@ -766,16 +781,16 @@ mod tests {
 
     #[test]
     fn a_configured_key_replaces_the_default_and_a_conflict_is_an_error() {
-        let mut map = KeyMap::default();
-        map.set("messages", "fork", "Ctrl-K").unwrap();
+        let map = KeyMap::with_settings([("messages", "fork", "Ctrl-K")]).unwrap();
         assert_eq!(map.action(Place::Messages, "Ctrl-K".parse().unwrap()), Some(Action::Fork));
         assert_eq!(map.action(Place::Messages, "f".parse().unwrap()), None);
-        let error = map.set("messages", "fork", "e").unwrap_err().to_string();
-        assert_eq!(error, "e is assigned twice in 'messages': to 'fork' and to 'edit'");
-        let mut map = KeyMap::default();
-        assert!(map.set("nowhere", "fork", "f").unwrap_err().to_string().contains("no place 'nowhere'"));
-        assert!(map.set("input", "fork", "f").unwrap_err().to_string().contains("no action 'fork'"));
-        assert!(map.set("messages", "fork", "Hyper-f").unwrap_err().to_string().contains("'Hyper-f' is no key"));
+        let exchanged = KeyMap::with_settings([("messages", "fork", "e"), ("messages", "edit", "f")]).unwrap();
+        assert_eq!(exchanged.action(Place::Messages, "e".parse().unwrap()), Some(Action::Fork));
+        let error = |place, action, keys| KeyMap::with_settings([(place, action, keys)]).unwrap_err().1.to_string();
+        assert_eq!(error("messages", "fork", "e"), "e is assigned twice in 'messages': to 'fork' and to 'edit'");
+        assert!(error("nowhere", "fork", "f").contains("no place 'nowhere'"));
+        assert!(error("input", "fork", "f").contains("no action 'fork'"));
+        assert!(error("messages", "fork", "Hyper-f").contains("'Hyper-f' is no key"));
     }
 
     #[test]

@@ -163,8 +163,10 @@ pub struct Options {
 pub enum Start {
     /// The latest session of the directory, or a new one.
     Latest,
-    /// A session.
+    /// A session and its working directory.
     Session(SessionId, String),
+    /// A session of a remote server by a prefix of its id or title.
+    Named(String),
     /// A new session.
     New,
     /// An agent without a server.

@@ -138,6 +138,19 @@ impl App {
                     self.open(id, cwd, effects);
                 }
             }
+            Start::Named(name) => {
+                let lower = name.to_lowercase();
+                let is_it = |row: &&crate::sessions::SessionRow| {
+                    name == "latest"
+                        || row.id.to_string().starts_with(&name)
+                        || row.title.as_str().to_lowercase().starts_with(&lower)
+                };
+                let named = self.sessions.latest_first().into_iter().find(is_it);
+                match named.map(|row| (row.id.clone(), row.cwd.clone())) {
+                    Some((id, cwd)) => self.open(id, cwd, effects),
+                    None => self.fail(&format!("no session has an id or a title that starts with '{name}'")),
+                }
+            }
             Start::New | Start::Direct => {}
         }
     }
