@@ -116,6 +116,8 @@ pub(crate) struct SessionFold {
     is_state_noted: bool,
     /// The cursor for entries before those that a parlor server replayed.
     pub(crate) older: Option<Json>,
+    /// The last response that opened the session.
+    pub(crate) opened: Object,
 }
 
 /// A subscription that was requested and has no response yet. A parlor server numbers live updates and not replayed ones:
@@ -171,6 +173,7 @@ impl SessionFold {
             prompt_accepted: None,
             is_state_noted: false,
             older: None,
+            opened: Object::default(),
         }
     }
 
@@ -230,6 +233,7 @@ impl SessionFold {
         if let Some(older) = meta.get("parlor/older") {
             self.older = Some(older.clone());
         }
+        self.opened = result.clone();
     }
 
     /// Applies a state that a server notes for clients of version 1. It shows whether a turn of another client runs; the

@@ -81,6 +81,12 @@ impl Session {
         self.replica.snapshot()
     }
 
+    /// The response with which the session was last opened: its options and what else the peer returned. Options that change
+    /// later are in the transcript.
+    pub fn opened(&self) -> Object {
+        self.replica.state().fold.opened.clone()
+    }
+
     /// How often the transcript was reloaded: its changes are numbered again then.
     pub fn reloads(&self) -> u64 {
         self.replica.position().epoch

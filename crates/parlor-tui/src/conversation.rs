@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parlor_client::{
-    Activity, Entry, EntryId, Json, MessageId, Role, Session, SessionId, Slot, Snapshot, State, ToolCall,
+    Activity, Entry, EntryId, Json, MessageId, Object, Role, Session, SessionId, Slot, Snapshot, State, ToolCall,
     ToolCallStatus, ToolKind, Transcript,
 };
 use ratatui::text::Line;
@@ -290,6 +290,8 @@ impl Conversation {
             }
         }
         self.items.truncate(place);
+        // What was before is not known.
+        self.last_output = self.last_output.or(Some(now));
         self.is_observed = true;
         self.last_edit = last_edit(&transcript);
     }
@@ -372,6 +374,16 @@ impl Conversation {
     /// The value of a slot.
     pub fn slot(&self, slot: Slot) -> Option<parlor_client::Body> {
         self.replica.read().slot(slot).cloned()
+    }
+
+    /// The options of the session: those that were last reported, else those with which it was opened.
+    pub fn options(&self) -> Vec<Object> {
+        let reported = self.slot(Slot::Options).map(|slot| slot.fields);
+        let has_options = |fields: &Object| fields.get_array("configOptions").is_some();
+        let opened = || self.session().map(Session::opened);
+        let fields = reported.filter(has_options).or_else(opened).unwrap_or_default();
+        let options = fields.get_array("configOptions").unwrap_or_default();
+        options.into_iter().filter_map(parlor_client::JsonRef::to_object).collect()
     }
 
     /// How many messages are loaded.
@@ -564,6 +576,19 @@ impl Conversation {
         if self.is_following { 0 } else { self.messages().saturating_sub(self.messages_at_leave) }
     }
 
+    /// Whether the end of the conversation is on the screen.
+    pub fn shows_end(&mut self, look: &Look) -> bool {
+        let last = (0..self.items.len()).rev().find(|index| self.height(*index, look) > 0);
+        let shown = self.visible(look);
+        match (last, shown.last()) {
+            (Some(last), Some((index, first))) if *index == last => {
+                let height = isize::try_from(self.height(last, look)).unwrap_or(0);
+                first + height <= self.page()
+            }
+            (last, _) => last.is_none(),
+        }
+    }
+
     /// The height of the view.
     pub fn page(&self) -> isize {
         isize::try_from(self.size.1).unwrap_or(1)
@@ -745,6 +770,11 @@ impl Conversation {
         match place {
             Some(first) if first < 0 => self.scroll(first, look),
             Some(first) if first + height > page => self.scroll((first + height - page).min(first), look),
+            // The view does not follow the end while something above it is selected.
+            Some(_) if self.is_following && index + 1 < self.items.len() => {
+                self.anchor = self.end_anchor(look);
+                self.leave_end();
+            }
             Some(_) => {}
             None => {
                 let is_above = shown.first().is_none_or(|(first, _)| index < *first);

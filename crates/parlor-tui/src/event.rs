@@ -32,8 +32,6 @@ pub struct Opened {
     pub replica: Replica,
     /// The cursor for entries before those that are loaded.
     pub older: Option<Json>,
-    /// The client's own number at the server.
-    pub client: Option<u64>,
     /// Whether everything was loaded again, so that changes have other numbers.
     pub is_reloaded: bool,
 }

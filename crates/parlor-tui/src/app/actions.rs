@@ -1,7 +1,7 @@
 //! What keys and the mouse do.
 
 use crossterm::event::KeyCode;
-use parlor_client::{EntryId, Json, PermissionOptionKind, Role as MessageRole, SessionId, Slot};
+use parlor_client::{EntryId, Json, PermissionOptionKind, Role as MessageRole, SessionId};
 
 use super::{
     App, Completion, ESCAPE_GUARD, Focus, INTERRUPT_TIME, Link, MAX_HISTORY, OpenAt, PendingRemoval,
@@ -773,8 +773,14 @@ impl App {
         let chosen = number.checked_sub(1).and_then(|index| request.options().get(index)).cloned();
         if let Some(option) = chosen {
             let id = request.id.clone();
-            effects.push(Effect::Send(Call::Answer { id, result: selection(&option) }));
+            self.send_answer(id, selection(&option), effects);
         }
+    }
+
+    /// Sends the answer to a request.
+    fn send_answer(&mut self, id: String, result: parlor_client::Object, effects: &mut Vec<Effect>) {
+        self.answered_here.insert(id.clone());
+        effects.push(Effect::Send(Call::Answer { id, result }));
     }
 
     /// Answers a request with the only option of a kind.
@@ -789,7 +795,8 @@ impl App {
         };
         match permission.only_option(&kind) {
             Some(option) => {
-                effects.push(Effect::Send(Call::Answer { id: id.clone(), result: selection(option) }));
+                let (id, result) = (id.clone(), selection(option));
+                self.send_answer(id, result, effects);
             }
             None if permission.options.iter().any(|option| option.kind == kind) => {
                 self.note("Several options fit this key: choose by number");
@@ -825,10 +832,10 @@ impl App {
                 (Some(Action::Open), _) => {
                     effects.push(Effect::OpenLink(url));
                     let result = Form::accept(form).unwrap_or_else(|_| Form::decline());
-                    effects.push(Effect::Send(Call::Answer { id, result }));
+                    self.send_answer(id, result, effects);
                 }
                 (_, Some('y')) => effects.push(Effect::Copy(url)),
-                (_, Some('n')) => effects.push(Effect::Send(Call::Answer { id, result: Form::decline() })),
+                (_, Some('n')) => self.send_answer(id, Form::decline(), effects),
                 _ => return false,
             }
             return true;
@@ -887,11 +894,11 @@ impl App {
         let Some(Request { id, subject: Subject::Form(form), .. }) = self.shown_request() else { return };
         let id = id.clone();
         if is_declined {
-            effects.push(Effect::Send(Call::Answer { id, result: Form::decline() }));
+            self.send_answer(id, Form::decline(), effects);
             return;
         }
         match form.accept() {
-            Ok(result) => effects.push(Effect::Send(Call::Answer { id, result })),
+            Ok(result) => self.send_answer(id, result, effects),
             Err((field, problem)) => {
                 self.form.problem = Some(Clean::line(&problem));
                 self.go_to_field(field);
@@ -1081,8 +1088,8 @@ impl App {
                 let number = digit.and_then(|digit| usize::try_from(digit).ok()?.checked_sub(1));
                 let request = self.requests.iter().find(|request| Some(&request.id) == current.as_ref());
                 let option = request.zip(number).and_then(|(request, number)| request.options().get(number));
-                if let (Some(option), Some(id)) = (option, current) {
-                    effects.push(Effect::Send(Call::Answer { id, result: selection(option) }));
+                if let (Some(result), Some(id)) = (option.map(selection), current) {
+                    self.send_answer(id, result, effects);
                 }
             }
         }
@@ -1264,11 +1271,9 @@ impl App {
             self.pick_agent(false);
             return;
         };
-        let slot = conversation.slot(Slot::Options);
-        let list = slot.as_ref().and_then(|slot| slot.fields.get_array("configOptions")).unwrap_or_default();
         let mut items = Vec::new();
         let mut rest = Vec::new();
-        for option in list.into_iter().filter_map(parlor_client::JsonRef::to_object) {
+        for option in conversation.options() {
             let id = option.get("configId").or_else(|| option.get("id"));
             let Some(id) = id.cloned() else { continue };
             let id_text = id.to_text().map(std::borrow::Cow::into_owned).unwrap_or_default();

@@ -50,20 +50,20 @@ impl App {
     /// Draws the screen.
     pub fn render(&mut self, frame: &mut Frame<'_>) {
         let area = frame.area();
+        if let Some(cursor) = self.draw(area, frame.buffer_mut()) {
+            frame.set_cursor_position(cursor);
+        }
+    }
+
+    /// Draws the screen and returns the place of the cursor, if it is shown.
+    pub(super) fn draw(&mut self, area: Rect, buf: &mut Buffer) -> Option<Position> {
         self.size = (area.width, area.height);
         if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
             let text = format!("{}x{} at least", MIN_SIZE.0, MIN_SIZE.1);
-            frame.buffer_mut().set_stringn(0, 0, text, usize::from(area.width), Style::new());
-            return;
+            buf.set_stringn(0, 0, text, usize::from(area.width), Style::new());
+            return None;
         }
-        let cursor = if self.has_full_overlay() {
-            self.draw_overlay(area, frame.buffer_mut())
-        } else {
-            self.draw_panes(area, frame.buffer_mut())
-        };
-        if let Some(cursor) = cursor {
-            frame.set_cursor_position(cursor);
-        }
+        if self.has_full_overlay() { self.draw_overlay(area, buf) } else { self.draw_panes(area, buf) }
     }
 
     fn is_narrow(&self) -> bool {
@@ -289,10 +289,7 @@ impl App {
     /// The name of the present value of the option of a category.
     fn option_name(&self, category: &str) -> Option<Clean> {
         let conversation = self.conversation.as_ref()?;
-        let slot = conversation.slot(Slot::Options);
-        let options = slot.as_ref().and_then(|slot| slot.fields.get_array("configOptions")).unwrap_or_default();
-        let of_category = options.into_iter().filter_map(parlor_client::JsonRef::to_object);
-        let option = of_category.into_iter().find(|option| option.get_string("category").as_deref() == Some(category));
+        let option = conversation.options().into_iter().find(|option| option.get_string("category").as_deref() == Some(category));
         let named = option.and_then(|option| {
             let now = option.get("currentValue")?.clone();
             let values = option.get_array("options")?.into_iter().filter_map(parlor_client::JsonRef::to_object);
@@ -313,9 +310,9 @@ impl App {
             return;
         };
         let lead = margin(area.width);
-        let has_position = !conversation.is_following;
-        let height = area.height.saturating_sub(u16::from(has_position));
-        conversation.resize(area.width, height);
+        conversation.resize(area.width, area.height);
+        let has_position = !conversation.is_following && !conversation.shows_end(&self.look);
+        conversation.resize(area.width, area.height.saturating_sub(u16::from(has_position)));
         let rows = conversation.draw(&self.look);
         let is_loading = conversation.is_loading_older;
         let numbers = conversation.shown_numbers(&self.look);
@@ -336,7 +333,9 @@ impl App {
             }
         }
         if is_loading {
-            buf.set_string(area.x + lead, area.y, pad("  loading earlier messages …", 40.min(usize::from(area.width - lead)), ""), self.style(Role::Dim));
+            // The row above is always blank.
+            let text = format!("  loading earlier messages {}", self.mark(Mark::Ellipsis));
+            buf.set_stringn(area.x + lead, area.y - 1, text, usize::from(area.width - lead), self.style(Role::Dim));
         }
         if has_position && area.height > 0 {
             let dot = self.mark(Mark::Dot);

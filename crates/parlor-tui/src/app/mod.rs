@@ -4,7 +4,7 @@ mod actions;
 mod draw;
 mod server_events;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -187,6 +187,8 @@ pub struct App {
     list_scroll: usize,
     requests: Vec<Request>,
     answered: Vec<AnsweredRequest>,
+    /// The requests that this client answered and that are not closed yet.
+    answered_here: HashSet<String>,
     /// The request that the person put off with Esc.
     put_off: Option<String>,
     request_scroll: usize,
@@ -229,7 +231,6 @@ pub struct App {
     is_dirty: bool,
     /// The sessions to which a fork returns with Esc.
     parents: Vec<(SessionId, String)>,
-    client_number: Option<u64>,
     results: Option<Box<Overlay>>,
 }
 
@@ -258,6 +259,7 @@ impl App {
             list_scroll: 0,
             requests: Vec::new(),
             answered: Vec::new(),
+            answered_here: HashSet::new(),
             put_off: None,
             request_scroll: 0,
             form: FormState::default(),
@@ -295,7 +297,6 @@ impl App {
             window_title: String::new(),
             is_dirty: true,
             parents: Vec::new(),
-            client_number: None,
             results: None,
         }
     }

@@ -176,7 +176,6 @@ impl App {
             return;
         }
         self.opening = None;
-        self.client_number = opened.client;
         self.is_started = true;
         let is_same = self.conversation.as_ref().is_some_and(|conversation| conversation.id == opened.id);
         if let Some(conversation) = self.conversation.as_mut().filter(|_| is_same) {
@@ -189,8 +188,8 @@ impl App {
             conversation.sync(self.look.now);
             let new = conversation.messages().saturating_sub(before);
             if new > 0 && let Some(note) = &mut self.note {
-                let text = format!("{} {}.", note.text.as_str().trim_end_matches('.'), crate::text::count(new, "new message"));
-                note.text = Clean::line(&text.replace(" again after", " again after"));
+                let text = format!("{}, {}.", note.text.as_str().trim_end_matches('.'), crate::text::count(new, "new message"));
+                note.text = Clean::line(&text);
             }
             return;
         }
@@ -316,21 +315,23 @@ impl App {
 
     /// Remembers how a request was answered, and says so.
     fn on_closed(&mut self, request: &Request) {
-        let decision = self.decision_about(request);
-        let outcome = decision.clone().unwrap_or_else(|| Clean::line("answered or withdrawn"));
+        let is_here = self.answered_here.remove(&request.id);
+        let decision = self.decision_about(request, is_here);
+        let closed = if is_here { "answered here" } else { "answered or withdrawn" };
+        let outcome = decision.clone().unwrap_or_else(|| Clean::line(closed));
         let is_rejected = outcome.as_str().to_lowercase().starts_with("reject");
         let role = if is_rejected { Role::Error } else { Role::Added };
         let (title, details) = (request.session_title.clone(), request.details());
         self.answered.insert(0, AnsweredRequest { title, details, outcome, role, at: self.look.now });
         self.answered.truncate(MAX_ANSWERED);
         let is_own = self.open_id().is_some_and(|id| id == request.session);
-        if let Some(decision) = decision.filter(|_| is_own && self.note.is_none()) {
+        if let Some(decision) = decision.filter(|_| is_own && !is_here) {
             self.note(&format!("Request answered: {decision}"));
         }
     }
 
     /// The decision about a request, as the transcript of the open session has it.
-    fn decision_about(&self, request: &Request) -> Option<Clean> {
+    fn decision_about(&self, request: &Request, is_here: bool) -> Option<Clean> {
         let conversation = self.conversation.as_ref().filter(|open| open.id == request.session)?;
         let Subject::Permission(permission) = &request.subject else { return None };
         let tool_call = permission.tool_call.as_ref()?.to_string();
@@ -344,9 +345,8 @@ impl App {
         let fields = &decision.body().fields;
         let option = fields.get_object("option").and_then(|option| option.get_string("name"));
         let by = fields.get_object("by").unwrap_or_default();
-        let is_here = self.client_number.is_some() && by.get_u64("client") == self.client_number;
         let name = by.get_string("name").unwrap_or_else(|| "another client".to_owned());
-        let by = if is_here { String::new() } else { format!(" by {name}") };
+        let by = if is_here { " here".to_owned() } else { format!(" by {name}") };
         Some(Clean::line(&format!("{}{by}", option.unwrap_or_else(|| "answered".to_owned()))))
     }
 

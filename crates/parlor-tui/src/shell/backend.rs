@@ -315,14 +315,12 @@ impl Context {
             let _ = events.send(Event::SessionLost).await;
         });
         let hold = tokio::spawn(self.clone().hold_requests(requests, session.clone(), cwd.clone()));
-        let number = client.info().get_nested("_meta", "parlor/client").and_then(|number| number.as_u64());
         let opened = Opened {
             ticket,
             id: session.id().clone(),
             cwd: cwd.clone(),
             older: session.older_cursor(),
             replica: Replica::Live(session.clone()),
-            client: number,
             is_reloaded,
         };
         let before = self.shared().open.replace(OpenSession { client, session, cwd, tasks: vec![follow, hold] });

@@ -137,7 +137,8 @@ impl App {
             let indent = if picker.is_options { "  " } else { "" };
             let mut left = vec![self.span(pointer, Role::Accent), Span::raw(indent), self.span(format!("{mark} "), role)];
             let is_alone = item.about.as_str().is_empty();
-            let room = if is_alone { usize::from(columns).saturating_sub(6) } else { names };
+            let right_room = width(item.right.as_str()) + 1;
+            let room = if is_alone { usize::from(columns).saturating_sub(4 + right_room) } else { names };
             left.extend(self.marked(&pad(item.name.as_str(), room, self.mark(Mark::Ellipsis)), places));
             if !is_alone {
                 left.push(self.span(format!("  {}", item.about), Role::Dim));
