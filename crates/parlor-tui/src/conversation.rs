@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parlor_client::{
-    Activity, Entry, EntryId, Json, MessageId, Object, Role, Session, SessionId, Slot, Snapshot, State, ToolCall,
+    Activity, Entry, EntryId, Json, MessageId, Object, Role, Session, SessionId, Slot, Snapshot, State, ToolCall, ToolCallId,
     ToolCallStatus, ToolKind, Transcript,
 };
 use ratatui::text::Line;
@@ -170,6 +170,8 @@ pub struct Conversation {
     fold_all: Option<Fold>,
     /// The words that are marked, in lower case.
     pub matches: Vec<String>,
+    /// The tool calls about which requests wait for a person.
+    pub waiting: Vec<ToolCallId>,
     size: (u16, u16),
     last_output: Option<Timestamp>,
     /// How many messages there were when the view left the end.
@@ -201,6 +203,7 @@ impl Conversation {
             folds: HashMap::new(),
             fold_all: None,
             matches: Vec::new(),
+            waiting: Vec::new(),
             size: (80, 20),
             last_output: None,
             messages_at_leave: 0,
@@ -406,7 +409,7 @@ impl Conversation {
         if let Some(fold) = self.folds.get(&key).copied().or(self.fold_all) {
             return fold;
         }
-        if self.last_edit == Some(key) { Fold::Unfolded } else { Fold::Auto }
+        if self.last_edit == Some(key) { Fold::Preview } else { Fold::Auto }
     }
 
     fn index_of(&self, key: ItemKey) -> usize {
@@ -460,6 +463,7 @@ impl Conversation {
                 zone: &look.zone,
                 cwd: &self.cwd,
                 matches: &self.matches,
+                needs_answer: matches!(entry.id(), EntryId::ToolCall(id) if self.waiting.contains(id)),
             };
             read(cached.view.lines(entry, &context, width, fold))
         });

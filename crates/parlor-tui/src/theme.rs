@@ -2,6 +2,8 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
+use crate::entry::highlight::Token;
+
 /// The use of a style; the program names no colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -76,6 +78,8 @@ pub enum Mark {
     MeterRest,
     /// A chosen option of several.
     Radio,
+    /// An item of a list in a message.
+    Bullet,
 }
 
 /// How many colours the terminal has.
@@ -141,6 +145,47 @@ impl Theme {
         }
     }
 
+    /// The style of a part of source code: 24-bit colours for the background, or the terminal's own.
+    pub fn token(&self, token: Token) -> Style {
+        let style = Style::new();
+        // Colours with a contrast of at least 4.5 to black and to white.
+        let (dark, light, own) = match token {
+            Token::Plain => return style,
+            Token::Added => return self.style(Role::Added),
+            Token::Removed => return self.style(Role::Removed),
+            Token::Comment if self.colors == Colors::Ansi => return self.style(Role::Dim),
+            Token::Comment => (0x87_8f_9a, 0x6a_73_7d, Color::DarkGray),
+            Token::Keyword => (0xd1_8f_f0, 0x8a_2b_c2, Color::Magenta),
+            Token::String => (0x9a_cd_68, 0x2f_75_1a, Color::Green),
+            Token::Number => (0xe0_a4_5e, 0xa3_52_00, Color::Yellow),
+            Token::Type => (0xe5_c0_7b, 0x8a_60_00, Color::Yellow),
+            Token::Function => (0x6c_b6_f5, 0x0b_5c_ad, Color::Blue),
+        };
+        match self.colors {
+            Colors::None => style,
+            Colors::Ansi => style.fg(own),
+            Colors::True => style.fg(Color::from_u32(if self.is_light { light } else { dark })),
+        }
+    }
+
+    /// The style of code in a line of prose.
+    pub fn inline_code(&self) -> Style {
+        self.style(if self.colors == Colors::None { Role::Text } else { Role::Accent })
+    }
+
+    /// The background of an added or a removed line; only with 24-bit colour.
+    pub fn diff_background(&self, is_added: bool) -> Style {
+        if self.colors != Colors::True {
+            return Style::new();
+        }
+        Style::new().bg(Color::from_u32(match (is_added, self.is_light) {
+            (true, false) => 0x14_2b_1a,
+            (true, true) => 0xe2_f5_e5,
+            (false, false) => 0x35_19_1c,
+            (false, true) => 0xfb_e6_e6,
+        }))
+    }
+
     /// The characters of a mark.
     pub fn mark(&self, mark: Mark) -> &'static str {
         let (unicode, ascii) = match mark {
@@ -168,7 +213,65 @@ impl Theme {
             Mark::Meter => ("━", "#"),
             Mark::MeterRest => ("─", "-"),
             Mark::Radio => ("•", "*"),
+            Mark::Bullet => ("•", "-"),
         };
         if self.is_ascii { ascii } else { unicode }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn theme(variables: &[(&str, &str)]) -> Theme {
+        Theme::from_env(|name| {
+            variables.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn the_environment_chooses_colours_and_characters() {
+        for (variables, colors, is_ascii) in [
+            (&[][..], Colors::Ansi, true),
+            (&[("LANG", "de_DE.UTF-8")], Colors::Ansi, false),
+            (&[("LANG", "de_DE.UTF-8"), ("LC_ALL", "C")], Colors::Ansi, true),
+            (&[("LC_CTYPE", "en_US.utf8"), ("COLORTERM", "truecolor")], Colors::True, false),
+            (&[("LANG", "C.UTF-8"), ("COLORTERM", "24bit"), ("NO_COLOR", "1")], Colors::None, false),
+            (&[("LANG", "C.UTF-8"), ("NO_COLOR", "")], Colors::Ansi, false),
+            (&[("LANG", "C.UTF-8"), ("TERM", "dumb")], Colors::None, false),
+        ] {
+            assert_eq!(theme(variables), Theme { colors, is_light: false, is_ascii }, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn without_colour_roles_are_told_by_bold_underline_and_reverse_only() {
+        let theme = theme(&[("NO_COLOR", "1")]);
+        for role in [
+            Role::Text,
+            Role::Accent,
+            Role::Dim,
+            Role::Added,
+            Role::Removed,
+            Role::Warning,
+            Role::Error,
+            Role::Selected,
+            Role::Match,
+        ] {
+            let style = theme.style(role);
+            assert_eq!((style.fg, style.bg), (None, None), "{role:?}");
+        }
+        assert_eq!(theme.style(Role::Dim), Style::new());
+        assert_eq!(theme.style(Role::Warning), Style::new().add_modifier(Modifier::BOLD));
+        assert_eq!(theme.diff_background(true), Style::new());
+        assert_eq!(theme.token(Token::Keyword), Style::new());
+    }
+
+    #[test]
+    fn a_light_background_has_no_yellow_and_no_bright_black() {
+        let theme = Theme { colors: Colors::Ansi, is_light: true, is_ascii: false };
+        assert_eq!(theme.style(Role::Warning).fg, Some(Color::Magenta));
+        assert_eq!(theme.style(Role::Match).fg, Some(Color::Magenta));
+        assert_eq!(theme.style(Role::Dim), Style::new().add_modifier(Modifier::DIM));
     }
 }

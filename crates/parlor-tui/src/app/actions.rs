@@ -7,7 +7,7 @@ use super::{
     App, Completion, ESCAPE_GUARD, Focus, INTERRUPT_TIME, Link, MAX_HISTORY, OpenAt, PendingRemoval,
 };
 use crate::clean::Clean;
-use crate::conversation::entry_text;
+use crate::entry::export;
 use crate::event::{Call, Effect};
 use crate::field::TextField;
 use crate::form::{FieldValue, Form};
@@ -545,7 +545,7 @@ impl App {
             Action::Find => self.ask("Find", String::new(), AskPurpose::Find),
             Action::Copy | Action::CopyMarkdown => self.copy(action == Action::CopyMarkdown, effects),
             Action::View => {
-                let text = conversation.with_selected(|entry, _| entry_text(entry));
+                let text = conversation.with_selected(|entry, transcript| export::markdown(entry, transcript, &conversation.cwd));
                 effects.extend(text.map(Effect::Page));
             }
             Action::Fork | Action::Edit | Action::Regenerate | Action::OtherAgent => self.branch(action, effects),
@@ -561,10 +561,9 @@ impl App {
 
     fn copy(&mut self, as_markdown: bool, effects: &mut Vec<Effect>) {
         let Some(conversation) = &self.conversation else { return };
-        let text = conversation.with_selected(|entry, _| match entry.id() {
-            EntryId::Message(..) => entry.body().content.to_text(),
-            EntryId::ToolCall(_) | EntryId::Terminal(_) if as_markdown => format!("```\n{}\n```\n", entry_text(entry)),
-            _ => entry_text(entry),
+        let text = conversation.with_selected(|entry, transcript| {
+            let export = if as_markdown { export::markdown } else { export::plain };
+            export(entry, transcript, &conversation.cwd)
         });
         effects.extend(text.filter(|text| !text.is_empty()).map(Effect::Copy));
     }
@@ -762,7 +761,7 @@ impl App {
             Action::HalfUp => self.request_scroll = self.request_scroll.saturating_sub(half),
             Action::First => self.request_scroll = 0,
             Action::Last => self.request_scroll = usize::MAX / 2,
-            Action::View => effects.extend(self.shown_request().map(|request| Effect::Page(request.full_text()))),
+            Action::View => effects.extend(self.shown_request().map(|request| Effect::Page(self.request_text(request)))),
             _ => {}
         }
     }
@@ -1069,7 +1068,7 @@ impl App {
             }
             Some(Action::View) => {
                 let request = self.requests.iter().find(|request| Some(&request.id) == current.as_ref());
-                effects.extend(request.map(|request| Effect::Page(request.full_text())));
+                effects.extend(request.map(|request| Effect::Page(self.request_text(request))));
             }
             Some(Action::Open) => {
                 let request = self.requests.iter().find(|request| Some(&request.id) == current.as_ref());

@@ -392,9 +392,14 @@ impl App {
 
     /// What follows from the new state, whatever the event was.
     fn after_event(&mut self, effects: &mut Vec<Effect>) {
-        let look = &self.look;
+        let waiting = self.own_requests().into_iter().filter_map(|request| match &request.subject {
+            Subject::Permission(permission) => permission.tool_call.clone(),
+            Subject::Form(_) | Subject::Unknown(_) => None,
+        });
+        let waiting = waiting.collect();
         if let Some(conversation) = &mut self.conversation {
-            conversation.sync(look.now);
+            conversation.waiting = waiting;
+            conversation.sync(self.look.now);
         }
         self.follow_turn(effects);
         self.load_older(effects);

@@ -1,5 +1,6 @@
 //! Draws a request or a form in place of the input.
 
+use parlor_client::Transcript;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style};
@@ -8,7 +9,7 @@ use ratatui::text::{Line, Span};
 use super::{App, HEADER_ROWS, Hint};
 use crate::clean::Clean;
 use crate::conversation::margin;
-use crate::entry::{EntryContext, EntryTimes, EntryView, Fold};
+use crate::entry::{EntryContext, EntryTimes};
 use crate::form::{FieldValue, Form};
 use crate::keys::{Action, Place};
 use crate::request::{Permission, Request, Subject};
@@ -16,8 +17,8 @@ use crate::text::{cut, pad, width, wrap};
 use crate::theme::{Mark, Role};
 use crate::time::{clock, seconds_between};
 
-/// The columns of the names of a request's details.
-const NAME_COLUMNS: usize = 11;
+/// The columns of a request in a pager.
+const PAGER_COLUMNS: u16 = 100;
 
 impl App {
     pub(super) fn request_hints(&self) -> Vec<Hint> {
@@ -116,19 +117,25 @@ impl App {
 
     /// The line above a request.
     fn request_rule(&self, request: &Request, columns: u16) -> Line<'static> {
-        let kind = match &request.subject {
-            Subject::Permission(permission) if !self.is_narrow() => {
-                permission.kind.as_deref().map(|kind| format!(" ({})", Clean::line(kind))).unwrap_or_default()
-            }
-            Subject::Permission(_) | Subject::Form(_) | Subject::Unknown(_) => String::new(),
-        };
         let count = self.own_requests().len();
         let of = if count > 1 { format!("  1 of {count}") } else { String::new() };
-        let text = format!("! {} asks: {}{kind}{of}", self.asker(), request.summary());
+        let text = format!("! {} asks: {}{of}", self.asker(), self.short_summary(request));
+        let mut parts = Vec::new();
+        if let (Subject::Permission(permission), false) = (&request.subject, self.is_narrow()) {
+            parts.extend(permission.details.counts.map(|(added, removed)| format!("+{added} -{removed}")));
+        }
         let waits = request.opened.filter(|_| !self.is_narrow());
-        let waits = waits.map(|opened| format!("waits {}", clock(seconds_between(opened, self.look.now))));
-        let right = waits.map(|waits| vec![self.span(waits, Role::Warning)]).unwrap_or_default();
+        parts.extend(waits.map(|opened| format!("waits {}", clock(seconds_between(opened, self.look.now)))));
+        let text_right = parts.join(&format!(" {} ", self.mark(Mark::Dot)));
+        let right = if text_right.is_empty() { Vec::new() } else { vec![self.span(text_right, Role::Warning)] };
         self.rule(vec![self.span(text, Role::Warning)], right, columns, Role::Warning)
+    }
+
+    /// What is asked for; on narrow screens without the kind.
+    pub(super) fn short_summary(&self, request: &Request) -> String {
+        let summary = request.summary();
+        let short = summary.split(" (").next().unwrap_or_default().to_owned();
+        if self.is_narrow() { short } else { summary }
     }
 
     /// Everything that a request would permit.
@@ -147,88 +154,38 @@ impl App {
     }
 
     fn permission_lines(&self, permission: &Permission, cwd: &str, columns: u16) -> Vec<Line<'static>> {
-        let is_narrow = margin(columns) == 0;
-        let lead = if is_narrow { 0 } else { 3 };
-        let name_columns = if is_narrow { 0 } else { NAME_COLUMNS };
-        let room = usize::from(columns).saturating_sub(lead + name_columns);
-        let mut lines = Vec::new();
-        let mut push = |name: &str, rows: Vec<Line<'static>>| {
-            for (index, row) in rows.into_iter().enumerate() {
-                let mut spans = vec![Span::raw(" ".repeat(lead))];
-                if !is_narrow {
-                    let name = if index == 0 { name } else { "" };
-                    spans.push(self.span(pad(name, name_columns, ""), Role::Dim));
-                }
-                spans.extend(row.spans);
-                lines.push(Line::from(spans));
-            }
+        let lead = if margin(columns) == 0 { 0 } else { 3 };
+        let transcript = Transcript::default();
+        let context = EntryContext {
+            theme: &self.look.theme,
+            transcript: &transcript,
+            number: None,
+            times: EntryTimes::default(),
+            now: self.look.now,
+            zone: &self.look.zone,
+            cwd,
+            matches: &[],
+            needs_answer: true,
         };
-        if let Some(command) = &permission.command {
-            let bold = Style::new().add_modifier(Modifier::BOLD);
-            let all: Vec<_> = command.lines().collect();
-            let rows = all.iter().enumerate().flat_map(|(index, line)| {
-                let mut line = Clean::line(line).to_string();
-                // A line break of the command itself is not one of the screen.
-                if index + 1 < all.len() {
-                    line.push('↵');
-                }
-                wrap(&line, room)
-            });
-            let rows: Vec<_> = rows.map(|row| self.command_line(&row, bold)).collect();
-            push("command", rows);
-        } else {
-            push("title", wrap(permission.title.as_str(), room).into_iter().map(Line::raw).collect());
-        }
-        for (name, value) in &permission.rows {
-            let shown = match *name {
-                "directory" | "path" => self.look.short_path(value).to_string(),
-                _ => value.clone(),
-            };
-            let shown = if is_narrow && *name == "directory" { format!("in {shown}") } else { shown };
-            let rows = Clean::lines(&shown).into_iter().flat_map(|line| wrap(line.as_str(), room)).map(Line::raw);
-            push(name, rows.collect());
-        }
-        for entry in permission.content.entries() {
-            let context = EntryContext {
-                theme: &self.look.theme,
-                transcript: &permission.content,
-                number: None,
-                times: EntryTimes::default(),
-                now: self.look.now,
-                zone: &self.look.zone,
-                cwd,
-                matches: &[],
-            };
-            let mut view = EntryView::new();
-            let margin = margin(columns);
-            let entry_lines = view.lines(entry, &context, columns.saturating_sub(margin), Fold::Unfolded);
-            // The first line is the title of the tool call, which is shown already.
-            for line in entry_lines.iter().skip(usize::from(entry_lines.len() > 1)) {
-                let mut spans = vec![Span::raw(" ".repeat(usize::from(margin)))];
-                spans.extend(line.spans.iter().cloned());
-                lines.push(Line::from(spans));
-            }
-        }
-        lines
+        let lines = permission.details.lines(&context, columns.saturating_sub(lead));
+        let indent = " ".repeat(usize::from(lead));
+        let indented = lines.into_iter().map(|mut line| {
+            line.spans.insert(0, Span::raw(indent.clone()));
+            line
+        });
+        indented.collect()
     }
 
-    /// A row of a command, in which what joins commands is marked.
-    fn command_line(&self, row: &str, style: Style) -> Line<'static> {
-        let accent = self.style(Role::Accent).add_modifier(Modifier::BOLD);
-        let mut spans = Vec::new();
-        let mut rest = row;
-        while !rest.is_empty() {
-            let joint = ["&&", "||", "$(", ";", "|", ">", "<", "`", "&"]
-                .into_iter()
-                .filter_map(|joint| rest.find(joint).map(|place| (place, std::cmp::Reverse(joint.len()), joint)))
-                .min();
-            let Some((place, _, joint)) = joint else { break };
-            spans.push(Span::styled(rest[..place].to_owned(), style));
-            spans.push(Span::styled(joint.to_owned(), accent));
-            rest = &rest[place + joint.len()..];
+    /// Everything that a request says, as plain text for a pager.
+    pub(in crate::app) fn request_text(&self, request: &Request) -> String {
+        let lines = self.request_lines(request, PAGER_COLUMNS);
+        let text = |line: &Line<'static>| line.spans.iter().map(|span| span.content.as_ref()).collect::<String>();
+        let mut all = format!("{} asks: {}\n\n", request.agent, request.summary());
+        for line in &lines {
+            all.push_str(text(line).trim_end());
+            all.push('\n');
         }
-        spans.push(Span::styled(rest.to_owned(), style));
-        Line::from(spans)
+        all
     }
 
     /// The options of a request, and a warning about hidden characters.
@@ -255,10 +212,8 @@ impl App {
         if permission.options.is_empty() {
             lines.push(Line::from(vec![self.span(format!("{lead}The agent offers no options."), Role::Dim)]));
         }
-        if permission.hidden_characters > 0 {
-            let count = crate::text::count(permission.hidden_characters, "bidirectional control character");
-            let verb = if permission.hidden_characters == 1 { "is" } else { "are" };
-            let text = format!("{lead}! {count} {verb} shown as ‹U+…›");
+        if let Some(warning) = permission.details.warning() {
+            let text = format!("{lead}! {warning}");
             lines.push(Line::default());
             lines.push(Line::from(vec![self.span(cut(&text, usize::from(columns), ellipsis), Role::Warning)]));
         }

@@ -1,0 +1,1 @@
+//! Snapshots of every kind of entry.
