@@ -91,6 +91,13 @@ impl Request {
         }
     }
 
+    /// What is asked for, in the fewest words: `run a command`, `edit 2 files`.
+    pub fn short_summary(&self) -> String {
+        let summary = self.summary();
+        let end = [" (", ": "].into_iter().filter_map(|mark| summary.find(mark)).min();
+        summary[..end.unwrap_or(summary.len())].to_owned()
+    }
+
     /// The summary for a list: with the command, the paths or the message.
     pub fn details(&self) -> Clean {
         match &self.subject {

@@ -462,7 +462,7 @@ impl App {
             return self.rule(vec![Span::raw(text)], vec![self.span(right, Role::Dim)], columns, Role::Dim);
         };
         if let Some(request) = self.shown_request() {
-            let text = format!("! {} asks: {}", self.asker(), self.short_summary(request));
+            let text = format!("! {} asks: {}", self.asker(), self.summary_of(request));
             let answer = self.keys.label(Place::Input, Action::NextPane);
             return self.rule(
                 vec![self.span(text, Role::Warning)],
@@ -748,7 +748,7 @@ impl App {
         let open = self.requests.len();
         let request_lines = |lines: &mut Vec<Line<'static>>, mark: &str| {
             for request in self.requests.iter().rev().take(MAX_LISTED_REQUESTS) {
-                let text = format!("{mark}{}: {}", request.session_title, request.summary().split(" (").next().unwrap_or_default());
+                let text = format!("{mark}{}: {}", request.session_title, request.short_summary());
                 let waits = request.opened.map(|opened| age(seconds_between(opened, self.look.now)));
                 let waits = format!("{}{}", waits.unwrap_or_default(), if is_beside { " " } else { "" });
                 let role = if mark.starts_with('!') { Role::Warning } else { Role::Text };

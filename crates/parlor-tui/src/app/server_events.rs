@@ -279,7 +279,7 @@ impl App {
             }
             is_new = true;
             if !self.has_focus {
-                let text = format!("{} asks: {} ({})", request.agent, request.summary(), request.session_title);
+                let text = format!("{} asks: {} ({})", request.agent, request.short_summary(), request.session_title);
                 effects.push(Effect::Notify(text));
             }
             self.requests.push(request);

@@ -80,10 +80,9 @@ impl App {
         let footer = self.option_lines(&request, area.width);
         let body = area.height.saturating_sub(HEADER_ROWS);
         let footer_rows = u16::try_from(footer.len()).unwrap_or(body);
-        // The conversation keeps a third of the screen, unless what is permitted needs it.
+        // The conversation keeps what the request does not need.
         let wanted = u16::try_from(details.len()).unwrap_or(u16::MAX).saturating_add(footer_rows + 2);
-        let has_long_details = wanted > body.saturating_sub(body / 3);
-        let panel = if has_long_details { body } else { wanted };
+        let panel = wanted.min(body);
         let view = Rect { y: area.y + HEADER_ROWS, height: body.saturating_sub(panel), ..area };
         if view.height > 0 {
             self.draw_conversation(view, buf);
@@ -119,7 +118,7 @@ impl App {
     fn request_rule(&self, request: &Request, columns: u16) -> Line<'static> {
         let count = self.own_requests().len();
         let of = if count > 1 { format!("  1 of {count}") } else { String::new() };
-        let text = format!("! {} asks: {}{of}", self.asker(), self.short_summary(request));
+        let text = format!("! {} asks: {}{of}", self.asker(), self.summary_of(request));
         let mut parts = Vec::new();
         if let (Subject::Permission(permission), false) = (&request.subject, self.is_narrow()) {
             parts.extend(permission.details.counts.map(|(added, removed)| format!("+{added} -{removed}")));
@@ -132,10 +131,8 @@ impl App {
     }
 
     /// What is asked for; on narrow screens without the kind.
-    pub(super) fn short_summary(&self, request: &Request) -> String {
-        let summary = request.summary();
-        let short = summary.split(" (").next().unwrap_or_default().to_owned();
-        if self.is_narrow() { short } else { summary }
+    pub(super) fn summary_of(&self, request: &Request) -> String {
+        if self.is_narrow() { request.short_summary() } else { request.summary() }
     }
 
     /// Everything that a request would permit.
