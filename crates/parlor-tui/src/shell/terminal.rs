@@ -10,7 +10,7 @@ use crossterm::event::{
     EnableMouseCapture, KeyboardEnhancementFlags, PopKeyboardEnhancementFlags, PushKeyboardEnhancementFlags,
 };
 use crossterm::terminal::{
-    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, SetTitle,
+    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, SetTitle,
     disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{cursor, execute, queue};
@@ -49,9 +49,7 @@ impl Screen {
         }));
         enter()?;
         let terminal = Terminal::new(CrosstermBackend::new(stdout()));
-        let mut screen = Self { terminal: terminal.inspect_err(|_| leave())?, is_open: true };
-        screen.terminal.clear()?;
-        Ok(screen)
+        Ok(Self { terminal: terminal.inspect_err(|_| leave())?, is_open: true })
     }
 
     /// Gives the terminal back.
@@ -74,9 +72,11 @@ impl Screen {
         execute!(stdout(), EndSynchronizedUpdate)
     }
 
-    /// Has the next frame drawn as a whole.
+    /// Has the next frame drawn as a whole. `Terminal::clear` would ask for the cursor's position, which not every terminal answers.
     pub(super) fn clear(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        execute!(stdout(), Clear(ClearType::All))?;
+        self.terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+        Ok(())
     }
 
     /// Runs something that uses the terminal itself.
@@ -84,7 +84,7 @@ impl Screen {
         leave();
         let result = run();
         enter()?;
-        self.terminal.clear()?;
+        self.clear()?;
         Ok(result)
     }
 
