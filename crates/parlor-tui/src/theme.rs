@@ -202,7 +202,7 @@ impl Theme {
             Mark::Ellipsis => ("…", "..."),
             Mark::Dot => ("·", "-"),
             Mark::Vertical => ("│", "|"),
-            Mark::Horizontal => ("─", "-"),
+            Mark::Horizontal | Mark::MeterRest => ("─", "-"),
             Mark::Branch => ("├", "+"),
             Mark::LastBranch => ("└", "+"),
             Mark::Bar => ("▌", "|"),
@@ -211,7 +211,6 @@ impl Theme {
             Mark::Left => ("←", "<"),
             Mark::Right => ("→", ">"),
             Mark::Meter => ("━", "#"),
-            Mark::MeterRest => ("─", "-"),
             Mark::Radio => ("•", "*"),
             Mark::Bullet => ("•", "-"),
         };

@@ -75,7 +75,7 @@ pub(crate) fn indent(width: usize) -> usize {
 }
 
 fn title_rows(details: &ToolDetails, context: &EntryContext<'_>, width: usize, fold: Fold) -> Vec<Text> {
-    let theme = context.theme;
+    let theme = *context.theme;
     let (mark, role) = match details.status {
         ToolStatus::Pending | ToolStatus::Running if context.needs_answer => (Mark::NeedsYou, Role::Warning),
         ToolStatus::Pending => (Mark::Pending, Role::Dim),
@@ -129,7 +129,7 @@ pub(crate) fn with_marks(rows: Vec<Text>, mark: &Text, right: Text, width: usize
 
 /// The results and the duration at the right edge of the title.
 fn right(details: &ToolDetails, context: &EntryContext<'_>, width: usize) -> Text {
-    let theme = context.theme;
+    let theme = *context.theme;
     let dim = theme.style(Role::Dim);
     let is_open = matches!(details.status, ToolStatus::Running | ToolStatus::Pending);
     let times = context.times;
@@ -141,7 +141,7 @@ fn right(details: &ToolDetails, context: &EntryContext<'_>, width: usize) -> Tex
     let mut parts = details.facts(context.transcript);
     if is_narrow(width) {
         parts.truncate(1);
-        parts.extend(duration.filter(|_| is_open));
+        parts.extend(duration.filter(|_| is_open && !context.needs_answer));
     } else {
         parts.extend(duration);
     }
@@ -158,7 +158,7 @@ fn right(details: &ToolDetails, context: &EntryContext<'_>, width: usize) -> Tex
     right
 }
 
-fn counts(added: &str, removed: &str, theme: &Theme) -> Text {
+fn counts(added: &str, removed: &str, theme: Theme) -> Text {
     Text::own(format!("+{added}"), theme.style(Role::Added))
         .with_own(" ", Style::new())
         .with_own(format!("-{removed}"), theme.style(Role::Removed))
@@ -184,12 +184,12 @@ impl Body<'_> {
 
     /// The lines of the output, with their styles.
     fn output(&self, screens: &mut Screens) -> Output {
-        let theme = self.context.theme;
+        let theme = *self.context.theme;
         let mut output = Output::default();
         for content in &self.details.content {
             match content {
                 ToolContent::Text(text) => {
-                    output.push(&TerminalScreen::of(without_fence(text).as_bytes()), theme)
+                    output.push(&TerminalScreen::of(without_fence(text).as_bytes()), theme);
                 }
                 ToolContent::Terminal(id) => {
                     if let Some(terminal) = self.context.transcript.get(&EntryId::Terminal(id.clone())) {
@@ -208,7 +208,7 @@ impl Body<'_> {
     }
 
     fn more(&self, lines: usize) -> Text {
-        more(lines, self.context.theme)
+        more(lines, *self.context.theme)
     }
 
     /// The first rows of the output, and how many lines follow.
@@ -236,18 +236,18 @@ impl Body<'_> {
 
     fn last_line(&self, screens: &mut Screens) -> Vec<Text> {
         let last = self.output(screens).lines.pop();
-        self.indented(last.map(|line| line.cut(self.room(), self.context.theme)))
+        self.indented(last.map(|line| line.cut(self.room(), *self.context.theme)))
     }
 
     fn diffs(&self, context: usize, wraps: bool) -> Vec<Text> {
         let diffs: Vec<&FileDiff> = self.details.diffs().collect();
-        let rows = diff_rows(&diffs, self.context.theme, self.room(), context, wraps, MAX_ROWS);
+        let rows = diff_rows(&diffs, *self.context.theme, self.room(), context, wraps, MAX_ROWS);
         self.indented(rows)
     }
 
     /// Input, output and everything else.
     fn everything(&self, screens: &mut Screens) -> Vec<Text> {
-        let (details, theme) = (self.details, self.context.theme);
+        let (details, theme) = (self.details, *self.context.theme);
         let dim = theme.style(Role::Dim);
         let mut rows = Vec::new();
         let is_named =
@@ -307,7 +307,7 @@ impl Body<'_> {
 }
 
 /// `… 31 more lines`.
-pub(crate) fn more(lines: usize, theme: &Theme) -> Text {
+pub(crate) fn more(lines: usize, theme: Theme) -> Text {
     let noun = if lines == 1 { "line" } else { "lines" };
     Text::own(format!("{} {lines} more {noun}", theme.mark(Mark::Ellipsis)), theme.style(Role::Dim))
 }
@@ -321,21 +321,21 @@ struct Output {
 }
 
 impl Output {
-    fn push(&mut self, screen: &TerminalScreen, theme: &Theme) {
+    fn push(&mut self, screen: &TerminalScreen, theme: Theme) {
         self.dropped += screen.dropped();
         self.lines.extend((0..screen.len()).map(|index| terminal_line(screen, index, theme)));
     }
 }
 
 /// A line of terminal output in its colours.
-pub(crate) fn terminal_line(screen: &TerminalScreen, index: usize, theme: &Theme) -> Text {
+pub(crate) fn terminal_line(screen: &TerminalScreen, index: usize, theme: Theme) -> Text {
     let dim = theme.style(Role::Dim);
     screen.line(index).iter().fold(Text::default(), |line, (text, style)| {
         line.with_foreign(theme, text, terminal_style(*style, theme, dim))
     })
 }
 
-fn terminal_style(style: TerminalStyle, theme: &Theme, plain: Style) -> Style {
+fn terminal_style(style: TerminalStyle, theme: Theme, plain: Style) -> Style {
     let has_colors = theme.colors != Colors::None;
     let color = |color: TerminalColor| match color {
         TerminalColor::Index(index) => Color::Indexed(index),
@@ -368,14 +368,14 @@ fn terminal_style(style: TerminalStyle, theme: &Theme, plain: Style) -> Style {
 }
 
 /// Each line of a foreign text, wrapped.
-pub(crate) fn foreign_lines(text: &str, theme: &Theme, style: Style, width: usize) -> Vec<Text> {
+pub(crate) fn foreign_lines(text: &str, theme: Theme, style: Style, width: usize) -> Vec<Text> {
     text.lines().flat_map(|line| Text::foreign(theme, line, style).wrap(width, width, Wrap::Words)).collect()
 }
 
 /// The rows of changes; each file has a heading if there are several.
 pub(crate) fn diff_rows(
     diffs: &[&FileDiff],
-    theme: &Theme,
+    theme: Theme,
     width: usize,
     context: usize,
     wraps: bool,
@@ -397,11 +397,8 @@ pub(crate) fn diff_rows(
     rows
 }
 
-/// The path of a file that changes, and how many lines.
-pub(crate) fn file_heading(diff: &FileDiff, theme: &Theme, width: usize) -> Text {
-    let (added, removed) = diff.counts();
-    let right = counts(&added.to_string(), &removed.to_string(), theme);
-    let room = width.saturating_sub(right.width() + 2);
+/// What happens to a file, its path, and how many lines change.
+fn heading_parts(diff: &FileDiff, theme: Theme) -> (Text, Clean, Text) {
     let what = match diff.operation {
         FileOperation::Edit => String::new(),
         FileOperation::Create | FileOperation::Delete | FileOperation::Move => {
@@ -410,14 +407,34 @@ pub(crate) fn file_heading(diff: &FileDiff, theme: &Theme, width: usize) -> Text
     };
     let from = diff.old_path.as_ref().map(|path| format!("{path} to ")).unwrap_or_default();
     let path = Clean::line(&format!("{from}{}", diff.path));
-    let path = clean::cut_path(path.as_str(), room.saturating_sub(what.len()), theme.mark(Mark::Ellipsis));
-    let heading = Text::own(what, Style::new()).with_foreign(theme, &path, Style::new());
+    let right = match diff.counts() {
+        (0, 0) => Text::default(),
+        (added, removed) => counts(&added.to_string(), &removed.to_string(), theme),
+    };
+    (Text::own(what, Style::new()), path, right)
+}
+
+/// The heading of a file in one row.
+fn file_heading(diff: &FileDiff, theme: Theme, width: usize) -> Text {
+    let (what, path, right) = heading_parts(diff, theme);
+    let room = width.saturating_sub(right.width() + 2 + what.width());
+    let path = clean::cut_path(path.as_str(), room, theme.mark(Mark::Ellipsis));
+    let heading = what.with_foreign(theme, &path, Style::new());
     heading.with_right(right, width).unwrap_or_else(|heading| heading)
+}
+
+/// The heading of a file with its whole path.
+pub(crate) fn whole_heading(diff: &FileDiff, theme: Theme, width: usize) -> Vec<Text> {
+    let (mut heading, path, right) = heading_parts(diff, theme);
+    heading.push_clean(theme, &path, Style::new());
+    let reserved = if right.is_empty() { 0 } else { right.width() + 2 };
+    let rows = heading.wrap(width.saturating_sub(reserved).max(1), width, Wrap::Words);
+    with_marks(rows, &Text::default(), right, width)
 }
 
 fn file_rows(
     diff: &FileDiff,
-    theme: &Theme,
+    theme: Theme,
     width: usize,
     context: usize,
     wraps: bool,
