@@ -453,6 +453,21 @@ fn diffs_have_a_background_with_24_bit_colour_only() {
     assert_eq!(backgrounds(DARK), 0);
 }
 
+#[test]
+fn long_output_keeps_its_first_lines_when_it_failed_and_its_last_when_unfolded() {
+    let output: String = (0..50_000).map(|line| format!("line {line}\\n")).collect();
+    let update = format!(
+        r#"{{"sessionUpdate":"tool_call_update","toolCallId":"t","kind":"execute","title":"x","status":"failed","content":[{{"type":"content","content":{{"type":"text","text":"{output}"}}}}]}}"#
+    );
+    let transcript = transcript(&update);
+    let lines = shown(&rendered(&transcript, DARK, 78, Fold::Auto, |_, _| ()));
+    assert_eq!(lines, "✗ Run x\n    line 0\n    line 1\n    … 49998 more lines\n");
+    let lines = rendered(&transcript, DARK, 78, Fold::Unfolded, |_, _| ());
+    assert!(lines.len() <= 2_002, "{}", lines.len());
+    assert_eq!(lines[1].to_string(), "    … 48000 more lines");
+    assert_eq!(lines.last().unwrap().to_string(), "    line 49999");
+}
+
 fn params(text: &str) -> Object {
     Json::parse(text).unwrap().to_object().unwrap()
 }
