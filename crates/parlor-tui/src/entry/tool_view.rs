@@ -326,7 +326,7 @@ struct Output<'s> {
 
 enum Screen<'s> {
     Kept(&'s TerminalScreen),
-    Made(TerminalScreen),
+    Made(Box<TerminalScreen>),
 }
 
 impl Screen<'_> {
@@ -350,7 +350,7 @@ impl<'s> Output<'s> {
     }
 
     fn push_text(&mut self, text: &str) {
-        self.push(Screen::Made(TerminalScreen::of(text.as_bytes())), text.as_bytes());
+        self.push(Screen::Made(Box::new(TerminalScreen::of(text.as_bytes()))), text.as_bytes());
     }
 
     fn len(&self) -> usize {
