@@ -252,8 +252,8 @@ impl Renderer {
                     self.flush();
                 }
             }
-            Event::SoftBreak => self.inline.append(Text::own(" ", self.style())),
-            Event::HardBreak => self.flush(),
+            // Agents break lines where they want them broken.
+            Event::SoftBreak | Event::HardBreak => self.flush(),
             Event::Rule => {
                 self.gap();
                 let width = self.prose_width().min(MAX_PROSE);
@@ -420,7 +420,7 @@ impl Renderer {
         if !is_image {
             self.styles.pop();
         }
-        let label = self.inline.plain().split_off(start);
+        let label = self.inline.plain().get(start..).unwrap_or_default().to_owned();
         let shown = address.strip_prefix("mailto:").unwrap_or(&address);
         let is_same = label == Clean::line(shown).as_str() || label == Clean::line(&address).as_str();
         let theme = self.layout.theme;
@@ -480,6 +480,7 @@ impl Renderer {
     /// Writes the text that was collected as rows of prose.
     fn flush(&mut self) {
         let inline = std::mem::take(&mut self.inline);
+        self.links.iter_mut().for_each(|(_, start, _)| *start = 0);
         if inline.is_empty() {
             return;
         }

@@ -251,6 +251,15 @@ fn markdown_is_rendered() {
 }
 
 #[test]
+fn line_breaks_of_a_message_are_kept_also_in_links() {
+    let text = "name   what\nlonger name   more\n\n[a  \nb](c) and [<i>\nd](e)\n![f\ng](h)\n";
+    let lines = shown(&rendered(&transcript(&message(text)), DARK, 40, Fold::Auto, |_, _| ()));
+    let expected =
+        "  name   what\n  longer name   more\n\n  a\n  b (c) and <i>\n  d (e)\n  [image f\n  g: h]\n";
+    assert_eq!(lines, expected);
+}
+
+#[test]
 fn markdown_has_styles() {
     let text = "# Title\nSome *emphasis*, **strong** and `code`.\n\n```rust\nlet x = \"a\"; // note\n```\n\n> quote\n\n[a](b)\n\n```diff\n-a\n+b\n```\n";
     let transcript = transcript(&message(text));
