@@ -118,6 +118,8 @@ struct Key {
     clock: (i64, i8),
     matches: Vec<String>,
     needs_answer: bool,
+    /// Whether the entry is the one that the agent works on.
+    is_running: bool,
     content_replaced: u64,
 }
 
@@ -160,6 +162,12 @@ pub fn is_shown(entry: &Entry, transcript: &Transcript) -> bool {
         | EntryId::Note(_) => false,
     };
     !entry.body().removed && !is_inside
+}
+
+/// Whether an entry is the last of a transcript whose turn runs.
+fn is_running(entry: &Entry, transcript: &Transcript) -> bool {
+    let is_busy = transcript.state().is_some_and(|state| state.activity.is_busy());
+    is_busy && transcript.entries().last().is_some_and(|last| last.id() == entry.id())
 }
 
 fn is_narrow(width: usize) -> bool {
@@ -248,7 +256,7 @@ impl EntryView {
         }
         self.lines.truncate(self.message.closed);
         if is_thought && self.lines.is_empty() {
-            let title = thought_title(context, Mark::Unfolded);
+            let title = thought_title(entry, context, Mark::Unfolded);
             self.push(vec![title], context, width);
             self.message.closed = 1;
         }
@@ -344,10 +352,12 @@ impl EntryView {
 
 impl Key {
     fn new(entry: &Entry, context: &EntryContext<'_>, width: usize, fold: Fold) -> Self {
-        let is_running = context.times.ended.is_none() && context.times.started.is_some();
-        let has_clock = matches!(entry.id(), EntryId::ToolCall(_) | EntryId::Terminal(_))
-            || matches!(entry.id(), EntryId::Message(Sender::Thought, _));
-        let seconds = if is_running && has_clock { context.now.as_second() } else { 0 };
+        let is_thought = matches!(entry.id(), EntryId::Message(Sender::Thought, _));
+        let is_running = is_running(entry, context.transcript);
+        let has_clock =
+            matches!(entry.id(), EntryId::ToolCall(_) | EntryId::Terminal(_)) || (is_thought && is_running);
+        let is_timed = context.times.ended.is_none() && context.times.started.is_some();
+        let seconds = if is_timed && has_clock { context.now.as_second() } else { 0 };
         let day = context.now.to_zoned(context.zone.clone()).day();
         Self {
             width,
@@ -358,6 +368,7 @@ impl Key {
             clock: (seconds, day),
             matches: context.matches.to_vec(),
             needs_answer: context.needs_answer,
+            is_running: is_thought && is_running,
             content_replaced: entry.content_replaced_at(),
         }
     }
@@ -423,12 +434,14 @@ fn prompt_rows(entry: &Entry, context: &EntryContext<'_>, width: usize) -> Vec<T
 }
 
 /// `▸ Thought 6 s`.
-fn thought_title(context: &EntryContext<'_>, mark: Mark) -> Text {
+fn thought_title(entry: &Entry, context: &EntryContext<'_>, mark: Mark) -> Text {
     let dim = context.theme.style(Role::Dim);
     let duration = match (context.times.started, context.times.ended) {
         (Some(started), Some(ended)) => format!(" {}", time::seconds(ended.duration_since(started))),
-        (Some(started), None) => format!(" {}", time::clock(context.now.duration_since(started))),
-        (None, _) => String::new(),
+        (Some(started), None) if is_running(entry, context.transcript) => {
+            format!(" {}", time::clock(context.now.duration_since(started)))
+        }
+        (Some(_) | None, _) => String::new(),
     };
     Text::own(format!("{} Thought{duration}", context.theme.mark(mark)), dim)
 }
@@ -437,7 +450,7 @@ fn folded_thought(entry: &Entry, context: &EntryContext<'_>, width: usize) -> Te
     let theme = *context.theme;
     let dim = theme.style(Role::Dim);
     let line = markdown::first_line(&beginning(entry));
-    let title = thought_title(context, Mark::Folded);
+    let title = thought_title(entry, context, Mark::Folded);
     if line.is_empty() {
         return title;
     }

@@ -440,6 +440,18 @@ fn new_output_of_a_terminal_changes_the_revision_of_its_tool_call() {
 }
 
 #[test]
+fn a_thought_counts_seconds_only_while_the_agent_thinks() {
+    let thought =
+        r#"{"sessionUpdate":"agent_thought","messageId":"t","content":[{"type":"text","text":"why"}]}"#;
+    let started = |_: usize, context: &mut EntryContext<'_>| context.times.started = Some(time("14:04:18"));
+    let first = |updates: &str| rendered(&transcript(updates), DARK, 78, Fold::Auto, started)[0].to_string();
+    let running = format!("{{\"sessionUpdate\":\"state_update\",\"state\":\"running\"}}\n{thought}");
+    assert_eq!(first(&running), "▸ Thought 0:42: why");
+    assert_eq!(first(&format!("{running}\n{}", message("because"))), "▸ Thought: why");
+    assert_eq!(first(thought), "▸ Thought: why");
+}
+
+#[test]
 fn search_hits_are_marked() {
     let transcript = transcript(&session());
     let words = ["port".to_owned()];
