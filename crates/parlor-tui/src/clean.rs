@@ -1,6 +1,7 @@
 //! Foreign text, made safe to draw, and its width in columns.
 
-use std::fmt;
+use std::fmt::{self, Write};
+use std::ops::RangeInclusive;
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
@@ -79,7 +80,7 @@ impl Clean {
                     self.0.push(char::from_u32(0x2400 + u32::from(control)).unwrap_or('?'));
                 }
                 hidden if is_hidden(hidden, previous) => {
-                    self.0.push_str(&format!("‹U+{:04X}›", u32::from(hidden)));
+                    let _ = write!(self.0, "‹U+{:04X}›", u32::from(hidden));
                 }
                 visible if previous.is_some() && width(visible.encode_utf8(&mut [0; 4])) == 0 => {
                     marks += 1;
@@ -92,7 +93,7 @@ impl Clean {
             previous = Some(character);
         }
         if marks > MAX_MARKS {
-            self.0.push_str(&format!("‹+{}›", marks - MAX_MARKS));
+            let _ = write!(self.0, "‹+{}›", marks - MAX_MARKS);
         }
     }
 }
@@ -108,21 +109,34 @@ pub fn is_bidirectional(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Characters that are drawn as nothing, and are no part of others.
+const INVISIBLE: &[RangeInclusive<char>] = &[
+    '\u{ad}'..='\u{ad}',
+    '\u{34f}'..='\u{34f}',
+    '\u{115f}'..='\u{1160}',
+    '\u{17b4}'..='\u{17b5}',
+    '\u{180b}'..='\u{180f}',
+    '\u{200b}'..='\u{200b}',
+    '\u{2028}'..='\u{2029}',
+    '\u{2060}'..='\u{2065}',
+    '\u{206a}'..='\u{206f}',
+    '\u{3164}'..='\u{3164}',
+    '\u{feff}'..='\u{feff}',
+    '\u{ffa0}'..='\u{ffa0}',
+    '\u{fff0}'..='\u{fffb}',
+    '\u{e0000}'..='\u{e0fff}',
+];
+
 /// Whether a character is not drawn, or changes how others are drawn. A joiner is drawn as part of an emoji or of a script that
 /// needs it, and hidden between ASCII characters.
 fn is_hidden(character: char, previous: Option<char>) -> bool {
     match character {
         '\u{200c}' | '\u{200d}' => previous.is_none_or(|previous| previous.is_ascii()),
-        '\u{ad}'
-        | '\u{34f}'
-        | '\u{115f}'
-        | '\u{1160}'
-        | '\u{17b4}'
-        | '\u{17b5}'
-        | '\u{180b}'..='\u{180f}' => true,
-        '\u{200b}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' => true,
-        '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' => true,
-        character => character.is_control() || is_bidirectional(character),
+        character => {
+            INVISIBLE.iter().any(|range| range.contains(&character))
+                || character.is_control()
+                || is_bidirectional(character)
+        }
     }
 }
 

@@ -148,7 +148,7 @@ impl Theme {
     /// The style of a part of source code: 24-bit colours for the background, or the terminal's own.
     pub fn token(&self, token: Token) -> Style {
         let style = Style::new();
-        // Colours with a contrast of at least 4.5 to black and to white.
+        // Each has a contrast of at least 4 to the background.
         let (dark, light, own) = match token {
             Token::Plain => return style,
             Token::Added => return self.style(Role::Added),
@@ -202,7 +202,7 @@ impl Theme {
             Mark::Ellipsis => ("…", "..."),
             Mark::Dot => ("·", "-"),
             Mark::Vertical => ("│", "|"),
-            Mark::Horizontal => ("─", "-"),
+            Mark::Horizontal | Mark::MeterRest => ("─", "-"),
             Mark::Branch => ("├", "+"),
             Mark::LastBranch => ("└", "+"),
             Mark::Bar => ("▌", "|"),
@@ -211,7 +211,6 @@ impl Theme {
             Mark::Left => ("←", "<"),
             Mark::Right => ("→", ">"),
             Mark::Meter => ("━", "#"),
-            Mark::MeterRest => ("─", "-"),
             Mark::Radio => ("•", "*"),
             Mark::Bullet => ("•", "-"),
         };
@@ -273,5 +272,40 @@ mod tests {
         assert_eq!(theme.style(Role::Warning).fg, Some(Color::Magenta));
         assert_eq!(theme.style(Role::Match).fg, Some(Color::Magenta));
         assert_eq!(theme.style(Role::Dim), Style::new().add_modifier(Modifier::DIM));
+    }
+    /// The contrast of two colours as WCAG defines it.
+    fn contrast(one: Color, other: Color) -> f64 {
+        let luminance = |color: Color| {
+            let Color::Rgb(red, green, blue) = color else { panic!("{color}") };
+            let part = |value: u8| {
+                let value = f64::from(value) / 255.0;
+                if value <= 0.040_45 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+            };
+            0.2126 * part(red) + 0.7152 * part(green) + 0.0722 * part(blue)
+        };
+        let (one, other) = (luminance(one), luminance(other));
+        (one.max(other) + 0.05) / (one.min(other) + 0.05)
+    }
+
+    #[test]
+    fn code_can_be_read_on_each_background() {
+        for is_light in [false, true] {
+            let theme = Theme { colors: Colors::True, is_light, is_ascii: false };
+            let screen = if is_light { Color::Rgb(255, 255, 255) } else { Color::Rgb(0, 0, 0) };
+            let backgrounds = [Some(screen), theme.diff_background(true).bg, theme.diff_background(false).bg];
+            for background in backgrounds.into_iter().flatten() {
+                for token in [
+                    Token::Comment,
+                    Token::Keyword,
+                    Token::String,
+                    Token::Number,
+                    Token::Type,
+                    Token::Function,
+                ] {
+                    let contrast = contrast(theme.token(token).fg.unwrap(), background);
+                    assert!(contrast >= 4.0, "{token:?} on {background}: {contrast}");
+                }
+            }
+        }
     }
 }

@@ -252,7 +252,7 @@ fn read_header(file: &mut FileDiff, line: &str) {
         file.operation = FileOperation::Move;
         file.old_path = Some(path.to_owned());
     } else if let Some(path) = line.strip_prefix("rename to ") {
-        file.path = path.to_owned();
+        path.clone_into(&mut file.path);
     } else if !line.is_empty() && !line.starts_with("index ") && !line.starts_with("similarity index") {
         file.lines.push(DiffLine { kind: LineKind::Note, number: None, text: line.to_owned() });
     }
@@ -322,6 +322,8 @@ impl Hunk {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use parlor_client::Json;
 
     use super::*;
@@ -329,7 +331,7 @@ mod tests {
     fn shown(diffs: &[FileDiff], context: usize) -> String {
         let mut out = String::new();
         for diff in diffs {
-            out += &format!("{:?} {} {:?}\n", diff.operation, diff.path, diff.counts());
+            let _ = writeln!(out, "{:?} {} {:?}", diff.operation, diff.path, diff.counts());
             for line in diff.near_changes(context) {
                 let sign = match line.kind {
                     LineKind::Context => ' ',
@@ -338,7 +340,7 @@ mod tests {
                     LineKind::Note => '!',
                 };
                 let number = line.number.map(|number| number.to_string()).unwrap_or_default();
-                out += &format!("{number:>3} {sign} {}\n", line.text);
+                let _ = writeln!(out, "{number:>3} {sign} {}", line.text);
             }
         }
         out

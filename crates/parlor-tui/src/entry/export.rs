@@ -24,7 +24,7 @@ pub fn plain(entry: &Entry, transcript: &Transcript, cwd: &str) -> String {
     match entry.id() {
         EntryId::Message(Sender::User, _) => clean_text(&content_text(&body.content)),
         EntryId::Message(Sender::Agent | Sender::Thought, _) => {
-            let rows = markdown_rows(&content_text(&body.content), MarkdownLayout::unbroken(&THEME));
+            let rows = markdown_rows(&content_text(&body.content), MarkdownLayout::unbroken(THEME));
             rows.iter().map(Text::plain).collect::<Vec<_>>().join("\n")
         }
         EntryId::ToolCall(_) => tool_text(&ToolDetails::of_entry(entry, cwd), transcript),

@@ -34,13 +34,13 @@ pub enum Token {
 #[derive(Debug)]
 struct Language {
     /// Its names, file extensions and file names, in lower case.
-    names: &'static [&'static str],
+    names: &'static str,
     line_comments: &'static [&'static str],
     block_comment: Option<(&'static str, &'static str)>,
     quotes: &'static [char],
     /// The strings that may have several lines.
     long_strings: &'static [&'static str],
-    keywords: &'static [&'static str],
+    keywords: &'static str,
     style: Style,
 }
 
@@ -63,7 +63,7 @@ enum Style {
     Patch,
 }
 
-const fn code(names: &'static [&'static str], keywords: &'static [&'static str]) -> Language {
+const fn code(names: &'static str, keywords: &'static str) -> Language {
     Language {
         names,
         line_comments: &["//"],
@@ -75,7 +75,7 @@ const fn code(names: &'static [&'static str], keywords: &'static [&'static str])
     }
 }
 
-const fn hash(names: &'static [&'static str], keywords: &'static [&'static str], style: Style) -> Language {
+const fn hash(names: &'static str, keywords: &'static str, style: Style) -> Language {
     Language {
         names,
         line_comments: &["#"],
@@ -93,105 +93,28 @@ static LANGUAGES: &[Language] = &[
         quotes: &['"'],
         long_strings: &["\""],
         ..code(
-            &["rust", "rs", "ron"],
-            &[
-                "as", "async", "await", "break", "const", "continue", "crate", "dyn", "else", "enum",
-                "extern", "fn", "for", "if", "impl", "in", "let", "loop", "match", "mod", "move", "mut",
-                "pub", "ref", "return", "self", "static", "struct", "super", "trait", "type", "union",
-                "unsafe", "use", "where", "while", "yield",
-            ],
+            "rust rs ron",
+            "as async await break const continue crate dyn else enum extern fn for if impl in let loop match mod move mut \
+            pub ref return self static struct super trait type union unsafe use where while yield",
         )
     },
     Language {
         quotes: &['"', '\'', '`'],
         long_strings: &["`"],
         ..code(
-            &[
-                "javascript",
-                "js",
-                "jsx",
-                "mjs",
-                "cjs",
-                "typescript",
-                "ts",
-                "tsx",
-                "mts",
-                "cts",
-                "vue",
-                "svelte",
-            ],
-            &[
-                "abstract",
-                "any",
-                "as",
-                "async",
-                "await",
-                "boolean",
-                "break",
-                "case",
-                "catch",
-                "class",
-                "const",
-                "continue",
-                "declare",
-                "default",
-                "delete",
-                "do",
-                "else",
-                "enum",
-                "export",
-                "extends",
-                "finally",
-                "for",
-                "from",
-                "function",
-                "get",
-                "if",
-                "implements",
-                "import",
-                "in",
-                "instanceof",
-                "interface",
-                "keyof",
-                "let",
-                "namespace",
-                "never",
-                "new",
-                "number",
-                "of",
-                "private",
-                "protected",
-                "public",
-                "readonly",
-                "return",
-                "set",
-                "static",
-                "string",
-                "super",
-                "switch",
-                "this",
-                "throw",
-                "try",
-                "type",
-                "typeof",
-                "unknown",
-                "var",
-                "void",
-                "while",
-                "yield",
-            ],
+            "javascript js jsx mjs cjs typescript ts tsx mts cts vue svelte",
+            "abstract any as async await boolean break case catch class const continue declare default delete do else enum \
+            export extends finally for from function get if implements import in instanceof interface keyof let namespace \
+            never new number of private protected public readonly return set static string super switch this throw try \
+            type typeof unknown var void while yield",
         )
     },
     Language {
         long_strings: &["\"\"\"", "'''"],
         ..hash(
-            &["python", "py", "pyi", "python3", "starlark", "bzl"],
-            &[
-                "and", "as", "assert", "async", "await", "break", "case", "class", "continue", "def", "del",
-                "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is",
-                "lambda", "match", "nonlocal", "not", "or", "pass", "raise", "return", "self", "try",
-                "while", "with", "yield",
-            ],
+            "python py pyi python3 starlark bzl",
+            "and as assert async await break case class continue def del elif else except finally for from global if import \
+            in is lambda match nonlocal not or pass raise return self try while with yield",
             Style::Code,
         )
     },
@@ -199,504 +122,82 @@ static LANGUAGES: &[Language] = &[
         quotes: &['"', '\'', '`'],
         long_strings: &["`"],
         ..code(
-            &["go", "golang"],
-            &[
-                "break",
-                "case",
-                "chan",
-                "const",
-                "continue",
-                "default",
-                "defer",
-                "else",
-                "fallthrough",
-                "for",
-                "func",
-                "go",
-                "goto",
-                "if",
-                "import",
-                "interface",
-                "map",
-                "package",
-                "range",
-                "return",
-                "select",
-                "struct",
-                "switch",
-                "type",
-                "var",
-                "bool",
-                "byte",
-                "error",
-                "float64",
-                "int",
-                "int64",
-                "rune",
-                "string",
-                "uint64",
-            ],
+            "go golang",
+            "break case chan const continue default defer else fallthrough for func go goto if import interface map package \
+            range return select struct switch type var bool byte error float64 int int64 rune string uint64",
         )
     },
     code(
-        &["c", "h", "cpp", "cc", "cxx", "hpp", "c++", "objc", "m", "mm", "cuda", "cu"],
-        &[
-            "alignas",
-            "auto",
-            "bool",
-            "break",
-            "case",
-            "catch",
-            "char",
-            "class",
-            "const",
-            "constexpr",
-            "continue",
-            "default",
-            "delete",
-            "do",
-            "double",
-            "else",
-            "enum",
-            "explicit",
-            "extern",
-            "float",
-            "for",
-            "friend",
-            "goto",
-            "if",
-            "inline",
-            "int",
-            "long",
-            "namespace",
-            "new",
-            "noexcept",
-            "operator",
-            "override",
-            "private",
-            "protected",
-            "public",
-            "return",
-            "short",
-            "signed",
-            "sizeof",
-            "static",
-            "struct",
-            "switch",
-            "template",
-            "this",
-            "throw",
-            "try",
-            "typedef",
-            "typename",
-            "union",
-            "unsigned",
-            "using",
-            "virtual",
-            "void",
-            "volatile",
-            "while",
-        ],
+        "c h cpp cc cxx hpp c++ objc m mm cuda cu",
+        "alignas auto bool break case catch char class const constexpr continue default delete do double else enum \
+            explicit extern float for friend goto if inline int long namespace new noexcept operator override private \
+            protected public return short signed sizeof static struct switch template this throw try typedef typename \
+            union unsigned using virtual void volatile while",
     ),
     code(
-        &[
-            "java", "kotlin", "kt", "kts", "scala", "groovy", "gradle", "csharp", "cs", "c#", "dart",
-            "swift", "proto",
-        ],
-        &[
-            "abstract",
-            "as",
-            "async",
-            "await",
-            "base",
-            "bool",
-            "boolean",
-            "break",
-            "byte",
-            "case",
-            "catch",
-            "char",
-            "class",
-            "companion",
-            "const",
-            "continue",
-            "data",
-            "def",
-            "default",
-            "do",
-            "double",
-            "else",
-            "enum",
-            "extends",
-            "extension",
-            "final",
-            "finally",
-            "float",
-            "for",
-            "foreach",
-            "fun",
-            "func",
-            "get",
-            "guard",
-            "if",
-            "implements",
-            "import",
-            "in",
-            "init",
-            "instanceof",
-            "int",
-            "interface",
-            "internal",
-            "is",
-            "lazy",
-            "let",
-            "long",
-            "match",
-            "message",
-            "namespace",
-            "new",
-            "object",
-            "open",
-            "out",
-            "override",
-            "package",
-            "private",
-            "protected",
-            "protocol",
-            "public",
-            "record",
-            "repeated",
-            "required",
-            "return",
-            "rpc",
-            "sealed",
-            "self",
-            "set",
-            "short",
-            "static",
-            "string",
-            "struct",
-            "super",
-            "suspend",
-            "switch",
-            "this",
-            "throw",
-            "throws",
-            "trait",
-            "try",
-            "using",
-            "val",
-            "var",
-            "virtual",
-            "void",
-            "when",
-            "where",
-            "while",
-            "with",
-            "yield",
-        ],
+        "java kotlin kt kts scala groovy gradle csharp cs c# dart swift proto",
+        "abstract as async await base bool boolean break byte case catch char class companion const continue data def \
+            default do double else enum extends extension final finally float for foreach fun func get guard if implements \
+            import in init instanceof int interface internal is lazy let long match message namespace new object open out \
+            override package private protected protocol public record repeated required return rpc sealed self set short \
+            static string struct super suspend switch this throw throws trait try using val var virtual void when where \
+            while with yield",
     ),
     code(
-        &["zig"],
-        &[
-            "and",
-            "break",
-            "catch",
-            "comptime",
-            "const",
-            "continue",
-            "defer",
-            "else",
-            "enum",
-            "errdefer",
-            "error",
-            "export",
-            "extern",
-            "fn",
-            "for",
-            "if",
-            "inline",
-            "or",
-            "orelse",
-            "pub",
-            "return",
-            "struct",
-            "switch",
-            "test",
-            "try",
-            "union",
-            "unreachable",
-            "var",
-            "while",
-        ],
+        "zig",
+        "and break catch comptime const continue defer else enum errdefer error export extern fn for if inline or \
+            orelse pub return struct switch test try union unreachable var while",
     ),
     Language {
         line_comments: &["//", "#"],
         ..code(
-            &["php"],
-            &[
-                "abstract",
-                "array",
-                "as",
-                "break",
-                "case",
-                "catch",
-                "class",
-                "const",
-                "continue",
-                "default",
-                "echo",
-                "else",
-                "elseif",
-                "extends",
-                "final",
-                "finally",
-                "fn",
-                "for",
-                "foreach",
-                "function",
-                "if",
-                "implements",
-                "interface",
-                "match",
-                "namespace",
-                "new",
-                "private",
-                "protected",
-                "public",
-                "readonly",
-                "return",
-                "static",
-                "switch",
-                "throw",
-                "trait",
-                "try",
-                "use",
-                "while",
-            ],
+            "php",
+            "abstract array as break case catch class const continue default echo else elseif extends final finally fn for \
+            foreach function if implements interface match namespace new private protected public readonly return static \
+            switch throw trait try use while",
         )
     },
     hash(
-        &[
-            "ruby", "rb", "rake", "gemfile", "rakefile", "elixir", "ex", "exs", "perl", "pl", "pm", "r",
-            "julia", "jl",
-        ],
-        &[
-            "alias",
-            "and",
-            "begin",
-            "break",
-            "case",
-            "class",
-            "cond",
-            "def",
-            "defmodule",
-            "defp",
-            "do",
-            "else",
-            "elsif",
-            "end",
-            "ensure",
-            "fn",
-            "for",
-            "foreach",
-            "function",
-            "if",
-            "import",
-            "in",
-            "local",
-            "module",
-            "my",
-            "next",
-            "not",
-            "or",
-            "our",
-            "package",
-            "raise",
-            "receive",
-            "redo",
-            "require",
-            "rescue",
-            "retry",
-            "return",
-            "self",
-            "sub",
-            "super",
-            "then",
-            "unless",
-            "until",
-            "use",
-            "using",
-            "when",
-            "while",
-            "with",
-            "yield",
-        ],
+        "ruby rb rake gemfile rakefile elixir ex exs perl pl pm r julia jl",
+        "alias and begin break case class cond def defmodule defp do else elsif end ensure fn for foreach function if \
+            import in local module my next not or our package raise receive redo require rescue retry return self sub \
+            super then unless until use using when while with yield",
         Style::Code,
     ),
     Language {
         long_strings: &["\"", "'"],
         ..hash(
-            &[
-                "sh",
-                "bash",
-                "zsh",
-                "fish",
-                "shell",
-                "console",
-                "shell-session",
-                "bashrc",
-                "zshrc",
-                "profile",
-                "env",
-            ],
-            &[
-                "case", "cd", "do", "done", "elif", "else", "esac", "eval", "exec", "exit", "export", "fi",
-                "for", "function", "if", "in", "local", "readonly", "return", "set", "shift", "source",
-                "then", "trap", "unset", "until", "while",
-            ],
+            "sh bash zsh fish shell console shell-session bashrc zshrc profile env",
+            "case cd do done elif else esac eval exec exit export fi for function if in local readonly return set shift \
+            source then trap unset until while",
             Style::Shell,
         )
     },
     hash(
-        &[
-            "dockerfile",
-            "containerfile",
-            "makefile",
-            "make",
-            "mk",
-            "gnumakefile",
-            "justfile",
-            "cmake",
-            "cmakelists.txt",
-        ],
-        &[
-            "ADD",
-            "ARG",
-            "CMD",
-            "COPY",
-            "ENTRYPOINT",
-            "ENV",
-            "EXPOSE",
-            "FROM",
-            "HEALTHCHECK",
-            "LABEL",
-            "RUN",
-            "SHELL",
-            "USER",
-            "VOLUME",
-            "WORKDIR",
-            "AS",
-            "define",
-            "else",
-            "endef",
-            "endif",
-            "export",
-            "ifdef",
-            "ifeq",
-            "ifndef",
-            "ifneq",
-            "include",
-            "function",
-            "if",
-            "set",
-            "foreach",
-        ],
+        "dockerfile containerfile makefile make mk gnumakefile justfile cmake cmakelists.txt",
+        "ADD ARG CMD COPY ENTRYPOINT ENV EXPOSE FROM HEALTHCHECK LABEL RUN SHELL USER VOLUME WORKDIR AS define else \
+            endef endif export ifdef ifeq ifndef ifneq include function if set foreach",
         Style::Shell,
     ),
-    hash(
-        &["yaml", "yml", "toml", "ini", "cfg", "conf", "properties", "editorconfig", "gitconfig", "lock"],
-        &[],
-        Style::Keys,
-    ),
-    Language { line_comments: &["//"], quotes: &['"'], ..code(&["json", "jsonc", "json5", "jsonl"], &[]) },
+    hash("yaml yml toml ini cfg conf properties editorconfig gitconfig lock", "", Style::Keys),
+    Language { line_comments: &["//"], quotes: &['"'], ..code("json jsonc json5 jsonl", "") },
     Language {
         line_comments: &["--"],
         style: Style::Sql,
         ..code(
-            &["sql", "sqlite", "postgres", "postgresql", "mysql", "psql"],
-            &[
-                "add",
-                "all",
-                "alter",
-                "and",
-                "as",
-                "asc",
-                "begin",
-                "between",
-                "by",
-                "cascade",
-                "case",
-                "check",
-                "column",
-                "commit",
-                "constraint",
-                "create",
-                "default",
-                "delete",
-                "desc",
-                "distinct",
-                "drop",
-                "else",
-                "end",
-                "exists",
-                "foreign",
-                "from",
-                "full",
-                "group",
-                "having",
-                "if",
-                "in",
-                "index",
-                "inner",
-                "insert",
-                "integer",
-                "into",
-                "is",
-                "join",
-                "key",
-                "left",
-                "like",
-                "limit",
-                "not",
-                "offset",
-                "on",
-                "or",
-                "order",
-                "outer",
-                "primary",
-                "references",
-                "returning",
-                "right",
-                "rollback",
-                "select",
-                "set",
-                "table",
-                "text",
-                "then",
-                "transaction",
-                "trigger",
-                "union",
-                "unique",
-                "update",
-                "using",
-                "values",
-                "view",
-                "when",
-                "where",
-                "with",
-            ],
+            "sql sqlite postgres postgresql mysql psql",
+            "add all alter and as asc begin between by cascade case check column commit constraint create default delete \
+            desc distinct drop else end exists foreign from full group having if in index inner insert integer into is \
+            join key left like limit not offset on or order outer primary references returning right rollback select set \
+            table text then transaction trigger union unique update using values view when where with",
         )
     },
     Language {
         line_comments: &["--"],
         block_comment: Some(("--[[", "]]")),
         ..code(
-            &["lua"],
-            &[
-                "and", "break", "do", "else", "elseif", "end", "for", "function", "goto", "if", "in",
-                "local", "not", "or", "repeat", "return", "then", "until", "while",
-            ],
+            "lua",
+            "and break do else elseif end for function goto if in local not or repeat return then until while",
         )
     },
     Language {
@@ -704,35 +205,24 @@ static LANGUAGES: &[Language] = &[
         block_comment: Some(("{-", "-}")),
         quotes: &['"'],
         ..code(
-            &["haskell", "hs", "elm"],
-            &[
-                "case", "class", "data", "deriving", "do", "else", "if", "import", "in", "instance", "let",
-                "module", "newtype", "of", "then", "type", "where",
-            ],
+            "haskell hs elm",
+            "case class data deriving do else if import in instance let module newtype of then type where",
         )
     },
     Language {
         line_comments: &["#"],
         long_strings: &["''"],
         quotes: &['"'],
-        ..code(
-            &["nix", "hcl", "tf", "terraform"],
-            &["assert", "else", "if", "in", "inherit", "let", "rec", "then", "with"],
-        )
+        ..code("nix hcl tf terraform", "assert else if in inherit let rec then with")
     },
-    Language { line_comments: &[], style: Style::Keys, ..code(&["css", "scss", "less"], &[]) },
+    Language { line_comments: &[], style: Style::Keys, ..code("css scss less", "") },
     Language {
         line_comments: &[],
         block_comment: Some(("<!--", "-->")),
         style: Style::Markup,
-        ..code(&["html", "htm", "xml", "svg", "xhtml", "plist"], &[])
+        ..code("html htm xml svg xhtml plist", "")
     },
-    Language {
-        line_comments: &[],
-        block_comment: None,
-        style: Style::Patch,
-        ..code(&["diff", "patch"], &[])
-    },
+    Language { line_comments: &[], block_comment: None, style: Style::Patch, ..code("diff patch", "") },
 ];
 
 const CONSTANTS: [&str; 10] =
@@ -752,7 +242,7 @@ impl Highlighter {
     /// Highlights a language by the name or file extension that a code block has.
     pub fn of_language(name: &str) -> Self {
         let name = name.split([' ', ',', '{', ':']).next().unwrap_or_default().to_ascii_lowercase();
-        let language = LANGUAGES.iter().find(|language| language.names.contains(&name.as_str()));
+        let language = LANGUAGES.iter().find(|language| has_word(language.names, &name));
         Self { language, open: None, bytes: 0 }
     }
 
@@ -831,15 +321,15 @@ impl Lexer<'_> {
         let before = self.line[..self.at].chars().next_back();
         let is_word_start = before.is_none_or(char::is_whitespace);
         let starts_comment = |start: &&str| rest.starts_with(*start) && (*start != "#" || is_word_start);
-        if language.line_comments.iter().any(|start| starts_comment(start)) {
+        if language.line_comments.iter().any(starts_comment) {
             return self.push(rest.len(), Token::Comment);
         }
         let Some(first) = rest.chars().next() else { return };
         let is_string = (!matches!(language.style, Style::Markup) || self.is_in_tag)
             && (language.style != Style::Shell || before != Some('\\'));
         if is_string && let Some(length) = self.string(rest, first) {
-            let is_key =
-                matches!(language.names[0], "json" | "yaml") && rest[length..].trim_start().starts_with(':');
+            let is_key = (language.names.starts_with("json") || language.names.starts_with("yaml"))
+                && rest[length..].trim_start().starts_with(':');
             return self.push(length, if is_key { Token::Type } else { Token::String });
         }
         if language.style == Style::Markup {
@@ -852,7 +342,7 @@ impl Lexer<'_> {
         }
         if is_name(first) {
             let length = rest
-                .find(|c| !is_name(c) && !(language.style == Style::Keys && c == '-'))
+                .find(|c| !(is_name(c) || language.style == Style::Keys && c == '-'))
                 .unwrap_or(rest.len());
             return self.push(length, self.word(&rest[..length], &rest[length..]));
         }
@@ -911,9 +401,9 @@ impl Lexer<'_> {
     fn word(&self, word: &str, after: &str) -> Token {
         let language = self.language;
         let is_keyword = match language.style {
-            Style::Sql => language.keywords.contains(&word.to_ascii_lowercase().as_str()),
+            Style::Sql => has_word(language.keywords, &word.to_ascii_lowercase()),
             Style::Code | Style::Rust | Style::Shell | Style::Keys | Style::Markup | Style::Patch => {
-                language.keywords.contains(&word)
+                has_word(language.keywords, word)
             }
         };
         let is_line_start = self.line[..self.at].trim_start_matches([' ', '-', '.', '"']).is_empty();
@@ -937,6 +427,11 @@ impl Lexer<'_> {
             Token::Plain
         }
     }
+}
+
+/// Whether a list of words has a word.
+fn has_word(list: &str, word: &str) -> bool {
+    list.split(' ').any(|listed| listed == word)
 }
 
 fn is_name(character: char) -> bool {
@@ -1071,7 +566,7 @@ mod tests {
         #[test]
         fn tokens_end_at_characters_and_cover_the_line(lines in proptest::collection::vec("[-a1A_'\"`<>/*#=:é漢 \\\\(){}!.]{0,30}", 0..6)) {
             for language in LANGUAGES {
-                let mut highlighter = Highlighter::of_language(language.names[0]);
+                let mut highlighter = Highlighter::of_language(language.names.split(' ').next().unwrap());
                 for line in &lines {
                     let parts = tokens(&mut highlighter, line);
                     proptest::prop_assert_eq!(&parts.into_iter().map(|(part, _)| part).collect::<String>(), line);

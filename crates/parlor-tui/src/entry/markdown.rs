@@ -30,8 +30,8 @@ pub(crate) struct MarkdownView {
 
 /// How Markdown is rendered.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct MarkdownLayout<'a> {
-    pub(crate) theme: &'a Theme,
+pub(crate) struct MarkdownLayout {
+    pub(crate) theme: Theme,
     pub(crate) width: usize,
     /// Columns at the end of the first row that are left free.
     pub(crate) reserved: usize,
@@ -43,14 +43,14 @@ pub(crate) struct MarkdownLayout<'a> {
     pub(crate) indent: usize,
 }
 
-impl<'a> MarkdownLayout<'a> {
-    pub(crate) fn new(theme: &'a Theme, width: usize) -> Self {
+impl MarkdownLayout {
+    pub(crate) fn new(theme: Theme, width: usize) -> Self {
         let indent = INDENT.min(width / 4);
         Self { theme, width, reserved: 0, base: Style::new(), prose: width.min(MAX_PROSE), indent }
     }
 
     /// A layout for text that is copied: lines are not broken.
-    pub(crate) fn unbroken(theme: &'a Theme) -> Self {
+    pub(crate) fn unbroken(theme: Theme) -> Self {
         Self { prose: usize::MAX, indent: 0, ..Self::new(theme, usize::MAX) }
     }
 }
@@ -58,7 +58,7 @@ impl<'a> MarkdownLayout<'a> {
 impl MarkdownView {
     /// The rows that cannot change any more, since the last call, and the rows after them. `text` begins with the text of
     /// earlier calls.
-    pub(crate) fn rows(&mut self, text: &str, layout: MarkdownLayout<'_>) -> (Vec<Text>, Vec<Text>) {
+    pub(crate) fn rows(&mut self, text: &str, layout: MarkdownLayout) -> (Vec<Text>, Vec<Text>) {
         let mut closed = Vec::new();
         for part in self.splitter.closed(text) {
             self.render(text, &part, layout, false, &mut closed);
@@ -82,7 +82,7 @@ impl MarkdownView {
         &mut self,
         text: &str,
         part: &Part,
-        layout: MarkdownLayout<'_>,
+        layout: MarkdownLayout,
         is_open: bool,
         rows: &mut Vec<Text>,
     ) {
@@ -118,7 +118,7 @@ impl MarkdownView {
 }
 
 /// The rows of a whole text.
-pub(crate) fn markdown(text: &str, layout: MarkdownLayout<'_>) -> Vec<Text> {
+pub(crate) fn markdown(text: &str, layout: MarkdownLayout) -> Vec<Text> {
     let (mut rows, open) = MarkdownView::default().rows(text, layout);
     rows.extend(open);
     rows
@@ -151,7 +151,7 @@ pub(crate) fn first_line(text: &str) -> String {
 }
 
 /// One line of code in colours.
-pub(crate) fn code_line(line: &Clean, code: &mut Highlighter, theme: &Theme) -> Text {
+pub(crate) fn code_line(line: &Clean, code: &mut Highlighter, theme: Theme) -> Text {
     let mut text = Text::default();
     let mut start = 0;
     for (end, token) in code.line(line.as_str()) {
@@ -162,7 +162,7 @@ pub(crate) fn code_line(line: &Clean, code: &mut Highlighter, theme: &Theme) -> 
     text
 }
 
-fn code_rows(line: &str, code: &mut Highlighter, layout: MarkdownLayout<'_>) -> Vec<Text> {
+fn code_rows(line: &str, code: &mut Highlighter, layout: MarkdownLayout) -> Vec<Text> {
     let indent = layout.indent;
     let line = code_line(&Clean::line(line), code, layout.theme);
     let room = layout.width - indent;
@@ -170,7 +170,7 @@ fn code_rows(line: &str, code: &mut Highlighter, layout: MarkdownLayout<'_>) -> 
     rows.into_iter().map(|row| Text::own(" ".repeat(indent), Style::new()).and(row)).collect()
 }
 
-fn blocks(text: &str, number: Option<u64>, layout: MarkdownLayout<'_>, is_open: bool) -> Vec<Text> {
+fn blocks(text: &str, number: Option<u64>, layout: MarkdownLayout, is_open: bool) -> Vec<Text> {
     let mut renderer = Renderer {
         layout,
         is_open,
@@ -210,8 +210,8 @@ struct Prefix {
     rest: Text,
 }
 
-struct Renderer<'a> {
-    layout: MarkdownLayout<'a>,
+struct Renderer {
+    layout: MarkdownLayout,
     is_open: bool,
     /// The number of the first item, if it continues a list.
     number: Option<u64>,
@@ -227,7 +227,7 @@ struct Renderer<'a> {
     links: Vec<(String, usize, bool)>,
 }
 
-impl Renderer<'_> {
+impl Renderer {
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Start(tag) => self.start(tag),
@@ -252,8 +252,8 @@ impl Renderer<'_> {
                     self.flush();
                 }
             }
-            Event::SoftBreak => self.inline.append(Text::own(" ", self.style())),
-            Event::HardBreak => self.flush(),
+            // Agents break lines where they want them broken.
+            Event::SoftBreak | Event::HardBreak => self.flush(),
             Event::Rule => {
                 self.gap();
                 let width = self.prose_width().min(MAX_PROSE);
@@ -267,7 +267,7 @@ impl Renderer<'_> {
                 self.inline.append(Text::own(mark, self.style()));
             }
             Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => {
-                self.text(&text)
+                self.text(&text);
             }
         }
     }
@@ -420,7 +420,7 @@ impl Renderer<'_> {
         if !is_image {
             self.styles.pop();
         }
-        let label = self.inline.plain().split_off(start);
+        let label = self.inline.plain().get(start..).unwrap_or_default().to_owned();
         let shown = address.strip_prefix("mailto:").unwrap_or(&address);
         let is_same = label == Clean::line(shown).as_str() || label == Clean::line(&address).as_str();
         let theme = self.layout.theme;
@@ -480,6 +480,7 @@ impl Renderer<'_> {
     /// Writes the text that was collected as rows of prose.
     fn flush(&mut self) {
         let inline = std::mem::take(&mut self.inline);
+        self.links.iter_mut().for_each(|(_, start, _)| *start = 0);
         if inline.is_empty() {
             return;
         }

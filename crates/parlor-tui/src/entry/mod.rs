@@ -31,7 +31,7 @@ mod tests;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use parlor_client::{Entry, EntryId, Role as Sender, Transcript, text_of};
+use parlor_client::{Entry, EntryId, JsonRef, Role as Sender, Transcript, text_of};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
@@ -118,6 +118,8 @@ struct Key {
     clock: (i64, i8),
     matches: Vec<String>,
     needs_answer: bool,
+    /// Whether the entry is the one that the agent works on.
+    is_running: bool,
     content_replaced: u64,
 }
 
@@ -137,8 +139,9 @@ struct MessageState {
 pub fn revision(entry: &Entry, transcript: &Transcript) -> u64 {
     let EntryId::ToolCall(_) = entry.id() else { return entry.seq() };
     let terminals = entry.body().content.iter().filter_map(|item| {
-        let item =
-            parlor_client::JsonRef::parse(item.json).ok().filter(|_| item.json.contains("terminalId"))?;
+        // An item that refers to a terminal is short.
+        let is_reference = item.json.len() < 512 && item.json.contains("terminalId");
+        let item = is_reference.then(|| JsonRef::parse(item.json).ok()).flatten()?;
         let id = item.to_object()?.get_json_str("terminalId")?;
         transcript.get(&EntryId::Terminal(id.into())).map(Entry::seq)
     });
@@ -159,6 +162,12 @@ pub fn is_shown(entry: &Entry, transcript: &Transcript) -> bool {
         | EntryId::Note(_) => false,
     };
     !entry.body().removed && !is_inside
+}
+
+/// Whether an entry is the last of a transcript whose turn runs.
+fn is_running(entry: &Entry, transcript: &Transcript) -> bool {
+    let is_busy = transcript.state().is_some_and(|state| state.activity.is_busy());
+    is_busy && transcript.entries().last().is_some_and(|last| last.id() == entry.id())
 }
 
 fn is_narrow(width: usize) -> bool {
@@ -199,7 +208,7 @@ impl EntryView {
         }
         match entry.id() {
             EntryId::Message(Sender::Agent, _) if fold != Fold::Folded => {
-                self.update_message(entry, context, width)
+                self.update_message(entry, context, width);
             }
             EntryId::Message(Sender::Thought, _) if fold == Fold::Unfolded => {
                 self.update_message(entry, context, width);
@@ -231,15 +240,15 @@ impl EntryView {
 
     fn push(&mut self, rows: Vec<Text>, context: &EntryContext<'_>, width: usize) {
         for row in rows {
-            let mut line = row.into_line(width, context.theme);
-            row::mark_matches(&mut line, context.matches, context.theme);
+            let mut line = row.into_line(width, *context.theme);
+            row::mark_matches(&mut line, context.matches, *context.theme);
             self.lines.push(line);
         }
     }
 
     /// Renders what was appended to a message.
     fn update_message(&mut self, entry: &Entry, context: &EntryContext<'_>, width: usize) {
-        let theme = context.theme;
+        let theme = *context.theme;
         let is_thought = matches!(entry.id(), EntryId::Message(Sender::Thought, _));
         let content = &entry.body().content;
         if self.message.items > content.len() {
@@ -247,7 +256,7 @@ impl EntryView {
         }
         self.lines.truncate(self.message.closed);
         if is_thought && self.lines.is_empty() {
-            let title = thought_title(context, Mark::Unfolded);
+            let title = thought_title(entry, context, Mark::Unfolded);
             self.push(vec![title], context, width);
             self.message.closed = 1;
         }
@@ -343,10 +352,12 @@ impl EntryView {
 
 impl Key {
     fn new(entry: &Entry, context: &EntryContext<'_>, width: usize, fold: Fold) -> Self {
-        let is_running = context.times.ended.is_none() && context.times.started.is_some();
-        let has_clock = matches!(entry.id(), EntryId::ToolCall(_) | EntryId::Terminal(_))
-            || matches!(entry.id(), EntryId::Message(Sender::Thought, _));
-        let seconds = if is_running && has_clock { context.now.as_second() } else { 0 };
+        let is_thought = matches!(entry.id(), EntryId::Message(Sender::Thought, _));
+        let is_running = is_running(entry, context.transcript);
+        let has_clock =
+            matches!(entry.id(), EntryId::ToolCall(_) | EntryId::Terminal(_)) || (is_thought && is_running);
+        let is_timed = context.times.ended.is_none() && context.times.started.is_some();
+        let seconds = if is_timed && has_clock { context.now.as_second() } else { 0 };
         let day = context.now.to_zoned(context.zone.clone()).day();
         Self {
             width,
@@ -357,6 +368,7 @@ impl Key {
             clock: (seconds, day),
             matches: context.matches.to_vec(),
             needs_answer: context.needs_answer,
+            is_running: is_thought && is_running,
             content_replaced: entry.content_replaced_at(),
         }
     }
@@ -394,14 +406,14 @@ fn message_rows(rows: Vec<Text>, right: Option<Text>, indent: usize, width: usiz
     shown
 }
 
-fn block_rows(label: &str, layout: MarkdownLayout<'_>) -> Vec<Text> {
+fn block_rows(label: &str, layout: MarkdownLayout) -> Vec<Text> {
     let label = Text::foreign(layout.theme, label, layout.theme.style(Role::Dim));
     label.wrap(layout.width.saturating_sub(layout.reserved).max(1), layout.width, Wrap::Words)
 }
 
 /// A prompt is shown as it was written.
 fn prompt_rows(entry: &Entry, context: &EntryContext<'_>, width: usize) -> Vec<Text> {
-    let theme = context.theme;
+    let theme = *context.theme;
     let right = message_right(context, width, true);
     let mark = Text::own(theme.mark(Mark::Prompt), theme.style(Role::Accent)).with_own(" ", Style::new());
     let room = width.saturating_sub(mark.width()).clamp(1, MAX_PROSE);
@@ -422,21 +434,23 @@ fn prompt_rows(entry: &Entry, context: &EntryContext<'_>, width: usize) -> Vec<T
 }
 
 /// `▸ Thought 6 s`.
-fn thought_title(context: &EntryContext<'_>, mark: Mark) -> Text {
+fn thought_title(entry: &Entry, context: &EntryContext<'_>, mark: Mark) -> Text {
     let dim = context.theme.style(Role::Dim);
     let duration = match (context.times.started, context.times.ended) {
-        (Some(started), Some(ended)) => format!(" {}", time::duration(ended.duration_since(started))),
-        (Some(started), None) => format!(" {}", time::clock(context.now.duration_since(started))),
-        (None, _) => String::new(),
+        (Some(started), Some(ended)) => format!(" {}", time::seconds(ended.duration_since(started))),
+        (Some(started), None) if is_running(entry, context.transcript) => {
+            format!(" {}", time::clock(context.now.duration_since(started)))
+        }
+        (Some(_) | None, _) => String::new(),
     };
     Text::own(format!("{} Thought{duration}", context.theme.mark(mark)), dim)
 }
 
 fn folded_thought(entry: &Entry, context: &EntryContext<'_>, width: usize) -> Text {
-    let theme = context.theme;
+    let theme = *context.theme;
     let dim = theme.style(Role::Dim);
     let line = markdown::first_line(&beginning(entry));
-    let title = thought_title(context, Mark::Folded);
+    let title = thought_title(entry, context, Mark::Folded);
     if line.is_empty() {
         return title;
     }
@@ -450,7 +464,7 @@ fn folded_message(entry: &Entry, context: &EntryContext<'_>, width: usize) -> Ve
     let line = markdown::first_line(&beginning(entry));
     let reserved = if right.is_empty() { 0 } else { right.width() + 2 };
     let room = width.saturating_sub(indent + reserved);
-    let line = Text::foreign(context.theme, &line, Style::new()).cut(room, context.theme);
+    let line = Text::foreign(*context.theme, &line, Style::new()).cut(room, *context.theme);
     message_rows(vec![line], Some(right), indent, width)
 }
 
@@ -460,7 +474,7 @@ fn beginning(entry: &Entry) -> String {
 }
 
 fn plan_rows(entry: &Entry, context: &EntryContext<'_>, width: usize) -> Vec<Text> {
-    let theme = context.theme;
+    let theme = *context.theme;
     let items = event::plan_items(entry.body());
     let done = items.iter().filter(|(status, _)| status == "completed").count();
     let bold = Style::new().add_modifier(Modifier::BOLD);
@@ -492,7 +506,7 @@ fn plan_rows(entry: &Entry, context: &EntryContext<'_>, width: usize) -> Vec<Tex
 }
 
 fn event_rows(words: &EventWords, context: &EntryContext<'_>, width: usize, fold: Fold) -> Vec<Text> {
-    let theme = context.theme;
+    let theme = *context.theme;
     let dim = theme.style(Role::Dim);
     let at = words.at.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
     let at = at.map(|at| time::moment(at, context.now, context.zone));

@@ -8,7 +8,7 @@ use super::content_block;
 use super::diff::{self, FileDiff};
 use super::row::{Text, Wrap};
 use super::tool_call::{ToolContent, ToolDetails, ToolSubject};
-use super::tool_view::{diff_rows, file_heading, foreign_lines};
+use super::tool_view::{diff_rows, foreign_lines, whole_heading};
 use super::{EntryContext, is_narrow};
 use crate::clean::{Clean, is_bidirectional};
 use crate::theme::{Role, Theme};
@@ -47,11 +47,14 @@ impl RequestDetails {
         let diffs: Vec<FileDiff> = details.diffs().cloned().collect();
         let says = params.get_string("description").filter(|text| !text.trim().is_empty());
         let headline = Clean::line(&headline(&details));
-        // The title may say more than the command.
+        // The title may say more than the command and the paths.
         let is_shown = |text: &String| {
+            let name = |diff: &FileDiff| diff.path.rsplit('/').next().unwrap_or_default().to_owned();
             let is_command =
                 details.command.as_ref().is_some_and(|command| command.contains(text.trim_matches('`')));
-            is_command || headline.as_str().contains(Clean::line(text).as_str())
+            is_command
+                || diffs.iter().any(|diff| text.contains(&name(diff)))
+                || headline.as_str().contains(Clean::line(text).as_str())
         };
         let title = Some(details.title.clone()).filter(|title| !title.trim().is_empty() && !is_shown(title));
         let says = match (says, title.filter(|_| details.command.is_some() || !diffs.is_empty())) {
@@ -72,9 +75,9 @@ impl RequestDetails {
 
     /// Everything that the request permits. Nothing is cut: lines wrap.
     pub fn lines(&self, context: &EntryContext<'_>, width: u16) -> Vec<Line<'static>> {
-        let (theme, width) = (context.theme, usize::from(width.max(1)));
+        let (theme, width) = (*context.theme, usize::from(width.max(1)));
         let mut rows =
-            Rows { theme, width, label: if is_narrow(width) { 0 } else { LABEL }, rows: Vec::new() };
+            RequestRows { theme, width, label: if is_narrow(width) { 0 } else { LABEL }, shown: Vec::new() };
         let details = &self.details;
         if let Some(command) = &details.command {
             rows.command(command);
@@ -111,7 +114,7 @@ impl RequestDetails {
                 ToolContent::Diffs(_) => {}
             }
         }
-        rows.rows.into_iter().map(|row| row.into_line(width, theme)).collect()
+        rows.shown.into_iter().map(|row| row.into_line(width, theme)).collect()
     }
 
     /// Says how many bidirectional control characters the request has, and where.
@@ -158,12 +161,11 @@ fn headline(details: &ToolDetails) -> String {
     }
     let (verb, subject) = details.summary();
     let subject = match subject {
-        ToolSubject::Command(text) | ToolSubject::Path(text) => text,
         // `2 files: a, b`: the names follow in the body.
         ToolSubject::Text(text) if details.diffs().count() > 1 => {
             text.split(':').next().unwrap_or_default().to_owned()
         }
-        ToolSubject::Text(text) => text,
+        ToolSubject::Command(text) | ToolSubject::Path(text) | ToolSubject::Text(text) => text,
     };
     let words = format!("{} {subject}", verb.to_lowercase()).trim_start().to_owned();
     let is_clear =
@@ -172,14 +174,14 @@ fn headline(details: &ToolDetails) -> String {
 }
 
 /// Rows with a name at the left; on narrow screens without.
-struct Rows<'a> {
-    theme: &'a Theme,
+struct RequestRows {
+    theme: Theme,
     width: usize,
     label: usize,
-    rows: Vec<Text>,
+    shown: Vec<Text>,
 }
 
-impl Rows<'_> {
+impl RequestRows {
     fn room(&self) -> usize {
         self.width.saturating_sub(self.label).max(1)
     }
@@ -189,7 +191,7 @@ impl Rows<'_> {
             let name = if index == 0 { name } else { "" };
             let columns = self.label;
             let label = if columns == 0 { String::new() } else { format!("{name:<columns$}") };
-            self.rows.push(Text::own(label, self.theme.style(Role::Dim)).and(part));
+            self.shown.push(Text::own(label, self.theme.style(Role::Dim)).and(part));
         }
     }
 
@@ -223,24 +225,24 @@ impl Rows<'_> {
 
     fn text(&mut self, text: &str) {
         let (text, omitted) = truncate(text);
-        self.rows.extend(foreign_lines(text, self.theme, Style::new(), self.width));
+        self.shown.extend(foreign_lines(text, self.theme, Style::new(), self.width));
         self.omitted(omitted);
     }
 
     fn diffs(&mut self, diffs: &[&FileDiff]) {
         for diff in diffs {
-            self.rows.push(file_heading(diff, self.theme, self.width));
+            self.shown.extend(whole_heading(diff, self.theme, self.width));
             let indent = if self.label == 0 { 0 } else { 2 };
             let rows = diff_rows(&[diff], self.theme, self.width - indent, CONTEXT, true, MAX_DIFF);
             let indent = Text::own(" ".repeat(indent), Style::new());
-            self.rows.extend(rows.into_iter().map(|row| indent.clone().and(row)));
+            self.shown.extend(rows.into_iter().map(|row| indent.clone().and(row)));
         }
     }
 
     fn omitted(&mut self, bytes: usize) {
         if bytes > 0 {
             let style = self.theme.style(Role::Warning);
-            self.rows.push(Text::own(format!("… {bytes} more bytes"), style));
+            self.shown.push(Text::own(format!("… {bytes} more bytes"), style));
         }
     }
 }
@@ -263,7 +265,6 @@ fn command_parts(command: &str) -> Vec<&str> {
             }
             ('\'' | '"', None) => quote = Some(character),
             (_, Some(open)) if open == character => quote = None,
-            (_, Some(_)) => {}
             ('&' | '|', None) if characters.peek().is_some_and(|(_, next)| *next == character) => {
                 characters.next();
                 let end = at + 2;
@@ -274,7 +275,7 @@ fn command_parts(command: &str) -> Vec<&str> {
                 parts.push(&command[start..=at]);
                 start = at + 1;
             }
-            (_, None) => {}
+            (_, _) => {}
         }
     }
     parts.push(&command[start..]);

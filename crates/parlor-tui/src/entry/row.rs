@@ -44,7 +44,7 @@ impl Text {
     }
 
     /// One line of foreign text; characters that would not be visible are shown in role warning.
-    pub(crate) fn foreign(theme: &Theme, text: &str, style: Style) -> Self {
+    pub(crate) fn foreign(theme: Theme, text: &str, style: Style) -> Self {
         Self::default().with_foreign(theme, text, style)
     }
 
@@ -60,13 +60,13 @@ impl Text {
 
     /// Appends one line of foreign text.
     #[must_use]
-    pub(crate) fn with_foreign(mut self, theme: &Theme, text: &str, style: Style) -> Self {
+    pub(crate) fn with_foreign(mut self, theme: Theme, text: &str, style: Style) -> Self {
         self.push_clean(theme, &Clean::line(text), style);
         self
     }
 
     /// Appends clean text.
-    pub(crate) fn push_clean(&mut self, theme: &Theme, text: &Clean, style: Style) {
+    pub(crate) fn push_clean(&mut self, theme: Theme, text: &Clean, style: Style) {
         for (part, is_hidden) in text.parts() {
             let style = if is_hidden { style.patch(theme.style(Role::Warning)) } else { style };
             self.spans.push((part.to_owned(), style));
@@ -107,7 +107,7 @@ impl Text {
 
     /// Cuts the text to at most `columns`.
     #[must_use]
-    pub(crate) fn cut(self, columns: usize, theme: &Theme) -> Self {
+    pub(crate) fn cut(self, columns: usize, theme: Theme) -> Self {
         if self.width() <= columns {
             return self;
         }
@@ -194,7 +194,7 @@ impl Text {
     }
 
     /// The line to draw, at most `columns` wide.
-    pub(crate) fn into_line(self, columns: usize, theme: &Theme) -> Line<'static> {
+    pub(crate) fn into_line(self, columns: usize, theme: Theme) -> Line<'static> {
         let spans = self.cut(columns, theme).spans;
         Line::from(spans.into_iter().map(|(text, style)| Span::styled(text, style)).collect::<Vec<_>>())
     }
@@ -226,7 +226,7 @@ fn row_end(clusters: &[Cluster<'_>], start: usize, limit: usize, wrap: Wrap) -> 
 }
 
 /// Marks the words that are searched for; they are in lower case.
-pub(crate) fn mark_matches(line: &mut Line<'static>, words: &[String], theme: &Theme) {
+pub(crate) fn mark_matches(line: &mut Line<'static>, words: &[String], theme: Theme) {
     if words.is_empty() {
         return;
     }
@@ -280,7 +280,7 @@ mod tests {
     const THEME: Theme = Theme { colors: Colors::Ansi, is_light: false, is_ascii: false };
 
     fn rows(text: &str, first: usize, rest: usize, wrap: Wrap) -> Vec<String> {
-        let rows = Text::foreign(&THEME, text, Style::new()).wrap(first, rest, wrap);
+        let rows = Text::foreign(THEME, text, Style::new()).wrap(first, rest, wrap);
         rows.iter().map(Text::plain).collect()
     }
 
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_search_hit_is_marked_across_spans_and_in_any_case() {
         let mut line = Line::from(vec![Span::raw("Ein PO"), Span::raw("rt İ port")]);
-        mark_matches(&mut line, &["port".to_owned()], &THEME);
+        mark_matches(&mut line, &["port".to_owned()], THEME);
         let hits: String = line
             .spans
             .iter()

@@ -36,7 +36,7 @@ impl Table {
     }
 
     /// The rows of the table in at most `room` columns.
-    pub(crate) fn rows(mut self, room: usize, theme: &Theme) -> Vec<Text> {
+    pub(crate) fn rows(mut self, room: usize, theme: Theme) -> Vec<Text> {
         let columns = self.rows.first().map_or(0, Vec::len);
         if columns == 0 {
             return Vec::new();
@@ -105,7 +105,7 @@ impl Table {
     }
 
     /// The rows of the table below each other: `head  cell`.
-    fn records(&self, room: usize, theme: &Theme) -> Vec<Text> {
+    fn records(&self, room: usize, theme: Theme) -> Vec<Text> {
         let Some((head, body)) = self.rows.split_first() else { return Vec::new() };
         let label = head.iter().map(Text::width).max().unwrap_or(0).min(room / 3);
         let mut rows = Vec::new();

@@ -86,7 +86,7 @@ impl TerminalScreen {
         let start = self.bytes.max(output.len().saturating_sub(MAX_BYTES));
         if start > self.bytes {
             let skipped = &output[self.bytes..start];
-            self.grid.dropped += skipped.iter().filter(|byte| **byte == b'\n').count();
+            self.grid.dropped += memchr::memchr_iter(b'\n', skipped).count();
         }
         for byte in output.get(start..).unwrap_or_default() {
             self.parser.advance(&mut self.grid, *byte);

@@ -16,6 +16,12 @@ pub(crate) fn duration(duration: SignedDuration) -> String {
     clock(duration)
 }
 
+/// How long something took, without fractions: `6 s`, `3:10`.
+pub(crate) fn seconds(duration: SignedDuration) -> String {
+    let seconds = (duration.as_millis().max(0) + 500) / 1_000;
+    if seconds < 60 { format!("{seconds} s") } else { clock(duration) }
+}
+
 /// How long something has been running: `0:42`.
 pub(crate) fn clock(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
@@ -53,6 +59,7 @@ mod tests {
         ] {
             assert_eq!(duration(SignedDuration::from_millis(millis)), short);
         }
+        assert_eq!(seconds(SignedDuration::from_millis(6_400)), "6 s");
         assert_eq!(clock(SignedDuration::from_secs(42)), "0:42");
     }
 

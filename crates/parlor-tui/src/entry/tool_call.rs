@@ -92,7 +92,7 @@ impl ToolDetails {
     pub fn of_entry(entry: &Entry, cwd: &str) -> Self {
         let body = entry.body();
         let id = if let EntryId::ToolCall(id) = entry.id() { id.to_string() } else { String::new() };
-        Self::new(&id, &body.fields, body.meta.as_ref(), items(&body.content), cwd)
+        Self::new(&id, &body.fields, body.meta.as_ref(), &items(&body.content), cwd)
     }
 
     /// A terminal that belongs to no tool call.
@@ -136,7 +136,7 @@ impl ToolDetails {
         let content = call.get_array("content").map(|items| items.into_iter().collect::<Content>());
         let content = content.or_else(|| stored.map(|body| body.content.clone())).unwrap_or_default();
         let meta = call.get_object("_meta").or_else(|| stored.and_then(|body| body.meta.clone()));
-        let mut details = Self::new(&id, &fields, meta.as_ref(), items(&content), cwd);
+        let mut details = Self::new(&id, &fields, meta.as_ref(), &items(&content), cwd);
         if let Some(command) = subject.get("command").and_then(command_text) {
             details.command = Some(command);
             details.kind.get_or_insert(ToolKind::Execute);
@@ -148,7 +148,7 @@ impl ToolDetails {
         details
     }
 
-    fn new(id: &str, fields: &Object, meta: Option<&Object>, items: Vec<Json>, cwd: &str) -> Self {
+    fn new(id: &str, fields: &Object, meta: Option<&Object>, items: &[Json], cwd: &str) -> Self {
         let input = fields.get("rawInput").filter(|input| !input.is_null()).cloned();
         let arguments = input.as_ref().and_then(Json::to_object).unwrap_or_default();
         let text = |name: &str| fields.get_string(name).filter(|text| !text.trim().is_empty());
@@ -231,8 +231,7 @@ impl ToolDetails {
                 ("Search", searched.map_or_else(title, ToolSubject::Text))
             }
             Some(ToolKind::Fetch) => ("Fetch", input(&["url", "uri"]).map_or_else(title, ToolSubject::Text)),
-            Some(ToolKind::Think | ToolKind::SwitchMode | ToolKind::Other(_)) | None => ("", title()),
-            Some(_) => ("", title()),
+            Some(_) | None => ("", title()),
         };
         match &subject {
             // The title names the verb itself.
@@ -287,7 +286,7 @@ impl ToolDetails {
                     facts.extend(self.matches().map(|matches| count(matches, "match", "matches")));
                 }
                 Some(ToolKind::Read) => {
-                    facts.extend(self.lines_read().map(|lines| count(lines, "line", "lines")))
+                    facts.extend(self.lines_read().map(|lines| count(lines, "line", "lines")));
                 }
                 Some(_) | None => {}
             }
@@ -381,7 +380,9 @@ impl ToolDetails {
         // Read member by member: a name may occur several times.
         let members = members_of(input.raw());
         let is_shown = |name: &str, value: JsonRef<'_>| {
-            let is_command = COMMANDS.contains(&name) && command_text(&Json::from(value)) == self.command;
+            let is_command = COMMANDS.contains(&name)
+                && self.command.is_some()
+                && command_text(&Json::from(value)) == self.command;
             is_command || value.to_text().is_some_and(|text| is_shown_text(&text))
         };
         let has_all =

@@ -21,13 +21,16 @@ const MAX_ROWS: usize = 2_000;
 /// Rows of output that a failed tool call keeps when it is folded, with the row that counts the others.
 const FAILED_ROWS: usize = 3;
 
+/// Bytes that are read for the first lines of output that is too long to keep.
+const HEAD: usize = 4 << 10;
+
 /// The screens of the terminals that a view has shown, so that only new output is interpreted.
 #[derive(Debug, Default)]
 pub(crate) struct Screens(HashMap<TerminalId, (u64, TerminalScreen)>);
 
 impl Screens {
-    /// The screen of a terminal after its output so far.
-    pub(crate) fn get(&mut self, id: &TerminalId, terminal: &Entry) -> &TerminalScreen {
+    /// Interprets the new output of a terminal.
+    fn update(&mut self, id: &TerminalId, terminal: &Entry) {
         let replaced = terminal.output_replaced_at();
         let output = &terminal.body().output;
         let (of, screen) = self.0.entry(id.clone()).or_default();
@@ -35,7 +38,6 @@ impl Screens {
             (*of, *screen) = (replaced, TerminalScreen::default());
         }
         screen.update(output);
-        screen
     }
 }
 
@@ -75,7 +77,7 @@ pub(crate) fn indent(width: usize) -> usize {
 }
 
 fn title_rows(details: &ToolDetails, context: &EntryContext<'_>, width: usize, fold: Fold) -> Vec<Text> {
-    let theme = context.theme;
+    let theme = *context.theme;
     let (mark, role) = match details.status {
         ToolStatus::Pending | ToolStatus::Running if context.needs_answer => (Mark::NeedsYou, Role::Warning),
         ToolStatus::Pending => (Mark::Pending, Role::Dim),
@@ -129,7 +131,7 @@ pub(crate) fn with_marks(rows: Vec<Text>, mark: &Text, right: Text, width: usize
 
 /// The results and the duration at the right edge of the title.
 fn right(details: &ToolDetails, context: &EntryContext<'_>, width: usize) -> Text {
-    let theme = context.theme;
+    let theme = *context.theme;
     let dim = theme.style(Role::Dim);
     let is_open = matches!(details.status, ToolStatus::Running | ToolStatus::Pending);
     let times = context.times;
@@ -141,7 +143,7 @@ fn right(details: &ToolDetails, context: &EntryContext<'_>, width: usize) -> Tex
     let mut parts = details.facts(context.transcript);
     if is_narrow(width) {
         parts.truncate(1);
-        parts.extend(duration.filter(|_| is_open));
+        parts.extend(duration.filter(|_| is_open && !context.needs_answer));
     } else {
         parts.extend(duration);
     }
@@ -158,7 +160,7 @@ fn right(details: &ToolDetails, context: &EntryContext<'_>, width: usize) -> Tex
     right
 }
 
-fn counts(added: &str, removed: &str, theme: &Theme) -> Text {
+fn counts(added: &str, removed: &str, theme: Theme) -> Text {
     Text::own(format!("+{added}"), theme.style(Role::Added))
         .with_own(" ", Style::new())
         .with_own(format!("-{removed}"), theme.style(Role::Removed))
@@ -182,44 +184,46 @@ impl Body<'_> {
         rows.into_iter().map(|row| if row.is_empty() { row } else { indent.clone().and(row) }).collect()
     }
 
-    /// The lines of the output, with their styles.
-    fn output(&self, screens: &mut Screens) -> Output {
-        let theme = self.context.theme;
-        let mut output = Output::default();
+    /// The output of the tool call: text, terminals, or else the raw output.
+    fn output<'s>(&self, screens: &'s mut Screens) -> Output<'s> {
+        let terminal = |id: &TerminalId| self.context.transcript.get(&EntryId::Terminal(id.clone()));
+        for id in self.details.terminals() {
+            if let Some(terminal) = terminal(id) {
+                screens.update(id, terminal);
+            }
+        }
+        let screens = &*screens;
+        let mut output = Output { screens: Vec::new(), head: None };
         for content in &self.details.content {
             match content {
-                ToolContent::Text(text) => {
-                    output.push(&TerminalScreen::of(without_fence(text).as_bytes()), theme)
-                }
+                ToolContent::Text(text) => output.push_text(without_fence(text)),
                 ToolContent::Terminal(id) => {
-                    if let Some(terminal) = self.context.transcript.get(&EntryId::Terminal(id.clone())) {
-                        output.push(screens.get(id, terminal), theme);
+                    if let (Some((_, screen)), Some(terminal)) = (screens.0.get(id), terminal(id)) {
+                        output.push(Screen::Kept(screen), &terminal.body().output);
                     }
                 }
                 ToolContent::Block(_) | ToolContent::Diffs(_) | ToolContent::Unknown(_) => {}
             }
         }
-        if output.lines.is_empty()
-            && let Some(text) = self.details.raw_text()
-        {
-            output.push(&TerminalScreen::of(text.as_bytes()), theme);
+        if output.screens.is_empty() {
+            output.push_text(&self.details.raw_text().unwrap_or_default());
         }
         output
     }
 
     fn more(&self, lines: usize) -> Text {
-        more(lines, self.context.theme)
+        more(lines, *self.context.theme)
     }
 
     /// The first rows of the output, and how many lines follow.
     fn first_lines(&self, screens: &mut Screens) -> Vec<Text> {
-        let Output { lines, dropped } = self.output(screens);
+        let output = self.output(screens);
+        let all = output.len() + output.dropped();
         let mut rows = Vec::new();
         let mut shown = 0;
-        for line in lines.iter().take(FAILED_ROWS) {
+        for line in output.first(FAILED_ROWS, *self.context.theme) {
             let parts = line.wrap(self.room(), self.room(), Wrap::Words);
-            let is_last = shown + 1 == lines.len() && dropped == 0;
-            let limit = if is_last { FAILED_ROWS } else { FAILED_ROWS - 1 };
+            let limit = if shown + 1 == all { FAILED_ROWS } else { FAILED_ROWS - 1 };
             if rows.len() + parts.len() > limit {
                 rows.extend(parts.into_iter().take(limit.saturating_sub(rows.len())));
                 break;
@@ -227,27 +231,29 @@ impl Body<'_> {
             rows.extend(parts);
             shown += 1;
         }
-        if shown < lines.len() {
+        if shown < all {
             rows.truncate(FAILED_ROWS - 1);
-            rows.push(self.more(lines.len() - shown + dropped));
+            rows.push(self.more(all - shown));
         }
         self.indented(rows)
     }
 
     fn last_line(&self, screens: &mut Screens) -> Vec<Text> {
-        let last = self.output(screens).lines.pop();
-        self.indented(last.map(|line| line.cut(self.room(), self.context.theme)))
+        let output = self.output(screens);
+        let theme = *self.context.theme;
+        let last = output.len().checked_sub(1).map(|last| output.line(last, theme));
+        self.indented(last.map(|line| line.cut(self.room(), theme)))
     }
 
     fn diffs(&self, context: usize, wraps: bool) -> Vec<Text> {
         let diffs: Vec<&FileDiff> = self.details.diffs().collect();
-        let rows = diff_rows(&diffs, self.context.theme, self.room(), context, wraps, MAX_ROWS);
+        let rows = diff_rows(&diffs, *self.context.theme, self.room(), context, wraps, MAX_ROWS);
         self.indented(rows)
     }
 
     /// Input, output and everything else.
     fn everything(&self, screens: &mut Screens) -> Vec<Text> {
-        let (details, theme) = (self.details, self.context.theme);
+        let (details, theme) = (self.details, *self.context.theme);
         let dim = theme.style(Role::Dim);
         let mut rows = Vec::new();
         let is_named =
@@ -283,16 +289,15 @@ impl Body<'_> {
         let mut rows = self.indented(rows);
         rows.extend(self.diffs(3, true));
         if !is_prose {
-            let Output { lines, dropped } = self.output(screens);
+            let lines = self.output(screens);
+            let first = lines.len().saturating_sub(MAX_ROWS);
             let mut output = Vec::new();
-            let hidden = dropped + lines.len().saturating_sub(MAX_ROWS);
-            if hidden > 0 {
-                output.push(self.more(hidden));
+            if lines.dropped() + first > 0 {
+                output.push(self.more(lines.dropped() + first));
             }
-            let kept = lines.len().saturating_sub(MAX_ROWS);
-            output.extend(
-                lines[kept..].iter().flat_map(|line| line.wrap(self.room(), self.room(), Wrap::Anywhere)),
-            );
+            for line in first..lines.len() {
+                output.extend(lines.line(line, theme).wrap(self.room(), self.room(), Wrap::Anywhere));
+            }
             if output.is_empty()
                 && details.content.is_empty()
                 && let Some(raw) = &details.output
@@ -307,35 +312,84 @@ impl Body<'_> {
 }
 
 /// `… 31 more lines`.
-pub(crate) fn more(lines: usize, theme: &Theme) -> Text {
+pub(crate) fn more(lines: usize, theme: Theme) -> Text {
     let noun = if lines == 1 { "line" } else { "lines" };
     Text::own(format!("{} {lines} more {noun}", theme.mark(Mark::Ellipsis)), theme.style(Role::Dim))
 }
 
-/// Lines of output.
-#[derive(Default)]
-struct Output {
-    lines: Vec<Text>,
-    /// Lines that are not kept.
-    dropped: usize,
+/// Output of a tool call; its lines are styled when they are shown.
+struct Output<'s> {
+    screens: Vec<Screen<'s>>,
+    /// The beginning of output whose first lines are not kept.
+    head: Option<TerminalScreen>,
 }
 
-impl Output {
-    fn push(&mut self, screen: &TerminalScreen, theme: &Theme) {
-        self.dropped += screen.dropped();
-        self.lines.extend((0..screen.len()).map(|index| terminal_line(screen, index, theme)));
+enum Screen<'s> {
+    Kept(&'s TerminalScreen),
+    Made(Box<TerminalScreen>),
+}
+
+impl Screen<'_> {
+    fn get(&self) -> &TerminalScreen {
+        match self {
+            Self::Kept(screen) => screen,
+            Self::Made(screen) => screen,
+        }
+    }
+}
+
+impl<'s> Output<'s> {
+    fn push(&mut self, screen: Screen<'s>, bytes: &[u8]) {
+        if screen.get().is_empty() {
+            return;
+        }
+        if self.screens.is_empty() && screen.get().dropped() > 0 {
+            self.head = Some(TerminalScreen::of(&bytes[..bytes.len().min(HEAD)]));
+        }
+        self.screens.push(screen);
+    }
+
+    fn push_text(&mut self, text: &str) {
+        self.push(Screen::Made(Box::new(TerminalScreen::of(text.as_bytes()))), text.as_bytes());
+    }
+
+    fn len(&self) -> usize {
+        self.screens.iter().map(|screen| screen.get().len()).sum()
+    }
+
+    /// Lines that are not kept.
+    fn dropped(&self) -> usize {
+        self.screens.iter().map(|screen| screen.get().dropped()).sum()
+    }
+
+    fn line(&self, index: usize, theme: Theme) -> Text {
+        let mut index = index;
+        for screen in self.screens.iter().map(Screen::get) {
+            if index < screen.len() {
+                return terminal_line(screen, index, theme);
+            }
+            index -= screen.len();
+        }
+        Text::default()
+    }
+
+    fn first(&self, count: usize, theme: Theme) -> Vec<Text> {
+        match &self.head {
+            Some(head) => (0..count.min(head.len())).map(|index| terminal_line(head, index, theme)).collect(),
+            None => (0..count.min(self.len())).map(|index| self.line(index, theme)).collect(),
+        }
     }
 }
 
 /// A line of terminal output in its colours.
-pub(crate) fn terminal_line(screen: &TerminalScreen, index: usize, theme: &Theme) -> Text {
+pub(crate) fn terminal_line(screen: &TerminalScreen, index: usize, theme: Theme) -> Text {
     let dim = theme.style(Role::Dim);
     screen.line(index).iter().fold(Text::default(), |line, (text, style)| {
         line.with_foreign(theme, text, terminal_style(*style, theme, dim))
     })
 }
 
-fn terminal_style(style: TerminalStyle, theme: &Theme, plain: Style) -> Style {
+fn terminal_style(style: TerminalStyle, theme: Theme, plain: Style) -> Style {
     let has_colors = theme.colors != Colors::None;
     let color = |color: TerminalColor| match color {
         TerminalColor::Index(index) => Color::Indexed(index),
@@ -368,14 +422,14 @@ fn terminal_style(style: TerminalStyle, theme: &Theme, plain: Style) -> Style {
 }
 
 /// Each line of a foreign text, wrapped.
-pub(crate) fn foreign_lines(text: &str, theme: &Theme, style: Style, width: usize) -> Vec<Text> {
+pub(crate) fn foreign_lines(text: &str, theme: Theme, style: Style, width: usize) -> Vec<Text> {
     text.lines().flat_map(|line| Text::foreign(theme, line, style).wrap(width, width, Wrap::Words)).collect()
 }
 
 /// The rows of changes; each file has a heading if there are several.
 pub(crate) fn diff_rows(
     diffs: &[&FileDiff],
-    theme: &Theme,
+    theme: Theme,
     width: usize,
     context: usize,
     wraps: bool,
@@ -397,11 +451,8 @@ pub(crate) fn diff_rows(
     rows
 }
 
-/// The path of a file that changes, and how many lines.
-pub(crate) fn file_heading(diff: &FileDiff, theme: &Theme, width: usize) -> Text {
-    let (added, removed) = diff.counts();
-    let right = counts(&added.to_string(), &removed.to_string(), theme);
-    let room = width.saturating_sub(right.width() + 2);
+/// What happens to a file, its path, and how many lines change.
+fn heading_parts(diff: &FileDiff, theme: Theme) -> (Text, Clean, Text) {
     let what = match diff.operation {
         FileOperation::Edit => String::new(),
         FileOperation::Create | FileOperation::Delete | FileOperation::Move => {
@@ -410,14 +461,34 @@ pub(crate) fn file_heading(diff: &FileDiff, theme: &Theme, width: usize) -> Text
     };
     let from = diff.old_path.as_ref().map(|path| format!("{path} to ")).unwrap_or_default();
     let path = Clean::line(&format!("{from}{}", diff.path));
-    let path = clean::cut_path(path.as_str(), room.saturating_sub(what.len()), theme.mark(Mark::Ellipsis));
-    let heading = Text::own(what, Style::new()).with_foreign(theme, &path, Style::new());
+    let right = match diff.counts() {
+        (0, 0) => Text::default(),
+        (added, removed) => counts(&added.to_string(), &removed.to_string(), theme),
+    };
+    (Text::own(what, Style::new()), path, right)
+}
+
+/// The heading of a file in one row.
+fn file_heading(diff: &FileDiff, theme: Theme, width: usize) -> Text {
+    let (what, path, right) = heading_parts(diff, theme);
+    let room = width.saturating_sub(right.width() + 2 + what.width());
+    let path = clean::cut_path(path.as_str(), room, theme.mark(Mark::Ellipsis));
+    let heading = what.with_foreign(theme, &path, Style::new());
     heading.with_right(right, width).unwrap_or_else(|heading| heading)
+}
+
+/// The heading of a file with its whole path.
+pub(crate) fn whole_heading(diff: &FileDiff, theme: Theme, width: usize) -> Vec<Text> {
+    let (mut heading, path, right) = heading_parts(diff, theme);
+    heading.push_clean(theme, &path, Style::new());
+    let reserved = if right.is_empty() { 0 } else { right.width() + 2 };
+    let rows = heading.wrap(width.saturating_sub(reserved).max(1), width, Wrap::Words);
+    with_marks(rows, &Text::default(), right, width)
 }
 
 fn file_rows(
     diff: &FileDiff,
-    theme: &Theme,
+    theme: Theme,
     width: usize,
     context: usize,
     wraps: bool,
