@@ -182,6 +182,7 @@ impl App {
                 Focus::Request => self.on_request_action(action, effects),
             },
             None if place == Place::Input => {
+                self.is_send_pending = false;
                 if self.input.on_key(key) {
                     self.history_place = None;
                     self.closed_completion = None;
@@ -287,7 +288,7 @@ impl App {
     }
 
     /// Sends the input as a prompt.
-    fn send(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn send(&mut self, effects: &mut Vec<Effect>) {
         if self.is_offline() {
             effects.push(Effect::Reconnect);
             return;
@@ -296,8 +297,8 @@ impl App {
             return;
         }
         let text = self.input.full_text();
-        if self.opening.is_some() || self.link == Link::Connecting {
-            self.note("Wait until the session is open");
+        if !self.can_send() {
+            self.is_send_pending = true;
             return;
         }
         self.input.set("");

@@ -232,6 +232,8 @@ pub struct App {
     /// The sessions to which a fork returns with Esc.
     parents: Vec<(SessionId, String)>,
     results: Option<Box<Overlay>>,
+    /// Whether the input is to be sent as soon as the session is open.
+    is_send_pending: bool,
 }
 
 /// What to select in a session when it is open.
@@ -298,6 +300,7 @@ impl App {
             is_dirty: true,
             parents: Vec::new(),
             results: None,
+            is_send_pending: false,
         }
     }
 
@@ -401,6 +404,10 @@ impl App {
             conversation.waiting = waiting;
             conversation.sync(self.look.now);
         }
+        if self.is_send_pending && self.can_send() {
+            self.is_send_pending = false;
+            self.send(effects);
+        }
         self.follow_turn(effects);
         self.load_older(effects);
         self.complete(effects);
@@ -481,6 +488,12 @@ impl App {
     /// Whether a turn of the open session runs.
     fn is_busy(&self) -> bool {
         self.conversation.as_ref().is_some_and(Conversation::is_busy)
+    }
+
+    /// Whether a prompt would be sent at once, and not wait for a connection or a session.
+    fn can_send(&self) -> bool {
+        let is_connected = matches!(self.link, Link::Live | Link::Direct);
+        is_connected && self.is_started && self.opening.is_none()
     }
 
     fn is_offline(&self) -> bool {

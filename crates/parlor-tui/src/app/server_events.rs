@@ -171,8 +171,12 @@ impl App {
     }
 
     fn on_opened(&mut self, opened: Opened, effects: &mut Vec<Effect>) {
-        let Some((ticket, _)) = &self.opening else { return };
-        if *ticket != opened.ticket {
+        let is_awaited = match &self.opening {
+            Some((ticket, _)) => *ticket == opened.ticket,
+            // The session of an agent without a server is opened by itself.
+            None => self.link == Link::Direct && self.conversation.is_none(),
+        };
+        if !is_awaited {
             return;
         }
         self.opening = None;
@@ -234,7 +238,13 @@ impl App {
                 };
                 (conversation.select_where(is_it, &self.look), words)
             }
-            OpenAt::Request => (true, Vec::new()),
+            OpenAt::Request => {
+                self.open_at = None;
+                if self.shown_request().is_some() {
+                    self.focus = Focus::Request;
+                }
+                return;
+            }
         };
         if is_found {
             conversation.matches = words;

@@ -806,6 +806,16 @@ fn the_latest_session_of_the_directory_is_opened() {
 }
 
 #[test]
+fn a_prompt_that_is_sent_too_early_waits_for_the_connection() {
+    let mut script = Script::new(Start::New);
+    script.type_text("hello");
+    assert_eq!(script.press("Enter"), []);
+    script.event(Event::Connected { server: String::new() });
+    let effects = script.event(Event::List(Vec::new()));
+    assert!(matches!(call(&effects)[..], [Call::New { prompt, .. }] if prompt == "hello"), "{effects:?}");
+}
+
+#[test]
 fn a_session_is_marked_as_seen_when_a_person_looks_at_it() {
     let unread = SESSIONS[0].replace(r#""state":"running""#, r#""state":"idle","unread":true"#);
     let mut script = Script::connected(Start::Session("s1".into(), "/".to_owned()), &[unread.as_str()]);
@@ -821,4 +831,18 @@ fn the_client_ticks_each_second_only_while_something_counts() {
     assert!(script.app.next_tick().unwrap() >= script.now + SignedDuration::from_secs(20));
     script.changed(&[PROMPT, RUNNING]);
     assert!(script.app.next_tick().unwrap() <= script.now + SignedDuration::from_secs(1));
+}
+
+#[test]
+fn a_message_that_arrives_in_chunks_is_shown() {
+    let chunk = |text: &str| format!(r#"{{"sessionUpdate":"agent_message_chunk","messageId":"c1","content":{{"type":"text","text":"{text}"}}}}"#);
+    let mut lines = vec![PROMPT.to_owned(), RUNNING.to_owned(), chunk("Hel")];
+    let mut script = Script::open(&refs(&lines));
+    assert!(script.screen(80, 24).contains("  Hel"), "{}", script.screen(80, 24));
+    lines.push(chunk("lo."));
+    script.changed(&refs(&lines));
+    assert!(script.screen(80, 24).contains("  Hello."), "{}", script.screen(80, 24));
+    lines.push(IDLE.to_owned());
+    script.changed(&refs(&lines));
+    assert!(script.screen(80, 24).contains("  Hello."), "{}", script.screen(80, 24));
 }

@@ -36,6 +36,9 @@ const RETRIES: [Duration; 6] = [
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long requests in flight are waited for when the client ends.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// How many hits a search returns.
 const MAX_HITS: u64 = 50;
 
@@ -144,6 +147,8 @@ struct Shared {
 pub(super) struct Backend {
     context: Context,
     tasks: Vec<JoinHandle<()>>,
+    /// Requests that are waited for before the client ends.
+    calls: Vec<JoinHandle<()>>,
 }
 
 /// What every task needs.
@@ -164,7 +169,7 @@ impl Backend {
             shared: Arc::default(),
             reconnect: Arc::new(Notify::new()),
         };
-        let mut backend = Self { context: context.clone(), tasks: Vec::new() };
+        let mut backend = Self { context: context.clone(), tasks: Vec::new(), calls: Vec::new() };
         if let Target::Command { cwd, .. } = &*context.target {
             context.start_agent(cwd).await?;
         } else {
@@ -180,6 +185,8 @@ impl Backend {
 
     /// Disconnects. Turns go on, and requests of agents stay open.
     pub(super) async fn stop(&mut self) {
+        let calls = futures_util::future::join_all(self.calls.drain(..));
+        let _ = tokio::time::timeout(STOP_TIMEOUT, calls).await;
         let (control, open) = {
             let mut shared = self.context.shared();
             (shared.control.take(), shared.open.take())
@@ -195,9 +202,15 @@ impl Backend {
     }
 
     /// Runs a request in the background.
-    pub(super) fn send(&self, call: Call) {
+    pub(super) fn send(&mut self, call: Call) {
+        // A prompt is answered when the agent accepts it, which may take long.
+        let is_short = !matches!(call, Call::Prompt { .. } | Call::New { .. } | Call::Open { .. } | Call::Search { .. });
         let context = self.context.clone();
-        tokio::spawn(async move { context.run(call).await });
+        let task = tokio::spawn(async move { context.run(call).await });
+        self.calls.retain(|call| !call.is_finished());
+        if is_short {
+            self.calls.push(task);
+        }
     }
 }
 
