@@ -39,12 +39,12 @@ impl App {
 
     pub(super) fn on_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
         let now = self.look.now;
-        if self.ignore_keys_until.is_some_and(|until| now < until) {
+        let place = self.place();
+        let action = self.keys.action(place, key);
+        if self.ignore_keys_until.is_some_and(|until| now < until) && action != Some(Action::Interrupt) {
             return;
         }
         self.ignore_keys_until = None;
-        let place = self.place();
-        let action = self.keys.action(place, key);
         self.last_key = Some(now);
         if action != Some(Action::Interrupt) {
             self.last_interrupt = None;

@@ -132,7 +132,10 @@ fn forks_are_shown_as_a_tree() {
     screen.wait_for("f fork here");
     screen.press("f");
     screen.wait_for("Forked at #2");
+    // The fork is open when the input has the focus.
+    screen.wait_for_no("f fork here");
     screen.press(TAB);
+    screen.wait_for("f fork here");
     screen.press("F");
     screen.wait_for("2 sessions");
     screen.wait_for("└");
