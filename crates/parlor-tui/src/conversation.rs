@@ -10,8 +10,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parlor_client::{
-    Activity, Entry, EntryId, Json, MessageId, Object, Role, Session, SessionId, Slot, Snapshot, State, ToolCall, ToolCallId,
-    ToolCallStatus, ToolKind, Transcript,
+    Activity, Entry, EntryId, Json, MessageId, Object, Role, Session, SessionId, Slot, Snapshot, State,
+    ToolCall, ToolCallId, ToolCallStatus, ToolKind, Transcript,
 };
 use ratatui::text::Line;
 
@@ -237,7 +237,12 @@ impl Conversation {
         self.is_loading_older = false;
         self.older = before;
         let page = Arc::new(page);
-        let items: Vec<_> = page.entries().iter().filter(|entry| !entry.body().removed).map(|entry| item(number, entry)).collect();
+        let items: Vec<_> = page
+            .entries()
+            .iter()
+            .filter(|entry| !entry.body().removed)
+            .map(|entry| item(number, entry))
+            .collect();
         self.pages.insert(0, (number, page));
         self.items.splice(0..0, items);
         if self.older.is_none() {
@@ -796,7 +801,8 @@ impl Conversation {
     pub fn toggle(&mut self, look: &Look) {
         let Some(index) = self.selected_index() else { return };
         let key = self.items[index].key;
-        let height = |this: &mut Self, fold| this.with_lines(index, Some(fold), look, <[_]>::len).unwrap_or(0);
+        let height =
+            |this: &mut Self, fold| this.with_lines(index, Some(fold), look, <[_]>::len).unwrap_or(0);
         let shown = self.height(index, look);
         let next = if height(self, Fold::Unfolded) > shown {
             Fold::Unfolded
@@ -883,7 +889,9 @@ impl Conversation {
     pub fn prompts(&self) -> Vec<String> {
         let is_prompt = |index: &usize| self.items[*index].kind == Kind::Prompt;
         let prompts = (0..self.items.len()).rev().filter(is_prompt);
-        prompts.filter_map(|index| self.with_entry(index, |entry, _| entry.body().content.to_text())).collect()
+        prompts
+            .filter_map(|index| self.with_entry(index, |entry, _| entry.body().content.to_text()))
+            .collect()
     }
 
     /// The messages up to the selected entry as text, the last [`MAX_TEXT`] bytes of them.
@@ -990,7 +998,8 @@ fn observe(entry: &Entry, times: &mut EntryTimes, now: Timestamp) {
 /// Adds the terminals that a tool call shows.
 fn note_terminals(entry: &Entry, shown: &mut Vec<String>) {
     for item in entry.body().content.iter().filter(|item| item.json.contains("\"terminal\"")) {
-        let terminal = Json::parse(item.json).ok().and_then(|item| item.to_object()?.get_string("terminalId"));
+        let terminal =
+            Json::parse(item.json).ok().and_then(|item| item.to_object()?.get_string("terminalId"));
         if let Some(terminal) = terminal.filter(|terminal| !shown.contains(terminal)) {
             shown.push(terminal);
         }
@@ -1035,7 +1044,9 @@ pub fn entry_text(entry: &Entry) -> String {
             continue;
         }
         let Some(item) = Json::parse(item.json).ok().and_then(|item| item.to_object()) else { continue };
-        if let Some(content) = item.get("content").and_then(|block| Some(parlor_client::text_of(block.as_str())?.into_owned())) {
+        if let Some(content) =
+            item.get("content").and_then(|block| Some(parlor_client::text_of(block.as_str())?.into_owned()))
+        {
             parts.push(content);
         }
         parts.extend(item.get_string("newText"));

@@ -73,7 +73,8 @@ impl App {
             (_, true) => "Ctrl-C again detaches; the turn goes on",
             (_, false) => "Ctrl-C again detaches",
         };
-        self.note = Some(super::Note { text: Clean::line(text), role: Role::Warning, until: now + INTERRUPT_TIME });
+        self.note =
+            Some(super::Note { text: Clean::line(text), role: Role::Warning, until: now + INTERRUPT_TIME });
     }
 
     /// Esc: closes the topmost thing, else cancels the turn.
@@ -207,7 +208,9 @@ impl App {
             }
             Action::Suspend => effects.push(Effect::Suspend),
             Action::Redraw => effects.push(Effect::Redraw),
-            Action::PageUp | Action::PageDown => self.scroll_pages(if action == Action::PageUp { -1 } else { 1 }),
+            Action::PageUp | Action::PageDown => {
+                self.scroll_pages(if action == Action::PageUp { -1 } else { 1 })
+            }
             Action::NextPane => self.next_pane(),
             _ => return false,
         }
@@ -323,6 +326,7 @@ impl App {
         }
         self.prompts_sent += 1;
         let key = format!("{}-{}", self.look.now.as_nanosecond(), self.prompts_sent);
+        self.on_prompt_sent();
         effects.push(Effect::Send(Call::Prompt { text, key }));
     }
 
@@ -369,7 +373,8 @@ impl App {
 
     /// The prompts that were sent: those of the session, then others, the latest first.
     fn history(&self) -> Vec<String> {
-        let mut prompts = self.conversation.as_ref().map(crate::conversation::Conversation::prompts).unwrap_or_default();
+        let mut prompts =
+            self.conversation.as_ref().map(crate::conversation::Conversation::prompts).unwrap_or_default();
         prompts.extend(self.history.iter().cloned());
         let mut seen = std::collections::HashSet::new();
         prompts.retain(|prompt| !prompt.trim().is_empty() && seen.insert(prompt.clone()));
@@ -398,6 +403,7 @@ impl App {
                 effects.push(Effect::Send(Call::Cancel));
                 self.prompts_sent += 1;
                 let key = format!("{}-{}", self.look.now.as_nanosecond(), self.prompts_sent);
+                self.on_prompt_sent();
                 effects.push(Effect::Send(Call::Prompt { text: prompt.text, key }));
             }
             _ => {
@@ -448,7 +454,8 @@ impl App {
 
     /// Finds what completes the word before the cursor.
     pub(super) fn complete(&mut self, effects: &mut Vec<Effect>) {
-        let word = self.input.completed_word().filter(|_| self.focus == Focus::Input && self.overlays.is_empty());
+        let word =
+            self.input.completed_word().filter(|_| self.focus == Focus::Input && self.overlays.is_empty());
         let Some(word) = word.filter(|word| self.closed_completion.as_ref() != Some(word)) else {
             self.completion = None;
             return;
@@ -497,7 +504,12 @@ impl App {
         let total = fits.len();
         fits.truncate(MAX_COMPLETIONS * 8);
         let items: Vec<_> = fits.into_iter().map(|(_, insert, about)| (insert, about)).collect();
-        self.completion = (!items.is_empty()).then_some(Completion { cursor: cursor.min(total - usize::from(total > 0)), items, total, word });
+        self.completion = (!items.is_empty()).then_some(Completion {
+            cursor: cursor.min(total - usize::from(total > 0)),
+            items,
+            total,
+            word,
+        });
     }
 
     /// Keys of the open completion. Returns whether the key was used.
@@ -507,7 +519,9 @@ impl App {
             KeyCode::Up => completion.cursor = step(completion.cursor, completion.items.len(), false),
             KeyCode::Down => completion.cursor = step(completion.cursor, completion.items.len(), true),
             KeyCode::Tab | KeyCode::Enter if !key.is_alt() => {
-                let Some((insert, _)) = completion.items.get(completion.cursor).cloned() else { return false };
+                let Some((insert, _)) = completion.items.get(completion.cursor).cloned() else {
+                    return false;
+                };
                 // A command that is complete is sent with Enter.
                 if key.code() == KeyCode::Enter && self.input.text() == insert {
                     self.completion = None;
@@ -546,10 +560,14 @@ impl App {
             Action::Find => self.ask("Find", String::new(), AskPurpose::Find),
             Action::Copy | Action::CopyMarkdown => self.copy(action == Action::CopyMarkdown, effects),
             Action::View => {
-                let text = conversation.with_selected(|entry, transcript| export::markdown(entry, transcript, &conversation.cwd));
+                let text = conversation.with_selected(|entry, transcript| {
+                    export::markdown(entry, transcript, &conversation.cwd)
+                });
                 effects.extend(text.map(Effect::Page));
             }
-            Action::Fork | Action::Edit | Action::Regenerate | Action::OtherAgent => self.branch(action, effects),
+            Action::Fork | Action::Edit | Action::Regenerate | Action::OtherAgent => {
+                self.branch(action, effects)
+            }
             Action::FocusInput => self.set_focus(Focus::Input),
             Action::ForkTree => self.show_forks(),
             Action::Detach => self.quit(effects),
@@ -576,20 +594,23 @@ impl App {
             return;
         }
         let Some(conversation) = &self.conversation else { return };
-        let number = conversation.selected_number().map(|number| format!(" at #{number}")).unwrap_or_default();
+        let number =
+            conversation.selected_number().map(|number| format!(" at #{number}")).unwrap_or_default();
         let message = conversation.selected_message();
         match action {
             Action::Fork => {
                 let note = format!("Forked{number}. Esc returns to the parent.");
                 effects.push(Effect::Send(Call::Fork { at: message, note }));
             }
-            Action::Regenerate => match message.or_else(|| conversation.selected_prompt().map(|(id, _)| id)) {
-                Some(message) => {
-                    let note = "Regenerating in a fork. Esc returns to the parent.".to_owned();
-                    effects.push(Effect::Send(Call::Regenerate { message, note }));
+            Action::Regenerate => {
+                match message.or_else(|| conversation.selected_prompt().map(|(id, _)| id)) {
+                    Some(message) => {
+                        let note = "Regenerating in a fork. Esc returns to the parent.".to_owned();
+                        effects.push(Effect::Send(Call::Regenerate { message, note }));
+                    }
+                    None => self.note("Nothing to regenerate: there is no prompt yet"),
                 }
-                None => self.note("Nothing to regenerate: there is no prompt yet"),
-            },
+            }
             Action::Edit => match conversation.selected_prompt() {
                 Some((message, text)) => {
                     self.input.set(&text);
@@ -645,7 +666,11 @@ impl App {
                 self.set_focus(Focus::Messages);
             }
         } else if row >= top + height {
-            let focus = if self.shown_request().is_some() && self.focus == Focus::Request { Focus::Request } else { Focus::Input };
+            let focus = if self.shown_request().is_some() && self.focus == Focus::Request {
+                Focus::Request
+            } else {
+                Focus::Input
+            };
             self.set_focus(focus);
         }
     }
@@ -668,7 +693,9 @@ impl App {
         let current = place.and_then(go);
         match action {
             Action::Next => self.list_cursor = go(place.map_or(0, |place| step(place, listed.len(), true))),
-            Action::Previous => self.list_cursor = go(place.map_or(0, |place| step(place, listed.len(), false))),
+            Action::Previous => {
+                self.list_cursor = go(place.map_or(0, |place| step(place, listed.len(), false)))
+            }
             Action::First => self.list_cursor = go(0),
             Action::Last => self.list_cursor = listed.last().cloned(),
             Action::Open => self.open_listed(effects),
@@ -762,7 +789,9 @@ impl App {
             Action::HalfUp => self.request_scroll = self.request_scroll.saturating_sub(half),
             Action::First => self.request_scroll = 0,
             Action::Last => self.request_scroll = usize::MAX / 2,
-            Action::View => effects.extend(self.shown_request().map(|request| Effect::Page(self.request_text(request)))),
+            Action::View => {
+                effects.extend(self.shown_request().map(|request| Effect::Page(self.request_text(request))))
+            }
             _ => {}
         }
     }
@@ -1073,7 +1102,8 @@ impl App {
             }
             Some(Action::Open) => {
                 let request = self.requests.iter().find(|request| Some(&request.id) == current.as_ref());
-                if let Some((id, cwd)) = request.map(|request| (request.session.clone(), request.cwd.clone())) {
+                if let Some((id, cwd)) = request.map(|request| (request.session.clone(), request.cwd.clone()))
+                {
                     self.overlays.clear();
                     if self.open_id().as_ref() == Some(&id) {
                         self.set_focus(Focus::Request);
@@ -1114,7 +1144,8 @@ impl App {
     }
 
     fn select_now(&mut self) {
-        if let (Some(conversation), Some(OpenAt::Message(id, words))) = (&mut self.conversation, self.open_at.take())
+        if let (Some(conversation), Some(OpenAt::Message(id, words))) =
+            (&mut self.conversation, self.open_at.take())
             && conversation.select_message(&id, &self.look)
         {
             conversation.matches = words;
@@ -1258,7 +1289,11 @@ impl App {
             name: Clean::line(&agent.name),
             about: Clean::line(if agent.is_installed { "installed" } else { "not installed" }),
             right: Clean::line(if Some(&agent.name) == chosen.as_ref() { "now" } else { "" }),
-            choice: if is_fork { Choice::OtherAgent(agent.name.clone()) } else { Choice::NewAgent(agent.name.clone()) },
+            choice: if is_fork {
+                Choice::OtherAgent(agent.name.clone())
+            } else {
+                Choice::NewAgent(agent.name.clone())
+            },
             needs_confirmation: false,
         };
         let items = self.agents.iter().map(item).collect();
@@ -1290,7 +1325,8 @@ impl App {
                 for (index, (value, value_name, about)) in values.into_iter().enumerate() {
                     let is_now = Some(&value) == now.as_ref();
                     let text = value.to_text().unwrap_or_default().to_lowercase();
-                    let asks_nothing = section == "Mode" && (text.contains("bypass") || text.contains("yolo") || text.contains("dont_ask"));
+                    let asks_nothing = section == "Mode"
+                        && (text.contains("bypass") || text.contains("yolo") || text.contains("dont_ask"));
                     items.push(PickItem {
                         section: Some(section).filter(|_| index == 0),
                         mark: asks_nothing.then_some((Mark::NeedsYou, Role::Warning)),
@@ -1494,7 +1530,9 @@ fn option_values(option: &parlor_client::Object) -> Vec<(Json, Clean, Clean)> {
     for value in option.get_array("options").unwrap_or_default() {
         let Some(value) = value.to_object() else { continue };
         match value.get_array("options") {
-            Some(group) => group.into_iter().filter_map(parlor_client::JsonRef::to_object).for_each(|value| push(&value)),
+            Some(group) => {
+                group.into_iter().filter_map(parlor_client::JsonRef::to_object).for_each(|value| push(&value))
+            }
             None => push(&value),
         }
     }

@@ -105,14 +105,17 @@ mod tests {
     }
 
     fn typed(text: &str) -> Vec<Event> {
-        text.chars().map(|letter| key(if letter == '\u{1b}' { KeyCode::Esc } else { KeyCode::Char(letter) })).collect()
+        text.chars()
+            .map(|letter| key(if letter == '\u{1b}' { KeyCode::Esc } else { KeyCode::Char(letter) }))
+            .collect()
     }
 
     /// What a text becomes that arrives byte by byte within the time.
     fn filtered(text: &str) -> Vec<Event> {
         let mut filter = EscapeFilter::default();
         let now = Instant::now();
-        let mut events: Vec<_> = typed(text).into_iter().flat_map(|event| filter.filter(event, now)).collect();
+        let mut events: Vec<_> =
+            typed(text).into_iter().flat_map(|event| filter.filter(event, now)).collect();
         events.extend(filter.flush());
         events
     }
@@ -120,7 +123,10 @@ mod tests {
     #[test]
     fn a_split_arrow_key_is_one_key_and_never_an_escape() {
         assert_eq!(filtered("\u{1b}[A"), [key(KeyCode::Up)]);
-        assert_eq!(filtered("a\u{1b}OBb"), [key(KeyCode::Char('a')), key(KeyCode::Down), key(KeyCode::Char('b'))]);
+        assert_eq!(
+            filtered("a\u{1b}OBb"),
+            [key(KeyCode::Char('a')), key(KeyCode::Down), key(KeyCode::Char('b'))]
+        );
         assert_eq!(filtered("\u{1b}[5~"), [key(KeyCode::PageUp)]);
     }
 

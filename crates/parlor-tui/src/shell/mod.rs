@@ -14,8 +14,8 @@ use futures_util::StreamExt;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
-pub use self::backend::Target;
 use self::backend::Backend;
+pub use self::backend::Target;
 use self::escape::EscapeFilter;
 use self::terminal::Screen;
 use crate::clean::Clean;

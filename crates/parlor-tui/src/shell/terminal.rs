@@ -10,8 +10,8 @@ use crossterm::event::{
     EnableMouseCapture, KeyboardEnhancementFlags, PopKeyboardEnhancementFlags, PushKeyboardEnhancementFlags,
 };
 use crossterm::terminal::{
-    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, SetTitle,
-    disable_raw_mode, enable_raw_mode,
+    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
+    LeaveAlternateScreen, SetTitle, disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{cursor, execute, queue};
 use ratatui::backend::CrosstermBackend;
@@ -106,8 +106,11 @@ impl Screen {
         let text: String = text.as_str().chars().filter(|letter| *letter != ';').take(200).collect();
         let term = std::env::var("TERM").unwrap_or_default();
         let is_777 = term.starts_with("rxvt") || term.starts_with("foot");
-        let sequence =
-            if is_777 { format!("\u{1b}]777;notify;parlor;{text}\u{7}") } else { format!("\u{1b}]9;{text}\u{7}") };
+        let sequence = if is_777 {
+            format!("\u{1b}]777;notify;parlor;{text}\u{7}")
+        } else {
+            format!("\u{1b}]9;{text}\u{7}")
+        };
         let mut out = stdout();
         let _ = write!(out, "\u{7}{sequence}").and_then(|()| out.flush());
     }

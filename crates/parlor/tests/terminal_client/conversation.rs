@@ -234,7 +234,9 @@ fn the_terminal_is_given_back_when_the_client_ends() {
     assert_eq!(screen.wait(), Some(0));
     wait_until("the modes are reset", || {
         let written = screen.written();
-        ["\u{1b}[?1049l", "\u{1b}[?2004l", "\u{1b}[?1004l", "\u{1b}[?25h"].iter().all(|mode| written.ends_with(mode) || written.contains(mode))
+        ["\u{1b}[?1049l", "\u{1b}[?2004l", "\u{1b}[?1004l", "\u{1b}[?25h"]
+            .iter()
+            .all(|mode| written.ends_with(mode) || written.contains(mode))
     });
 }
 
@@ -266,7 +268,7 @@ fn hostile_text_cannot_change_the_terminal() {
     screen.press("\u{1b}[200~say before \u{202e}reversed\u{9b}2J \u{1b}[201~");
     screen.wait_for("‹U+202E›reversed");
     screen.press(ENTER);
-    screen.wait_for("─ Idle");
+    screen.wait_until("prompt and answer are shown", |text| text.matches("‹U+202E›reversed").count() > 2);
     screen.prompt("terminal printf '\\033]0;stolen\\007\\033[2J\\033[31mred\\n'");
     screen.wait_for("red");
     screen.wait_for("─ Idle");

@@ -73,11 +73,19 @@ impl Screen {
         tcsetwinsize(&line, size(columns, rows)).unwrap();
         let stream = || Stdio::from(OwnedFd::from(line.try_clone().unwrap()));
         let mut command = in_session(&program);
-        command.env("TERM", "xterm-256color").env("LC_ALL", "C.UTF-8").env_remove("NO_COLOR").env_remove("COLORTERM");
+        command
+            .env("TERM", "xterm-256color")
+            .env("LC_ALL", "C.UTF-8")
+            .env_remove("NO_COLOR")
+            .env_remove("COLORTERM");
         command.stdin(stream()).stdout(stream()).stderr(stream());
         let child = command.spawn().unwrap();
         drop(line);
-        let terminal = Terminal { parser: vt100::Parser::new(nonzero(rows), nonzero(columns), 0), written: Vec::new(), shown: 0 };
+        let terminal = Terminal {
+            parser: vt100::Parser::new(nonzero(rows), nonzero(columns), 0),
+            written: Vec::new(),
+            shown: 0,
+        };
         let terminal = Arc::new(Mutex::new(terminal));
         let person = File::from(person);
         let (mut output, into) = (person.try_clone().unwrap(), Arc::clone(&terminal));
@@ -163,7 +171,6 @@ impl Screen {
     pub(crate) fn wait(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
-
 }
 
 impl Drop for Screen {
