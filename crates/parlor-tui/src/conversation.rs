@@ -142,6 +142,7 @@ pub struct Doing {
 
 /// A session and the view of it.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub struct Conversation {
     /// The session.
     pub id: SessionId,
@@ -351,7 +352,10 @@ impl Conversation {
                 && call.status() == Some(ToolCallStatus::InProgress)
             {
                 let title = call.title().unwrap_or_default();
-                return Doing { what: Clean::line(&running(&title, call.kind())), since: since(entry) };
+                return Doing {
+                    what: Clean::line(&running(&title, call.kind().as_ref())),
+                    since: since(entry),
+                };
             }
             if last.is_none() && matches!(entry.id(), EntryId::Message(..)) {
                 last = Some(entry);
@@ -866,9 +870,9 @@ impl Conversation {
     pub fn selected_message(&self) -> Option<MessageId> {
         let selected = self.selected_index()?;
         (0..=selected).rev().find_map(|index| {
-            self.with_entry(index, |entry, _| match entry.id() {
-                EntryId::Message(_, id) => Some(id.clone()),
-                _ => None,
+            self.with_entry(index, |entry, _| {
+                let EntryId::Message(_, id) = entry.id() else { return None };
+                Some(id.clone())
             })?
         })
     }
@@ -878,9 +882,9 @@ impl Conversation {
         let last = self.items.len().checked_sub(1)?;
         let selected = self.selected_index().unwrap_or(last);
         (0..=selected).rev().find_map(|index| {
-            self.with_entry(index, |entry, _| match entry.id() {
-                EntryId::Message(Role::User, id) => Some((id.clone(), entry.body().content.to_text())),
-                _ => None,
+            self.with_entry(index, |entry, _| {
+                let EntryId::Message(Role::User, id) = entry.id() else { return None };
+                Some((id.clone(), entry.body().content.to_text()))
             })?
         })
     }
@@ -904,7 +908,14 @@ impl Conversation {
                     EntryId::Message(Role::User, _) => "user",
                     EntryId::Message(Role::Agent, _) => "agent",
                     EntryId::ToolCall(_) => "tool",
-                    _ => return String::new(),
+                    EntryId::Message(Role::Thought, _)
+                    | EntryId::Plan(_)
+                    | EntryId::Terminal(_)
+                    | EntryId::Compaction(_)
+                    | EntryId::Subagent(_)
+                    | EntryId::SessionMessage(_)
+                    | EntryId::Event(_)
+                    | EntryId::Note(_) => return String::new(),
                 };
                 format!("{name}: {}\n\n", entry_text(entry).trim_end())
             });
@@ -923,8 +934,9 @@ impl Conversation {
             return None;
         }
         let shown = self.visible(look);
-        let messages = shown.iter().filter_map(|(index, _)| self.number(*index));
-        let (first, last) = (messages.clone().next()?, messages.last()?);
+        let mut messages = shown.iter().filter_map(|(index, _)| self.number(*index));
+        let first = messages.next()?;
+        let last = messages.next_back().unwrap_or(first);
         Some((first, last, self.messages()))
     }
 
@@ -1018,7 +1030,7 @@ fn last_edit(transcript: &Transcript) -> Option<ItemKey> {
 }
 
 /// What a running tool call is called on the turn line.
-fn running(title: &str, kind: Option<ToolKind>) -> String {
+fn running(title: &str, kind: Option<&ToolKind>) -> String {
     let title = title.trim_matches('`');
     match kind {
         Some(ToolKind::Execute) => {

@@ -168,7 +168,11 @@ impl Field {
                 Some(format!("{} characters", range(*min, *max)))
             }
             FieldValue::Number { min, max, .. } if min.is_some() || max.is_some() => Some(range(*min, *max)),
-            _ => None,
+            FieldValue::Text { .. }
+            | FieldValue::Number { .. }
+            | FieldValue::Boolean(_)
+            | FieldValue::One { .. }
+            | FieldValue::Many { .. } => None,
         }
     }
 

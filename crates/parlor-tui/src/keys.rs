@@ -1,5 +1,7 @@
 //! The key map: which key does what where. The help, the hints and the configuration are generated from it.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "few codes of keys are special")]
+
 use std::fmt;
 use std::str::FromStr;
 

@@ -1,5 +1,7 @@
 //! What keys and the mouse do.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "each pane handles some of the actions and keys")]
+
 use crossterm::event::KeyCode;
 use parlor_client::{EntryId, Json, PermissionOptionKind, Role as MessageRole, SessionId};
 
@@ -209,7 +211,7 @@ impl App {
             Action::Suspend => effects.push(Effect::Suspend),
             Action::Redraw => effects.push(Effect::Redraw),
             Action::PageUp | Action::PageDown => {
-                self.scroll_pages(if action == Action::PageUp { -1 } else { 1 })
+                self.scroll_pages(if action == Action::PageUp { -1 } else { 1 });
             }
             Action::NextPane => self.next_pane(),
             _ => return false,
@@ -229,14 +231,13 @@ impl App {
         let has_request = self.shown_request().is_some();
         let next = match self.focus {
             Focus::Input if has_request => Focus::Request,
-            Focus::Request => Focus::Input,
             Focus::Input if self.conversation.is_some() => Focus::Messages,
-            Focus::Input if self.conversation.is_none() => {
+            Focus::Input => {
                 self.pick_agent(false);
                 return;
             }
-            Focus::Input | Focus::Messages if self.link != Link::Direct => Focus::Sessions,
-            Focus::Input | Focus::Messages | Focus::Sessions => Focus::Input,
+            Focus::Messages if self.link != Link::Direct => Focus::Sessions,
+            Focus::Messages | Focus::Sessions | Focus::Request => Focus::Input,
         };
         self.set_focus(next);
     }
@@ -552,11 +553,9 @@ impl App {
             Action::NextPrompt => conversation.select_next_prompt(look),
             Action::Toggle => conversation.toggle(look),
             Action::ToggleAll => conversation.toggle_all(),
-            Action::NextHit | Action::PreviousHit => {
-                if !conversation.select_match(action == Action::NextHit, look) {
-                    self.note("No hits here");
-                }
-            }
+            Action::NextHit | Action::PreviousHit
+                if conversation.select_match(action == Action::NextHit, look) => {}
+            Action::NextHit | Action::PreviousHit => self.note("No hits here"),
             Action::Find => self.ask("Find", String::new(), AskPurpose::Find),
             Action::Copy | Action::CopyMarkdown => self.copy(action == Action::CopyMarkdown, effects),
             Action::View => {
@@ -566,7 +565,7 @@ impl App {
                 effects.extend(text.map(Effect::Page));
             }
             Action::Fork | Action::Edit | Action::Regenerate | Action::OtherAgent => {
-                self.branch(action, effects)
+                self.branch(action, effects);
             }
             Action::FocusInput => self.set_focus(Focus::Input),
             Action::ForkTree => self.show_forks(),
@@ -694,7 +693,7 @@ impl App {
         match action {
             Action::Next => self.list_cursor = go(place.map_or(0, |place| step(place, listed.len(), true))),
             Action::Previous => {
-                self.list_cursor = go(place.map_or(0, |place| step(place, listed.len(), false)))
+                self.list_cursor = go(place.map_or(0, |place| step(place, listed.len(), false)));
             }
             Action::First => self.list_cursor = go(0),
             Action::Last => self.list_cursor = listed.last().cloned(),
@@ -781,7 +780,7 @@ impl App {
         match action {
             Action::Allow | Action::AllowAlways | Action::Reject | Action::RejectAlways => {
                 let id = self.shown_request().map(|request| request.id.clone());
-                self.answer(id, action, effects);
+                self.answer(id.as_ref(), action, effects);
             }
             Action::Next => self.request_scroll += 1,
             Action::Previous => self.request_scroll = self.request_scroll.saturating_sub(1),
@@ -790,7 +789,7 @@ impl App {
             Action::First => self.request_scroll = 0,
             Action::Last => self.request_scroll = usize::MAX / 2,
             Action::View => {
-                effects.extend(self.shown_request().map(|request| Effect::Page(self.request_text(request))))
+                effects.extend(self.shown_request().map(|request| Effect::Page(self.request_text(request))));
             }
             _ => {}
         }
@@ -813,8 +812,8 @@ impl App {
     }
 
     /// Answers a request with the only option of a kind.
-    fn answer(&mut self, id: Option<String>, action: Action, effects: &mut Vec<Effect>) {
-        let request = self.requests.iter().find(|request| Some(&request.id) == id.as_ref());
+    fn answer(&mut self, id: Option<&String>, action: Action, effects: &mut Vec<Effect>) {
+        let request = self.requests.iter().find(|request| Some(&request.id) == id);
         let Some(Request { id, subject: Subject::Permission(permission), .. }) = request else { return };
         let kind = match action {
             Action::Allow => PermissionOptionKind::AllowOnce,
@@ -941,6 +940,7 @@ impl App {
         self.overlays.push(Overlay::Ask(Ask { title, text: TextField::new(text), purpose }));
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each overlay")]
     fn on_overlay_key(&mut self, key: Key, action: Option<Action>, effects: &mut Vec<Effect>) {
         let has_session = self.conversation.is_some();
         match self.overlays.last_mut() {
@@ -1094,7 +1094,7 @@ impl App {
             Some(Action::HalfDown) => inbox.scroll += half,
             Some(Action::HalfUp) => inbox.scroll = inbox.scroll.saturating_sub(half),
             Some(action @ (Action::Allow | Action::AllowAlways | Action::Reject | Action::RejectAlways)) => {
-                self.answer(current, action, effects);
+                self.answer(current.as_ref(), action, effects);
             }
             Some(Action::View) => {
                 let request = self.requests.iter().find(|request| Some(&request.id) == current.as_ref());
@@ -1531,7 +1531,10 @@ fn option_values(option: &parlor_client::Object) -> Vec<(Json, Clean, Clean)> {
         let Some(value) = value.to_object() else { continue };
         match value.get_array("options") {
             Some(group) => {
-                group.into_iter().filter_map(parlor_client::JsonRef::to_object).for_each(|value| push(&value))
+                group
+                    .into_iter()
+                    .filter_map(parlor_client::JsonRef::to_object)
+                    .for_each(|value| push(&value));
             }
             None => push(&value),
         }

@@ -122,17 +122,13 @@ impl App {
                 self.span(label.clone(), Role::Accent),
                 Span::raw(Clean::line(ask.text.text()).to_string()),
             ]);
-            self.clear_row(status, buf);
+            buf.set_string(status.x, status.y, " ".repeat(usize::from(status.width)), Style::new());
             buf.set_line(status.x, status.y, &line, status.width);
             let before = width(Clean::line(ask.text.before_cursor()).as_str());
             let column = u16::try_from(width(&label) + before).unwrap_or(u16::MAX);
             cursor = Some(Position::new(column.min(status.width - 1), status.y));
         }
         cursor
-    }
-
-    fn clear_row(&self, row: Rect, buf: &mut Buffer) {
-        buf.set_string(row.x, row.y, " ".repeat(usize::from(row.width)), Style::new());
     }
 
     /// A line with text at the left and at the right; the left one is cut.
@@ -198,7 +194,7 @@ impl App {
         if self.focus == Focus::Request && self.shown_request().is_some() {
             return self.draw_request(area, buf);
         }
-        let lead = self.input_margin(area.width);
+        let lead = usize::from(margin(area.width));
         let columns = usize::from(area.width).saturating_sub(lead + 2);
         let (rows, place) = self.input.rows(columns.max(2));
         let queue = self.queue_lines(area.width);
@@ -241,14 +237,10 @@ impl App {
         })
     }
 
-    fn input_margin(&self, columns: u16) -> usize {
-        usize::from(margin(columns))
-    }
-
     /// The first line: title, agent, model, mode, and what waits elsewhere.
     fn header(&self, columns: u16) -> Line<'static> {
         let dot = self.mark(Mark::Dot);
-        let lead = " ".repeat(self.input_margin(columns));
+        let lead = " ".repeat(usize::from(margin(columns)));
         let mut left = vec![Span::raw(lead)];
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let mut right = Vec::new();
@@ -471,7 +463,7 @@ impl App {
         let hints = actions
             .iter()
             .map(|(action, text)| format!("{} {text}", self.keys.label(Place::Messages, *action)));
-        let lead = " ".repeat(self.input_margin(columns));
+        let lead = " ".repeat(usize::from(margin(columns)));
         let text = format!("{lead}{number}{}", hints.collect::<Vec<_>>().join("  "));
         Some(Line::from(vec![
             self.span(cut(&text, usize::from(columns), self.mark(Mark::Ellipsis)), Role::Accent),
@@ -699,7 +691,7 @@ impl App {
 
     /// Keys and what they do, as many as fit. The last hint is kept.
     fn hint_line(&self, mut hints: Vec<Hint>, right: Vec<Span<'static>>, columns: u16) -> Line<'static> {
-        let lead = if self.is_narrow() { 0 } else { 1 };
+        let lead = usize::from(!self.is_narrow());
         let right_width: usize = right.iter().map(Span::width).sum();
         let room = usize::from(columns).saturating_sub(right_width + 2);
         let wide = |hints: &[Hint]| -> usize {

@@ -175,6 +175,7 @@ pub enum Start {
 
 /// The state of the client.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub struct App {
     look: Look,
     keys: KeyMap,
@@ -350,6 +351,7 @@ impl App {
         effects
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other events come from the server")]
     fn on_event(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
             Event::Key(key) => self.on_key(key, effects),

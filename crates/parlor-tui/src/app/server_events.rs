@@ -48,7 +48,6 @@ impl App {
                 }
                 self.fail(&reason);
             }
-            Event::SessionLost | Event::Changed => {}
             Event::Older { session, page, before } => {
                 if let Some(conversation) = self.conversation.as_mut().filter(|open| open.id == session) {
                     conversation.add_older(*page, before);
@@ -86,12 +85,14 @@ impl App {
                     match hits {
                         Ok(hits) => (search.hits, search.problem) = (hits, None),
                         Err(problem) => {
-                            (search.hits, search.problem) = (Vec::new(), Some(Clean::line(&problem)))
+                            (search.hits, search.problem) = (Vec::new(), Some(Clean::line(&problem)));
                         }
                     }
                 }
             }
-            Event::Key(_)
+            Event::SessionLost
+            | Event::Changed
+            | Event::Key(_)
             | Event::Paste(_)
             | Event::Wheel(_)
             | Event::Click(..)

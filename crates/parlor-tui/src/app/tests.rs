@@ -207,9 +207,9 @@ fn call(effects: &[Effect]) -> Vec<&Call> {
 }
 
 fn answers(effects: &[Effect]) -> Vec<String> {
-    let answer = |call: &&Call| match call {
-        Call::Answer { id, result } => Some(format!("{id} {}", result.to_json().as_str())),
-        _ => None,
+    let answer = |call: &&Call| {
+        let Call::Answer { id, result } = call else { return None };
+        Some(format!("{id} {}", result.to_json().as_str()))
     };
     call(effects).iter().filter_map(answer).collect()
 }
@@ -668,7 +668,8 @@ fn a_message_is_copied_and_viewed() {
 /// A conversation of many messages.
 fn long(messages: usize) -> Vec<String> {
     let message = |number: usize| {
-        let (kind, role) = if number % 2 == 0 { ("user_message", "u") } else { ("agent_message", "a") };
+        let (kind, role) =
+            if number.is_multiple_of(2) { ("user_message", "u") } else { ("agent_message", "a") };
         format!(
             r#"{{"sessionUpdate":"{kind}","messageId":"{role}{number}","content":[{{"type":"text","text":"message {number}"}}]}}"#
         )

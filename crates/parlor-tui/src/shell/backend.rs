@@ -527,7 +527,7 @@ impl Context {
             // It is sent again with its key when the connection is back.
             Err((Error::Disconnected, Some(session))) => self.shared().in_flight.push((session, text, key)),
             Err((error, _)) if error.code() == Some(code::REQUEST_CANCELLED) => {
-                self.event(Event::PromptAccepted).await
+                self.event(Event::PromptAccepted).await;
             }
             Err((error, _)) => self.event(Event::PromptFailed { text, reason: reason(&error) }).await,
         }
@@ -672,17 +672,17 @@ fn agents_in(result: &Object) -> Vec<AgentInfo> {
 
 /// Why a request failed, for people.
 fn reason(error: &Error) -> String {
-    let text = match error {
-        Error::Connect(error) => match error.kind() {
-            std::io::ErrorKind::NotFound => "no server is running".to_owned(),
-            std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
-            _ => error.to_string(),
-        },
+    match error {
+        Error::Connect(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            "no server is running".to_owned()
+        }
+        Error::Connect(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            "connection refused".to_owned()
+        }
+        Error::Connect(error) => error.to_string(),
         Error::Disconnected => "the connection was lost".to_owned(),
-        other => other.to_string(),
-    };
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_string() + letters.as_str())
+        Error::Refused(_) | Error::Rpc(_) | Error::Protocol(_) | Error::Busy | _ => error.to_string(),
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Joins escape sequences that arrived in parts, so that a split arrow key is not taken for Esc.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "only characters can be parts of a sequence")]
+
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
@@ -79,7 +81,6 @@ fn joined(held: &[Event]) -> Joined {
     let Some(letters) = letters.collect::<Option<String>>() else { return Joined::No };
     let key = |code| Joined::Key(KeyEvent::new(code, KeyModifiers::NONE));
     match letters.as_str() {
-        "[" | "O" => Joined::Partial,
         "[A" | "OA" => key(KeyCode::Up),
         "[B" | "OB" => key(KeyCode::Down),
         "[C" | "OC" => key(KeyCode::Right),
@@ -91,7 +92,7 @@ fn joined(held: &[Event]) -> Joined {
         "[5~" => key(KeyCode::PageUp),
         "[6~" => key(KeyCode::PageDown),
         "OP" => key(KeyCode::F(1)),
-        "[1" | "[3" | "[4" | "[5" | "[6" => Joined::Partial,
+        "[" | "O" | "[1" | "[3" | "[4" | "[5" | "[6" => Joined::Partial,
         _ => Joined::No,
     }
 }

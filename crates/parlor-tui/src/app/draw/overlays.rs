@@ -79,6 +79,7 @@ impl App {
         position
     }
 
+    #[expect(clippy::unused_self, reason = "it is used like the other styles")]
     fn bold(&self, text: impl Into<String>) -> Span<'static> {
         Span::styled(text.into(), Style::new().add_modifier(Modifier::BOLD))
     }

@@ -75,7 +75,7 @@ impl App {
             Kind::AllowAlways => Action::AllowAlways,
             Kind::RejectOnce => Action::Reject,
             Kind::RejectAlways => Action::RejectAlways,
-            _ => return None,
+            Kind::Other(_) | _ => return None,
         };
         permission.only_option(&option.kind).map(|_| self.keys.label(Place::Request, action))
     }
@@ -265,6 +265,7 @@ impl App {
     }
 
     /// The lines of a form, the row of the cursor, and its column in a text.
+    #[expect(clippy::too_many_lines, reason = "one arm for each type of field")]
     fn form_lines(&self, form: &Form, columns: u16) -> (Vec<Line<'static>>, (usize, Option<usize>)) {
         let is_narrow = margin(columns) == 0;
         let lead = if is_narrow { 0 } else { 3 };
