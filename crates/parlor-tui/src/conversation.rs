@@ -10,8 +10,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parlor_client::{
-    Activity, Entry, EntryId, Json, MessageId, Object, Role, Session, SessionId, Slot, Snapshot, State, ToolCall, ToolCallId,
-    ToolCallStatus, ToolKind, Transcript,
+    Activity, Entry, EntryId, Json, MessageId, Object, Role, Session, SessionId, Slot, Snapshot, State,
+    ToolCall, ToolCallId, ToolCallStatus, ToolKind, Transcript,
 };
 use ratatui::text::Line;
 
@@ -142,6 +142,7 @@ pub struct Doing {
 
 /// A session and the view of it.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub struct Conversation {
     /// The session.
     pub id: SessionId,
@@ -237,7 +238,12 @@ impl Conversation {
         self.is_loading_older = false;
         self.older = before;
         let page = Arc::new(page);
-        let items: Vec<_> = page.entries().iter().filter(|entry| !entry.body().removed).map(|entry| item(number, entry)).collect();
+        let items: Vec<_> = page
+            .entries()
+            .iter()
+            .filter(|entry| !entry.body().removed)
+            .map(|entry| item(number, entry))
+            .collect();
         self.pages.insert(0, (number, page));
         self.items.splice(0..0, items);
         if self.older.is_none() {
@@ -346,7 +352,10 @@ impl Conversation {
                 && call.status() == Some(ToolCallStatus::InProgress)
             {
                 let title = call.title().unwrap_or_default();
-                return Doing { what: Clean::line(&running(&title, call.kind())), since: since(entry) };
+                return Doing {
+                    what: Clean::line(&running(&title, call.kind().as_ref())),
+                    since: since(entry),
+                };
             }
             if last.is_none() && matches!(entry.id(), EntryId::Message(..)) {
                 last = Some(entry);
@@ -796,7 +805,8 @@ impl Conversation {
     pub fn toggle(&mut self, look: &Look) {
         let Some(index) = self.selected_index() else { return };
         let key = self.items[index].key;
-        let height = |this: &mut Self, fold| this.with_lines(index, Some(fold), look, <[_]>::len).unwrap_or(0);
+        let height =
+            |this: &mut Self, fold| this.with_lines(index, Some(fold), look, <[_]>::len).unwrap_or(0);
         let shown = self.height(index, look);
         let next = if height(self, Fold::Unfolded) > shown {
             Fold::Unfolded
@@ -860,9 +870,9 @@ impl Conversation {
     pub fn selected_message(&self) -> Option<MessageId> {
         let selected = self.selected_index()?;
         (0..=selected).rev().find_map(|index| {
-            self.with_entry(index, |entry, _| match entry.id() {
-                EntryId::Message(_, id) => Some(id.clone()),
-                _ => None,
+            self.with_entry(index, |entry, _| {
+                let EntryId::Message(_, id) = entry.id() else { return None };
+                Some(id.clone())
             })?
         })
     }
@@ -872,9 +882,9 @@ impl Conversation {
         let last = self.items.len().checked_sub(1)?;
         let selected = self.selected_index().unwrap_or(last);
         (0..=selected).rev().find_map(|index| {
-            self.with_entry(index, |entry, _| match entry.id() {
-                EntryId::Message(Role::User, id) => Some((id.clone(), entry.body().content.to_text())),
-                _ => None,
+            self.with_entry(index, |entry, _| {
+                let EntryId::Message(Role::User, id) = entry.id() else { return None };
+                Some((id.clone(), entry.body().content.to_text()))
             })?
         })
     }
@@ -883,7 +893,9 @@ impl Conversation {
     pub fn prompts(&self) -> Vec<String> {
         let is_prompt = |index: &usize| self.items[*index].kind == Kind::Prompt;
         let prompts = (0..self.items.len()).rev().filter(is_prompt);
-        prompts.filter_map(|index| self.with_entry(index, |entry, _| entry.body().content.to_text())).collect()
+        prompts
+            .filter_map(|index| self.with_entry(index, |entry, _| entry.body().content.to_text()))
+            .collect()
     }
 
     /// The messages up to the selected entry as text, the last [`MAX_TEXT`] bytes of them.
@@ -896,7 +908,14 @@ impl Conversation {
                     EntryId::Message(Role::User, _) => "user",
                     EntryId::Message(Role::Agent, _) => "agent",
                     EntryId::ToolCall(_) => "tool",
-                    _ => return String::new(),
+                    EntryId::Message(Role::Thought, _)
+                    | EntryId::Plan(_)
+                    | EntryId::Terminal(_)
+                    | EntryId::Compaction(_)
+                    | EntryId::Subagent(_)
+                    | EntryId::SessionMessage(_)
+                    | EntryId::Event(_)
+                    | EntryId::Note(_) => return String::new(),
                 };
                 format!("{name}: {}\n\n", entry_text(entry).trim_end())
             });
@@ -915,8 +934,9 @@ impl Conversation {
             return None;
         }
         let shown = self.visible(look);
-        let messages = shown.iter().filter_map(|(index, _)| self.number(*index));
-        let (first, last) = (messages.clone().next()?, messages.last()?);
+        let mut messages = shown.iter().filter_map(|(index, _)| self.number(*index));
+        let first = messages.next()?;
+        let last = messages.next_back().unwrap_or(first);
         Some((first, last, self.messages()))
     }
 
@@ -990,7 +1010,8 @@ fn observe(entry: &Entry, times: &mut EntryTimes, now: Timestamp) {
 /// Adds the terminals that a tool call shows.
 fn note_terminals(entry: &Entry, shown: &mut Vec<String>) {
     for item in entry.body().content.iter().filter(|item| item.json.contains("\"terminal\"")) {
-        let terminal = Json::parse(item.json).ok().and_then(|item| item.to_object()?.get_string("terminalId"));
+        let terminal =
+            Json::parse(item.json).ok().and_then(|item| item.to_object()?.get_string("terminalId"));
         if let Some(terminal) = terminal.filter(|terminal| !shown.contains(terminal)) {
             shown.push(terminal);
         }
@@ -1009,7 +1030,7 @@ fn last_edit(transcript: &Transcript) -> Option<ItemKey> {
 }
 
 /// What a running tool call is called on the turn line.
-fn running(title: &str, kind: Option<ToolKind>) -> String {
+fn running(title: &str, kind: Option<&ToolKind>) -> String {
     let title = title.trim_matches('`');
     match kind {
         Some(ToolKind::Execute) => {
@@ -1035,7 +1056,9 @@ pub fn entry_text(entry: &Entry) -> String {
             continue;
         }
         let Some(item) = Json::parse(item.json).ok().and_then(|item| item.to_object()) else { continue };
-        if let Some(content) = item.get("content").and_then(|block| Some(parlor_client::text_of(block.as_str())?.into_owned())) {
+        if let Some(content) =
+            item.get("content").and_then(|block| Some(parlor_client::text_of(block.as_str())?.into_owned()))
+        {
             parts.push(content);
         }
         parts.extend(item.get_string("newText"));

@@ -124,6 +124,8 @@ pub enum Event {
     },
     /// Earlier entries could not be loaded.
     OlderFailed,
+    /// A prompt was accepted, or withdrawn.
+    PromptAccepted,
     /// A prompt was not accepted.
     PromptFailed {
         /// Its text.
@@ -220,8 +222,8 @@ pub enum Call {
     },
     /// Cancels the turn of the open session.
     Cancel,
-    /// Withdraws a queued prompt.
-    Withdraw(String),
+    /// Withdraws a queued prompt by its id.
+    Withdraw(Json),
     /// Answers a request.
     Answer {
         /// The request.

@@ -40,7 +40,8 @@ impl TextField {
 
     /// Inserts a text at the cursor, as one line.
     pub fn insert(&mut self, text: &str) {
-        let line: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+        let line: String =
+            text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
         if self.text.len() + line.len() <= MAX_TEXT {
             self.text.insert_str(self.cursor, &line);
             self.cursor += line.len();

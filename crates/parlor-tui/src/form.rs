@@ -143,7 +143,8 @@ impl Field {
             "array" => {
                 let options = options(&schema.get_object("items")?)?;
                 let defaults = default.and_then(Json::elements).unwrap_or_default();
-                let is_default = |value: &Json| defaults.iter().any(|default| default.as_str() == value.as_str());
+                let is_default =
+                    |value: &Json| defaults.iter().any(|default| default.as_str() == value.as_str());
                 let chosen = options.iter().map(|(value, _)| is_default(value)).collect();
                 FieldValue::Many { options, chosen, cursor: 0 }
             }
@@ -167,7 +168,11 @@ impl Field {
                 Some(format!("{} characters", range(*min, *max)))
             }
             FieldValue::Number { min, max, .. } if min.is_some() || max.is_some() => Some(range(*min, *max)),
-            _ => None,
+            FieldValue::Text { .. }
+            | FieldValue::Number { .. }
+            | FieldValue::Boolean(_)
+            | FieldValue::One { .. }
+            | FieldValue::Many { .. } => None,
         }
     }
 
@@ -221,7 +226,8 @@ fn range<T: std::fmt::Display>(min: Option<T>, max: Option<T>) -> String {
 /// The values of an enumeration, with their titles.
 fn options(schema: &Object) -> Option<Vec<(Json, Clean)>> {
     if let Some(values) = schema.get_array("enum") {
-        let values = values.into_iter().map(|value| Some((Json::from(value), Clean::line(&value.to_text()?))));
+        let values =
+            values.into_iter().map(|value| Some((Json::from(value), Clean::line(&value.to_text()?))));
         return values.collect();
     }
     let titled = ["oneOf", "anyOf"].into_iter().find_map(|name| schema.get_array(name))?;
@@ -282,7 +288,8 @@ mod tests {
 
     #[test]
     fn a_link_is_accepted_without_content() {
-        let form = Form::of(&object(r#"{"mode":"url","message":"Log in","url":"https://example.org/"}"#)).unwrap();
+        let form =
+            Form::of(&object(r#"{"mode":"url","message":"Log in","url":"https://example.org/"}"#)).unwrap();
         assert_eq!(form.accept().unwrap().to_json().as_str(), r#"{"action":"accept"}"#);
         assert_eq!(Form::decline().to_json().as_str(), r#"{"action":"decline"}"#);
     }

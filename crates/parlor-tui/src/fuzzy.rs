@@ -61,7 +61,10 @@ mod tests {
     #[test]
     fn beginnings_of_words_come_before_their_middles() {
         let texts = ["Reports in two columns", "Fix flaky port test", "Port the importer", "Nothing"];
-        assert_eq!(best("port", &texts), ["Fix flaky port test", "Port the importer", "Reports in two columns"]);
+        assert_eq!(
+            best("port", &texts),
+            ["Fix flaky port test", "Port the importer", "Reports in two columns"]
+        );
         assert_eq!(best("ffp", &texts), ["Fix flaky port test"]);
         assert_eq!(best("test fix", &texts), ["Fix flaky port test"]);
     }

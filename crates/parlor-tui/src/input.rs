@@ -104,7 +104,11 @@ impl InputBox {
             self.area.insert_str(&pasted);
             return;
         }
-        let what = if lines > 1 { text::count(lines, "line") } else { text::count(pasted.chars().count(), "character") };
+        let what = if lines > 1 {
+            text::count(lines, "line")
+        } else {
+            text::count(pasted.chars().count(), "character")
+        };
         let mut token = format!("[pasted {what}]");
         for number in 2.. {
             if !self.pasted.iter().any(|(known, _)| *known == token) {
@@ -210,9 +214,8 @@ impl InputBox {
         let mut rows = Vec::new();
         let mut place = (0, 0);
         for (number, line) in self.area.lines().iter().enumerate() {
-            let cursor_at = (number == cursor.0).then(|| {
-                line.char_indices().nth(cursor.1).map_or(line.len(), |(offset, _)| offset)
-            });
+            let cursor_at = (number == cursor.0)
+                .then(|| line.char_indices().nth(cursor.1).map_or(line.len(), |(offset, _)| offset));
             for (start, end) in row_ranges(line, columns) {
                 if let Some(at) = cursor_at.filter(|at| *at >= start && *at <= end) {
                     place = (rows.len(), text::width(Clean::line(&line[start..at]).as_str()));

@@ -1,5 +1,7 @@
 //! The key map: which key does what where. The help, the hints and the configuration are generated from it.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "few codes of keys are special")]
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -214,7 +216,8 @@ impl Key {
 
 impl From<KeyEvent> for Key {
     fn from(event: KeyEvent) -> Self {
-        let mut modifiers = event.modifiers & (KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SHIFT);
+        let mut modifiers =
+            event.modifiers & (KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SHIFT);
         let code = match event.code {
             KeyCode::BackTab => {
                 modifiers |= KeyModifiers::SHIFT;
@@ -249,7 +252,11 @@ impl FromStr for Key {
                 ("Shift-", KeyModifiers::SHIFT),
             ]
             .into_iter()
-            .find(|(name, _)| rest.len() > name.len() && rest.is_char_boundary(name.len()) && rest[..name.len()].eq_ignore_ascii_case(name));
+            .find(|(name, _)| {
+                rest.len() > name.len()
+                    && rest.is_char_boundary(name.len())
+                    && rest[..name.len()].eq_ignore_ascii_case(name)
+            });
             let Some((name, modifier)) = prefix else { break };
             modifiers |= modifier;
             rest = &rest[name.len()..];
@@ -328,7 +335,9 @@ pub struct KeyMap {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyMapError {
     /// No place has this name.
-    #[error("there is no place '{0}': choose anywhere, panes, input, messages, sessions, inbox, request, form or list")]
+    #[error(
+        "there is no place '{0}': choose anywhere, panes, input, messages, sessions, inbox, request, form or list"
+    )]
     UnknownPlace(String),
     /// The place has no action of this name.
     #[error("'{0}' has no action '{1}'")]
@@ -502,11 +511,7 @@ const HELP: &[(Place, &[Keys], &str)] = &[
     (Place::Messages, &[Keys::Of(&[Action::Edit])], "edit the prompt (queued: in place)"),
     (Place::Messages, &[Keys::Of(&[Action::Regenerate])], "regenerate the answer in a fork"),
     (Place::Messages, &[Keys::Of(&[Action::OtherAgent])], "continue with another agent"),
-    (
-        Place::Messages,
-        &[Keys::Of(&[Action::Withdraw, Action::SendNow])],
-        "queued prompt: withdraw, send now",
-    ),
+    (Place::Messages, &[Keys::Of(&[Action::Withdraw, Action::SendNow])], "queued prompt: withdraw, send now"),
     (Place::Messages, &[Keys::Of(&[Action::FocusInput])], "back to the input"),
     (Place::Messages, &[Keys::Of(&[Action::ForkTree, Action::Detach])], "fork tree; detach"),
     (Place::Sessions, &[Keys::Of(&[Action::Next, Action::Previous])], "next, previous row"),
@@ -514,11 +519,7 @@ const HELP: &[(Place, &[Keys], &str)] = &[
     (Place::Sessions, &[Keys::Of(&[Action::Collapse, Action::Expand])], "fold, unfold forks"),
     (Place::Sessions, &[Keys::Of(&[Action::Open]), Keys::Of(&[Action::Filter])], "open; filter"),
     (Place::Sessions, &[Keys::Of(&[Action::Title])], "change the title"),
-    (
-        Place::Sessions,
-        &[Keys::Of(&[Action::Archive, Action::Delete, Action::Undo])],
-        "archive; delete; undo",
-    ),
+    (Place::Sessions, &[Keys::Of(&[Action::Archive, Action::Delete, Action::Undo])], "archive; delete; undo"),
     (Place::Sessions, &[Keys::Of(&[Action::ForkTree, Action::Detach])], "fork tree; detach"),
     (Place::Inbox, &[Keys::Of(&[Action::Next, Action::Previous])], "next, previous request"),
     (
@@ -545,7 +546,11 @@ const HELP: &[(Place, &[Keys], &str)] = &[
     (Place::Request, &[Keys::Of(&[Action::First, Action::Last])], "first, last line"),
     (Place::Request, &[Keys::Of(&[Action::View])], "view everything in $PAGER"),
     (Place::Request, &[Keys::Of(&[Action::NextPane])], "to the input and back"),
-    (Place::Form, &[Keys::Of(&[Action::NextPane]), Keys::Of(&[Action::PreviousField])], "next, previous field"),
+    (
+        Place::Form,
+        &[Keys::Of(&[Action::NextPane]), Keys::Of(&[Action::PreviousField])],
+        "next, previous field",
+    ),
     (
         Place::Form,
         &[Keys::Of(&[Action::Previous, Action::Next]), Keys::Of(&[Action::Switch])],
@@ -684,20 +689,17 @@ impl KeyMap {
                 self.bindings.iter().find(|binding| binding.place == place && binding.keys.contains(&key));
             found.map(|binding| binding.action)
         };
-        at(place)
-            .or_else(|| at(Place::Panes).filter(|_| place.is_pane()))
-            .or_else(|| at(Place::Anywhere))
+        at(place).or_else(|| at(Place::Panes).filter(|_| place.is_pane())).or_else(|| at(Place::Anywhere))
     }
 
     /// The first key of an action, for hints; `None` if it has none.
     pub fn key(&self, place: Place, action: Action) -> Option<Key> {
         let at = |place: Place| {
-            let found = self.bindings.iter().find(|binding| binding.place == place && binding.action == action);
+            let found =
+                self.bindings.iter().find(|binding| binding.place == place && binding.action == action);
             found.and_then(|binding| binding.keys.first().copied())
         };
-        at(place)
-            .or_else(|| at(Place::Panes).filter(|_| place.is_pane()))
-            .or_else(|| at(Place::Anywhere))
+        at(place).or_else(|| at(Place::Panes).filter(|_| place.is_pane())).or_else(|| at(Place::Anywhere))
     }
 
     /// The first key of an action as text.
@@ -784,10 +786,15 @@ mod tests {
         let map = KeyMap::with_settings([("messages", "fork", "Ctrl-K")]).unwrap();
         assert_eq!(map.action(Place::Messages, "Ctrl-K".parse().unwrap()), Some(Action::Fork));
         assert_eq!(map.action(Place::Messages, "f".parse().unwrap()), None);
-        let exchanged = KeyMap::with_settings([("messages", "fork", "e"), ("messages", "edit", "f")]).unwrap();
+        let exchanged =
+            KeyMap::with_settings([("messages", "fork", "e"), ("messages", "edit", "f")]).unwrap();
         assert_eq!(exchanged.action(Place::Messages, "e".parse().unwrap()), Some(Action::Fork));
-        let error = |place, action, keys| KeyMap::with_settings([(place, action, keys)]).unwrap_err().1.to_string();
-        assert_eq!(error("messages", "fork", "e"), "e is assigned twice in 'messages': to 'fork' and to 'edit'");
+        let error =
+            |place, action, keys| KeyMap::with_settings([(place, action, keys)]).unwrap_err().1.to_string();
+        assert_eq!(
+            error("messages", "fork", "e"),
+            "e is assigned twice in 'messages': to 'fork' and to 'edit'"
+        );
         assert!(error("nowhere", "fork", "f").contains("no place 'nowhere'"));
         assert!(error("input", "fork", "f").contains("no action 'fork'"));
         assert!(error("messages", "fork", "Hyper-f").contains("'Hyper-f' is no key"));
@@ -805,7 +812,8 @@ mod tests {
         assert_eq!(row("new line"), "Ctrl-J  Alt-Enter");
         for binding in &map.bindings {
             let is_shown = |(place, keys, _): &(Place, &[Keys], &str)| {
-                let has = |keys: &Keys| matches!(keys, Keys::Of(actions) if actions.contains(&binding.action));
+                let has =
+                    |keys: &Keys| matches!(keys, Keys::Of(actions) if actions.contains(&binding.action));
                 *place == binding.place && keys.iter().any(has)
             };
             let is_fixed = matches!(binding.action, Action::Interrupt | Action::Help);

@@ -336,12 +336,15 @@ mod tests {
 
     #[test]
     fn a_picker_shows_what_fits_its_text_the_best_first() {
-        let mut picker =
-            Picker::new("Test", vec![item("plan", "reads only"), item("ask", "asks before edits"), item("ready", "")]);
+        let mut picker = Picker::new(
+            "Test",
+            vec![item("plan", "reads only"), item("ask", "asks before edits"), item("ready", "")],
+        );
         assert_eq!(picker.shown.len(), 3);
         picker.query.insert("rea");
         picker.filter();
-        let names: Vec<_> = picker.shown.iter().map(|(index, _)| picker.items[*index].name.as_str()).collect();
+        let names: Vec<_> =
+            picker.shown.iter().map(|(index, _)| picker.items[*index].name.as_str()).collect();
         assert_eq!(names, ["ready", "plan"]);
         assert_eq!(picker.current().unwrap().name.as_str(), "ready");
         picker.step(true);

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use parlor_client::{
-    Object, OpenRequest, PeerRequest, PermissionOption, PermissionOptionKind, SessionId, ToolCallId, Transcript,
+    Object, OpenRequest, PeerRequest, PermissionOption, PermissionOptionKind, SessionId, ToolCallId,
+    Transcript,
 };
 
 use crate::clean::Clean;
@@ -68,7 +69,13 @@ impl Request {
     }
 
     /// Reads a request that an agent sent directly to this client, under an id that this client assigns.
-    pub fn of_peer(id: String, request: &PeerRequest, transcript: &Transcript, cwd: &str, now: Timestamp) -> Self {
+    pub fn of_peer(
+        id: String,
+        request: &PeerRequest,
+        transcript: &Transcript,
+        cwd: &str,
+        now: Timestamp,
+    ) -> Self {
         let subject = Subject::of(request.method(), request.params(), transcript, cwd);
         Self {
             id,

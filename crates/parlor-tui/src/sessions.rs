@@ -105,7 +105,13 @@ impl SessionRow {
             Some("running") => RowState::Running,
             Some("failed") => RowState::Failed,
             Some("idle") => RowState::Idle,
-            Some(_) | None => if is_busy { RowState::Running } else { RowState::Idle },
+            Some(_) | None => {
+                if is_busy {
+                    RowState::Running
+                } else {
+                    RowState::Idle
+                }
+            }
         };
         let title = info.title.as_deref().filter(|title| !title.trim().is_empty());
         Self {
@@ -402,7 +408,11 @@ pub(crate) mod tests {
     #[test]
     fn a_tree_has_the_root_and_all_forks() {
         let mut sessions = Sessions::default();
-        sessions.replace(vec![row("one", "one", "/a", 3), fork("fork", "one", 2), row("two", "two", "/a", 9)]);
+        sessions.replace(vec![
+            row("one", "one", "/a", 3),
+            fork("fork", "one", 2),
+            row("two", "two", "/a", 9),
+        ]);
         assert_eq!(sessions.tree(&"fork".into()).len(), 2);
         assert_eq!(sessions.tree(&"two".into()).len(), 1);
         assert_eq!(sessions.tree(&"gone".into()).len(), 0);
@@ -410,7 +420,9 @@ pub(crate) mod tests {
 
     #[test]
     fn usage_has_a_percentage_and_a_cost() {
-        let fields = parlor_client::Json::parse(r#"{"used":124000,"size":200000,"cost":{"amount":1.841,"currency":"USD"}}"#);
+        let fields = parlor_client::Json::parse(
+            r#"{"used":124000,"size":200000,"cost":{"amount":1.841,"currency":"USD"}}"#,
+        );
         let usage = Usage::of(&fields.unwrap().to_object().unwrap()).unwrap();
         assert_eq!((usage.percent(), usage.cost.unwrap().to_string()), (62, "$1.84".to_owned()));
         let empty = parlor_client::Json::parse(r#"{"used":1,"size":0}"#).unwrap();

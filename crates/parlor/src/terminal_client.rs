@@ -90,9 +90,10 @@ fn options(
     let config = paths.config()?;
     let location = config.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     let cwd = match cwd {
-        Some(cwd) => path_options::canonical_directory(&cwd).ok().filter(|cwd| cwd.is_dir()).ok_or_else(|| {
-            CommandError::bad_input(format_args!("{} is not a directory", cwd.display()))
-        })?,
+        Some(cwd) => path_options::canonical_directory(&cwd)
+            .ok()
+            .filter(|cwd| cwd.is_dir())
+            .ok_or_else(|| CommandError::bad_input(format_args!("{} is not a directory", cwd.display())))?,
         None => path_options::canonical_directory(std::path::Path::new("."))?,
     };
     let mut theme = Theme::from_env(|name| std::env::var(name).ok());
@@ -156,7 +157,8 @@ mod tests {
         let error = key_map(&config, "config.toml").unwrap_err().to_string();
         assert_eq!(error, "config.toml:7: e is assigned twice in 'messages': to 'fork' and to 'edit'");
         // Two keys can be exchanged.
-        let config = ClientConfig { ascii: false, keys: vec![setting("fork", "e", 1), setting("edit", "f", 2)] };
+        let config =
+            ClientConfig { ascii: false, keys: vec![setting("fork", "e", 1), setting("edit", "f", 2)] };
         assert!(key_map(&config, "config.toml").is_ok());
     }
 }

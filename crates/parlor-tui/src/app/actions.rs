@@ -1,5 +1,7 @@
 //! What keys and the mouse do.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "each pane handles some of the actions and keys")]
+
 use crossterm::event::KeyCode;
 use parlor_client::{EntryId, Json, PermissionOptionKind, Role as MessageRole, SessionId};
 
@@ -39,12 +41,12 @@ impl App {
 
     pub(super) fn on_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
         let now = self.look.now;
-        if self.ignore_keys_until.is_some_and(|until| now < until) {
+        let place = self.place();
+        let action = self.keys.action(place, key);
+        if self.ignore_keys_until.is_some_and(|until| now < until) && action != Some(Action::Interrupt) {
             return;
         }
         self.ignore_keys_until = None;
-        let place = self.place();
-        let action = self.keys.action(place, key);
         self.last_key = Some(now);
         if action != Some(Action::Interrupt) {
             self.last_interrupt = None;
@@ -73,7 +75,8 @@ impl App {
             (_, true) => "Ctrl-C again detaches; the turn goes on",
             (_, false) => "Ctrl-C again detaches",
         };
-        self.note = Some(super::Note { text: Clean::line(text), role: Role::Warning, until: now + INTERRUPT_TIME });
+        self.note =
+            Some(super::Note { text: Clean::line(text), role: Role::Warning, until: now + INTERRUPT_TIME });
     }
 
     /// Esc: closes the topmost thing, else cancels the turn.
@@ -182,6 +185,7 @@ impl App {
                 Focus::Request => self.on_request_action(action, effects),
             },
             None if place == Place::Input => {
+                self.is_send_pending = false;
                 if self.input.on_key(key) {
                     self.history_place = None;
                     self.closed_completion = None;
@@ -206,7 +210,9 @@ impl App {
             }
             Action::Suspend => effects.push(Effect::Suspend),
             Action::Redraw => effects.push(Effect::Redraw),
-            Action::PageUp | Action::PageDown => self.scroll_pages(if action == Action::PageUp { -1 } else { 1 }),
+            Action::PageUp | Action::PageDown => {
+                self.scroll_pages(if action == Action::PageUp { -1 } else { 1 });
+            }
             Action::NextPane => self.next_pane(),
             _ => return false,
         }
@@ -225,14 +231,13 @@ impl App {
         let has_request = self.shown_request().is_some();
         let next = match self.focus {
             Focus::Input if has_request => Focus::Request,
-            Focus::Request => Focus::Input,
             Focus::Input if self.conversation.is_some() => Focus::Messages,
-            Focus::Input if self.conversation.is_none() => {
+            Focus::Input => {
                 self.pick_agent(false);
                 return;
             }
-            Focus::Input | Focus::Messages if self.link != Link::Direct => Focus::Sessions,
-            Focus::Input | Focus::Messages | Focus::Sessions => Focus::Input,
+            Focus::Messages if self.link != Link::Direct => Focus::Sessions,
+            Focus::Messages | Focus::Sessions | Focus::Request => Focus::Input,
         };
         self.set_focus(next);
     }
@@ -287,7 +292,7 @@ impl App {
     }
 
     /// Sends the input as a prompt.
-    fn send(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn send(&mut self, effects: &mut Vec<Effect>) {
         if self.is_offline() {
             effects.push(Effect::Reconnect);
             return;
@@ -296,8 +301,8 @@ impl App {
             return;
         }
         let text = self.input.full_text();
-        if self.opening.is_some() || self.link == Link::Connecting {
-            self.note("Wait until the session is open");
+        if !self.can_send() {
+            self.is_send_pending = true;
             return;
         }
         self.input.set("");
@@ -322,6 +327,7 @@ impl App {
         }
         self.prompts_sent += 1;
         let key = format!("{}-{}", self.look.now.as_nanosecond(), self.prompts_sent);
+        self.on_prompt_sent();
         effects.push(Effect::Send(Call::Prompt { text, key }));
     }
 
@@ -368,7 +374,8 @@ impl App {
 
     /// The prompts that were sent: those of the session, then others, the latest first.
     fn history(&self) -> Vec<String> {
-        let mut prompts = self.conversation.as_ref().map(crate::conversation::Conversation::prompts).unwrap_or_default();
+        let mut prompts =
+            self.conversation.as_ref().map(crate::conversation::Conversation::prompts).unwrap_or_default();
         prompts.extend(self.history.iter().cloned());
         let mut seen = std::collections::HashSet::new();
         prompts.retain(|prompt| !prompt.trim().is_empty() && seen.insert(prompt.clone()));
@@ -397,6 +404,7 @@ impl App {
                 effects.push(Effect::Send(Call::Cancel));
                 self.prompts_sent += 1;
                 let key = format!("{}-{}", self.look.now.as_nanosecond(), self.prompts_sent);
+                self.on_prompt_sent();
                 effects.push(Effect::Send(Call::Prompt { text: prompt.text, key }));
             }
             _ => {
@@ -447,7 +455,8 @@ impl App {
 
     /// Finds what completes the word before the cursor.
     pub(super) fn complete(&mut self, effects: &mut Vec<Effect>) {
-        let word = self.input.completed_word().filter(|_| self.focus == Focus::Input && self.overlays.is_empty());
+        let word =
+            self.input.completed_word().filter(|_| self.focus == Focus::Input && self.overlays.is_empty());
         let Some(word) = word.filter(|word| self.closed_completion.as_ref() != Some(word)) else {
             self.completion = None;
             return;
@@ -496,7 +505,12 @@ impl App {
         let total = fits.len();
         fits.truncate(MAX_COMPLETIONS * 8);
         let items: Vec<_> = fits.into_iter().map(|(_, insert, about)| (insert, about)).collect();
-        self.completion = (!items.is_empty()).then_some(Completion { cursor: cursor.min(total - usize::from(total > 0)), items, total, word });
+        self.completion = (!items.is_empty()).then_some(Completion {
+            cursor: cursor.min(total - usize::from(total > 0)),
+            items,
+            total,
+            word,
+        });
     }
 
     /// Keys of the open completion. Returns whether the key was used.
@@ -506,7 +520,9 @@ impl App {
             KeyCode::Up => completion.cursor = step(completion.cursor, completion.items.len(), false),
             KeyCode::Down => completion.cursor = step(completion.cursor, completion.items.len(), true),
             KeyCode::Tab | KeyCode::Enter if !key.is_alt() => {
-                let Some((insert, _)) = completion.items.get(completion.cursor).cloned() else { return false };
+                let Some((insert, _)) = completion.items.get(completion.cursor).cloned() else {
+                    return false;
+                };
                 // A command that is complete is sent with Enter.
                 if key.code() == KeyCode::Enter && self.input.text() == insert {
                     self.completion = None;
@@ -537,18 +553,20 @@ impl App {
             Action::NextPrompt => conversation.select_next_prompt(look),
             Action::Toggle => conversation.toggle(look),
             Action::ToggleAll => conversation.toggle_all(),
-            Action::NextHit | Action::PreviousHit => {
-                if !conversation.select_match(action == Action::NextHit, look) {
-                    self.note("No hits here");
-                }
-            }
+            Action::NextHit | Action::PreviousHit
+                if conversation.select_match(action == Action::NextHit, look) => {}
+            Action::NextHit | Action::PreviousHit => self.note("No hits here"),
             Action::Find => self.ask("Find", String::new(), AskPurpose::Find),
             Action::Copy | Action::CopyMarkdown => self.copy(action == Action::CopyMarkdown, effects),
             Action::View => {
-                let text = conversation.with_selected(|entry, transcript| export::markdown(entry, transcript, &conversation.cwd));
+                let text = conversation.with_selected(|entry, transcript| {
+                    export::markdown(entry, transcript, &conversation.cwd)
+                });
                 effects.extend(text.map(Effect::Page));
             }
-            Action::Fork | Action::Edit | Action::Regenerate | Action::OtherAgent => self.branch(action, effects),
+            Action::Fork | Action::Edit | Action::Regenerate | Action::OtherAgent => {
+                self.branch(action, effects);
+            }
             Action::FocusInput => self.set_focus(Focus::Input),
             Action::ForkTree => self.show_forks(),
             Action::Detach => self.quit(effects),
@@ -575,20 +593,23 @@ impl App {
             return;
         }
         let Some(conversation) = &self.conversation else { return };
-        let number = conversation.selected_number().map(|number| format!(" at #{number}")).unwrap_or_default();
+        let number =
+            conversation.selected_number().map(|number| format!(" at #{number}")).unwrap_or_default();
         let message = conversation.selected_message();
         match action {
             Action::Fork => {
                 let note = format!("Forked{number}. Esc returns to the parent.");
                 effects.push(Effect::Send(Call::Fork { at: message, note }));
             }
-            Action::Regenerate => match message.or_else(|| conversation.selected_prompt().map(|(id, _)| id)) {
-                Some(message) => {
-                    let note = "Regenerating in a fork. Esc returns to the parent.".to_owned();
-                    effects.push(Effect::Send(Call::Regenerate { message, note }));
+            Action::Regenerate => {
+                match message.or_else(|| conversation.selected_prompt().map(|(id, _)| id)) {
+                    Some(message) => {
+                        let note = "Regenerating in a fork. Esc returns to the parent.".to_owned();
+                        effects.push(Effect::Send(Call::Regenerate { message, note }));
+                    }
+                    None => self.note("Nothing to regenerate: there is no prompt yet"),
                 }
-                None => self.note("Nothing to regenerate: there is no prompt yet"),
-            },
+            }
             Action::Edit => match conversation.selected_prompt() {
                 Some((message, text)) => {
                     self.input.set(&text);
@@ -644,7 +665,11 @@ impl App {
                 self.set_focus(Focus::Messages);
             }
         } else if row >= top + height {
-            let focus = if self.shown_request().is_some() && self.focus == Focus::Request { Focus::Request } else { Focus::Input };
+            let focus = if self.shown_request().is_some() && self.focus == Focus::Request {
+                Focus::Request
+            } else {
+                Focus::Input
+            };
             self.set_focus(focus);
         }
     }
@@ -667,7 +692,9 @@ impl App {
         let current = place.and_then(go);
         match action {
             Action::Next => self.list_cursor = go(place.map_or(0, |place| step(place, listed.len(), true))),
-            Action::Previous => self.list_cursor = go(place.map_or(0, |place| step(place, listed.len(), false))),
+            Action::Previous => {
+                self.list_cursor = go(place.map_or(0, |place| step(place, listed.len(), false)));
+            }
             Action::First => self.list_cursor = go(0),
             Action::Last => self.list_cursor = listed.last().cloned(),
             Action::Open => self.open_listed(effects),
@@ -753,7 +780,7 @@ impl App {
         match action {
             Action::Allow | Action::AllowAlways | Action::Reject | Action::RejectAlways => {
                 let id = self.shown_request().map(|request| request.id.clone());
-                self.answer(id, action, effects);
+                self.answer(id.as_ref(), action, effects);
             }
             Action::Next => self.request_scroll += 1,
             Action::Previous => self.request_scroll = self.request_scroll.saturating_sub(1),
@@ -761,7 +788,9 @@ impl App {
             Action::HalfUp => self.request_scroll = self.request_scroll.saturating_sub(half),
             Action::First => self.request_scroll = 0,
             Action::Last => self.request_scroll = usize::MAX / 2,
-            Action::View => effects.extend(self.shown_request().map(|request| Effect::Page(self.request_text(request)))),
+            Action::View => {
+                effects.extend(self.shown_request().map(|request| Effect::Page(self.request_text(request))));
+            }
             _ => {}
         }
     }
@@ -783,8 +812,8 @@ impl App {
     }
 
     /// Answers a request with the only option of a kind.
-    fn answer(&mut self, id: Option<String>, action: Action, effects: &mut Vec<Effect>) {
-        let request = self.requests.iter().find(|request| Some(&request.id) == id.as_ref());
+    fn answer(&mut self, id: Option<&String>, action: Action, effects: &mut Vec<Effect>) {
+        let request = self.requests.iter().find(|request| Some(&request.id) == id);
         let Some(Request { id, subject: Subject::Permission(permission), .. }) = request else { return };
         let kind = match action {
             Action::Allow => PermissionOptionKind::AllowOnce,
@@ -911,6 +940,7 @@ impl App {
         self.overlays.push(Overlay::Ask(Ask { title, text: TextField::new(text), purpose }));
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each overlay")]
     fn on_overlay_key(&mut self, key: Key, action: Option<Action>, effects: &mut Vec<Effect>) {
         let has_session = self.conversation.is_some();
         match self.overlays.last_mut() {
@@ -1064,7 +1094,7 @@ impl App {
             Some(Action::HalfDown) => inbox.scroll += half,
             Some(Action::HalfUp) => inbox.scroll = inbox.scroll.saturating_sub(half),
             Some(action @ (Action::Allow | Action::AllowAlways | Action::Reject | Action::RejectAlways)) => {
-                self.answer(current, action, effects);
+                self.answer(current.as_ref(), action, effects);
             }
             Some(Action::View) => {
                 let request = self.requests.iter().find(|request| Some(&request.id) == current.as_ref());
@@ -1072,7 +1102,8 @@ impl App {
             }
             Some(Action::Open) => {
                 let request = self.requests.iter().find(|request| Some(&request.id) == current.as_ref());
-                if let Some((id, cwd)) = request.map(|request| (request.session.clone(), request.cwd.clone())) {
+                if let Some((id, cwd)) = request.map(|request| (request.session.clone(), request.cwd.clone()))
+                {
                     self.overlays.clear();
                     if self.open_id().as_ref() == Some(&id) {
                         self.set_focus(Focus::Request);
@@ -1113,7 +1144,8 @@ impl App {
     }
 
     fn select_now(&mut self) {
-        if let (Some(conversation), Some(OpenAt::Message(id, words))) = (&mut self.conversation, self.open_at.take())
+        if let (Some(conversation), Some(OpenAt::Message(id, words))) =
+            (&mut self.conversation, self.open_at.take())
             && conversation.select_message(&id, &self.look)
         {
             conversation.matches = words;
@@ -1257,7 +1289,11 @@ impl App {
             name: Clean::line(&agent.name),
             about: Clean::line(if agent.is_installed { "installed" } else { "not installed" }),
             right: Clean::line(if Some(&agent.name) == chosen.as_ref() { "now" } else { "" }),
-            choice: if is_fork { Choice::OtherAgent(agent.name.clone()) } else { Choice::NewAgent(agent.name.clone()) },
+            choice: if is_fork {
+                Choice::OtherAgent(agent.name.clone())
+            } else {
+                Choice::NewAgent(agent.name.clone())
+            },
             needs_confirmation: false,
         };
         let items = self.agents.iter().map(item).collect();
@@ -1289,7 +1325,8 @@ impl App {
                 for (index, (value, value_name, about)) in values.into_iter().enumerate() {
                     let is_now = Some(&value) == now.as_ref();
                     let text = value.to_text().unwrap_or_default().to_lowercase();
-                    let asks_nothing = section == "Mode" && (text.contains("bypass") || text.contains("yolo") || text.contains("dont_ask"));
+                    let asks_nothing = section == "Mode"
+                        && (text.contains("bypass") || text.contains("yolo") || text.contains("dont_ask"));
                     items.push(PickItem {
                         section: Some(section).filter(|_| index == 0),
                         mark: asks_nothing.then_some((Mark::NeedsYou, Role::Warning)),
@@ -1493,7 +1530,12 @@ fn option_values(option: &parlor_client::Object) -> Vec<(Json, Clean, Clean)> {
     for value in option.get_array("options").unwrap_or_default() {
         let Some(value) = value.to_object() else { continue };
         match value.get_array("options") {
-            Some(group) => group.into_iter().filter_map(parlor_client::JsonRef::to_object).for_each(|value| push(&value)),
+            Some(group) => {
+                group
+                    .into_iter()
+                    .filter_map(parlor_client::JsonRef::to_object)
+                    .for_each(|value| push(&value));
+            }
             None => push(&value),
         }
     }

@@ -122,17 +122,13 @@ impl App {
                 self.span(label.clone(), Role::Accent),
                 Span::raw(Clean::line(ask.text.text()).to_string()),
             ]);
-            self.clear_row(status, buf);
+            buf.set_string(status.x, status.y, " ".repeat(usize::from(status.width)), Style::new());
             buf.set_line(status.x, status.y, &line, status.width);
             let before = width(Clean::line(ask.text.before_cursor()).as_str());
             let column = u16::try_from(width(&label) + before).unwrap_or(u16::MAX);
             cursor = Some(Position::new(column.min(status.width - 1), status.y));
         }
         cursor
-    }
-
-    fn clear_row(&self, row: Rect, buf: &mut Buffer) {
-        buf.set_string(row.x, row.y, " ".repeat(usize::from(row.width)), Style::new());
     }
 
     /// A line with text at the left and at the right; the left one is cut.
@@ -166,7 +162,13 @@ impl App {
     }
 
     /// A horizontal line with text in it.
-    fn rule(&self, left: Vec<Span<'static>>, right: Vec<Span<'static>>, columns: u16, role: Role) -> Line<'static> {
+    fn rule(
+        &self,
+        left: Vec<Span<'static>>,
+        right: Vec<Span<'static>>,
+        columns: u16,
+        role: Role,
+    ) -> Line<'static> {
         let columns = usize::from(columns);
         let dash = self.mark(Mark::Horizontal);
         let right_width: usize = right.iter().map(Span::width).sum();
@@ -192,7 +194,7 @@ impl App {
         if self.focus == Focus::Request && self.shown_request().is_some() {
             return self.draw_request(area, buf);
         }
-        let lead = self.input_margin(area.width);
+        let lead = usize::from(margin(area.width));
         let columns = usize::from(area.width).saturating_sub(lead + 2);
         let (rows, place) = self.input.rows(columns.max(2));
         let queue = self.queue_lines(area.width);
@@ -222,12 +224,12 @@ impl App {
         let input_top = y;
         for (index, row) in rows.iter().enumerate().skip(first).take(shown_rows) {
             let mark = if index == 0 { self.mark(Mark::Prompt) } else { " " };
-            let mut spans =
-                vec![Span::raw(" ".repeat(lead)), self.span(format!("{mark} "), Role::Accent)];
+            let mut spans = vec![Span::raw(" ".repeat(lead)), self.span(format!("{mark} "), Role::Accent)];
             spans.push(Span::raw(row.text.to_string()));
             draw(&Line::from(spans), &mut y, buf);
         }
-        let is_typing = self.focus == Focus::Input && self.overlays.is_empty() && self.queued_cursor.is_none();
+        let is_typing =
+            self.focus == Focus::Input && self.overlays.is_empty() && self.queued_cursor.is_none();
         is_typing.then(|| {
             let column = area.x + u16::try_from(lead + 2 + place.1).unwrap_or(0);
             let row = input_top + u16::try_from(place.0 - first).unwrap_or(0);
@@ -235,14 +237,10 @@ impl App {
         })
     }
 
-    fn input_margin(&self, columns: u16) -> usize {
-        usize::from(margin(columns))
-    }
-
     /// The first line: title, agent, model, mode, and what waits elsewhere.
     fn header(&self, columns: u16) -> Line<'static> {
         let dot = self.mark(Mark::Dot);
-        let lead = " ".repeat(self.input_margin(columns));
+        let lead = " ".repeat(usize::from(margin(columns)));
         let mut left = vec![Span::raw(lead)];
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let mut right = Vec::new();
@@ -273,7 +271,11 @@ impl App {
         } else if !self.shows_list() {
             let open = self.requests.len();
             if open > 0 {
-                let key = if self.is_narrow() { String::new() } else { format!(" {}", self.keys.label(Place::Input, Action::Inbox)) };
+                let key = if self.is_narrow() {
+                    String::new()
+                } else {
+                    format!(" {}", self.keys.label(Place::Input, Action::Inbox))
+                };
                 right.push(self.span(format!("! {open}"), Role::Warning));
                 right.push(self.span(key, Role::Dim));
             }
@@ -289,10 +291,14 @@ impl App {
     /// The name of the present value of the option of a category.
     fn option_name(&self, category: &str) -> Option<Clean> {
         let conversation = self.conversation.as_ref()?;
-        let option = conversation.options().into_iter().find(|option| option.get_string("category").as_deref() == Some(category));
+        let option = conversation
+            .options()
+            .into_iter()
+            .find(|option| option.get_string("category").as_deref() == Some(category));
         let named = option.and_then(|option| {
             let now = option.get("currentValue")?.clone();
-            let values = option.get_array("options")?.into_iter().filter_map(parlor_client::JsonRef::to_object);
+            let values =
+                option.get_array("options")?.into_iter().filter_map(parlor_client::JsonRef::to_object);
             let value = values.into_iter().find(|value| value.get("value") == Some(&now));
             let name = value.and_then(|value| value.get_string("name"));
             Some(Clean::line(&name.or_else(|| Some(now.to_text()?.into_owned()))?))
@@ -319,7 +325,11 @@ impl App {
         let new = conversation.new_messages();
         let bar = self.mark(Mark::Bar);
         if rows.is_empty() {
-            let text = if self.opening.is_some() { "opening …" } else { "Write a prompt below." };
+            let text = match (self.opening.is_some(), self.sending.0) {
+                (true, _) => "opening …",
+                (false, 0) => "Write a prompt below.",
+                (false, _) => "",
+            };
             buf.set_string(area.x + lead + 2, area.y, text, self.style(Role::Dim));
         }
         for (index, (line, is_selected)) in rows.into_iter().enumerate() {
@@ -335,7 +345,13 @@ impl App {
         if is_loading {
             // The row above is always blank.
             let text = format!("  loading earlier messages {}", self.mark(Mark::Ellipsis));
-            buf.set_stringn(area.x + lead, area.y - 1, text, usize::from(area.width - lead), self.style(Role::Dim));
+            buf.set_stringn(
+                area.x + lead,
+                area.y - 1,
+                text,
+                usize::from(area.width - lead),
+                self.style(Role::Dim),
+            );
         }
         if has_position && area.height > 0 {
             let dot = self.mark(Mark::Dot);
@@ -350,7 +366,8 @@ impl App {
                 format!("{down} G goes to the end")
             };
             let role = if new > 0 { Role::Accent } else { Role::Dim };
-            let line = self.spread(vec![self.span(left, Role::Dim)], vec![self.span(right, role)], area.width);
+            let line =
+                self.spread(vec![self.span(left, Role::Dim)], vec![self.span(right, role)], area.width);
             buf.set_line(area.x, area.bottom() - 1, &line, area.width);
         }
     }
@@ -363,16 +380,21 @@ impl App {
         if let Link::Connecting = self.link {
             lines.push(Line::from(vec![self.span("   Connecting to the server …", Role::Dim)]));
         } else if self.opening.is_some() {
-            let agent = self.agent.clone().or_else(|| self.default_agent()).unwrap_or_else(|| "the agent".to_owned());
-            lines.push(Line::from(vec![self.span(format!("   Starting {} …", Clean::line(&agent)), Role::Dim)]));
+            let agent =
+                self.agent.clone().or_else(|| self.default_agent()).unwrap_or_else(|| "the agent".to_owned());
+            lines.push(Line::from(vec![
+                self.span(format!("   Starting {} …", Clean::line(&agent)), Role::Dim),
+            ]));
         } else if self.sessions.is_empty() && self.sessions.is_loaded {
-            lines.push(Line::raw(format!("   No sessions yet. Write a prompt below to start one in {path}.")));
+            lines
+                .push(Line::raw(format!("   No sessions yet. Write a prompt below to start one in {path}.")));
         } else {
             lines.push(Line::raw(format!("   Write a prompt below to start a session in {path}.")));
         }
         if !self.agents.is_empty() {
             lines.push(Line::default());
-            lines.push(Line::from(vec![Span::styled("   Agents", Style::new().add_modifier(Modifier::BOLD))]));
+            lines
+                .push(Line::from(vec![Span::styled("   Agents", Style::new().add_modifier(Modifier::BOLD))]));
             let chosen = self.agent.clone().or_else(|| self.default_agent());
             let mut agents: Vec<_> = self.agents.iter().collect();
             agents.sort_by_key(|agent| !agent.is_installed);
@@ -434,12 +456,18 @@ impl App {
                 (Action::View, "view"),
                 (Action::Toggle, "fold"),
             ],
-            SelectedKind::Other => &[(Action::Toggle, "unfold"), (Action::Copy, "copy"), (Action::View, "view")],
+            SelectedKind::Other => {
+                &[(Action::Toggle, "unfold"), (Action::Copy, "copy"), (Action::View, "view")]
+            }
         };
-        let hints = actions.iter().map(|(action, text)| format!("{} {text}", self.keys.label(Place::Messages, *action)));
-        let lead = " ".repeat(self.input_margin(columns));
+        let hints = actions
+            .iter()
+            .map(|(action, text)| format!("{} {text}", self.keys.label(Place::Messages, *action)));
+        let lead = " ".repeat(usize::from(margin(columns)));
         let text = format!("{lead}{number}{}", hints.collect::<Vec<_>>().join("  "));
-        Some(Line::from(vec![self.span(cut(&text, usize::from(columns), self.mark(Mark::Ellipsis)), Role::Accent)]))
+        Some(Line::from(vec![
+            self.span(cut(&text, usize::from(columns), self.mark(Mark::Ellipsis)), Role::Accent),
+        ]))
     }
 
     /// What the agent is doing, or what it waits for.
@@ -453,11 +481,20 @@ impl App {
                 crate::time::with_seconds(*since, &self.look.zone)
             );
             let retry = format!("retry in {} s{dot}Enter now", seconds_between(now, *next));
-            return self.rule(vec![self.span(text, Role::Error)], vec![self.span(retry, Role::Error)], columns, Role::Error);
+            return self.rule(
+                vec![self.span(text, Role::Error)],
+                vec![self.span(retry, Role::Error)],
+                columns,
+                Role::Error,
+            );
         }
         let Some(conversation) = &self.conversation else {
             let text = format!("New session in {}", self.look.short_path(&self.new_cwd));
-            let agent = self.agent.clone().or_else(|| self.default_agent()).unwrap_or_else(|| "choose an agent".to_owned());
+            let agent = self
+                .agent
+                .clone()
+                .or_else(|| self.default_agent())
+                .unwrap_or_else(|| "choose an agent".to_owned());
             let right = format!("{}{dot}Tab agent", Clean::line(&agent));
             return self.rule(vec![Span::raw(text)], vec![self.span(right, Role::Dim)], columns, Role::Dim);
         };
@@ -473,7 +510,12 @@ impl App {
         }
         if self.editing.is_some() {
             let text = "Editing a prompt: Enter sends it in a fork";
-            return self.rule(vec![self.span(text, Role::Accent)], vec![self.span("Esc gives up", Role::Dim)], columns, Role::Dim);
+            return self.rule(
+                vec![self.span(text, Role::Accent)],
+                vec![self.span("Esc gives up", Role::Dim)],
+                columns,
+                Role::Dim,
+            );
         }
         if conversation.is_busy() {
             let doing = conversation.doing();
@@ -482,8 +524,10 @@ impl App {
                 what = what.strip_prefix("Running ").map(str::to_owned).unwrap_or(what);
             }
             let since = doing.since.or(self.turn_started);
-            let time = since.map(|since| format!("  {}", clock(seconds_between(since, now)))).unwrap_or_default();
-            let mut left = vec![self.span(format!("{} {what}{time}", self.mark(Mark::Running)), Role::Accent)];
+            let time =
+                since.map(|since| format!("  {}", clock(seconds_between(since, now)))).unwrap_or_default();
+            let mut left =
+                vec![self.span(format!("{} {what}{time}", self.mark(Mark::Running)), Role::Accent)];
             let quiet = conversation.last_output().or(self.turn_started);
             let quiet = quiet.map_or(0, |last| seconds_between(last, now));
             if quiet >= SILENCE && !conversation.is_waiting() {
@@ -492,18 +536,31 @@ impl App {
             let mut right = Vec::new();
             if !self.is_narrow() {
                 right.extend(conversation.plan().map(|(done, all)| format!("plan {done}/{all}")));
-                right.extend(self.turn_started.map(|started| format!("turn {}", clock(seconds_between(started, now)))));
+                right.extend(
+                    self.turn_started.map(|started| format!("turn {}", clock(seconds_between(started, now)))),
+                );
             }
             let escape = if self.escape_cancels() { "cancels" } else { "back" };
             right.push(format!("{} {escape}", self.keys.label(Place::Anywhere, Action::Escape)));
             return self.rule(left, vec![self.span(right.join(&dot), Role::Dim)], columns, Role::Dim);
+        }
+        if let (1.., Some(since)) = self.sending {
+            let text = format!(
+                "{} Sending the prompt  {}",
+                self.mark(Mark::Running),
+                clock(seconds_between(since, now))
+            );
+            return self.rule(vec![self.span(text, Role::Accent)], Vec::new(), columns, Role::Dim);
         }
         let row = self.sessions.get(&conversation.id);
         let mut parts = Vec::new();
         let ended = row.and_then(|row| row.turn_ended);
         let state = row.map_or(RowState::Idle, |row| row.state);
         let word = if state == RowState::Failed { "Failed" } else { "Idle" };
-        parts.push(ended.map_or_else(|| word.to_owned(), |ended| format!("{word}, {}", of_day(ended, now, &self.look.zone))));
+        parts.push(ended.map_or_else(
+            || word.to_owned(),
+            |ended| format!("{word}, {}", of_day(ended, now, &self.look.zone)),
+        ));
         if let Some((prompted, ended)) = row.and_then(|row| row.prompted).zip(ended)
             && ended >= prompted
         {
@@ -527,14 +584,19 @@ impl App {
         let queue = self.queue();
         let lead = if self.is_narrow() { "" } else { "   " };
         let count = queue.len();
-        let shown = queue.into_iter().enumerate().filter(|(index, _)| {
-            self.queued_cursor.map_or(*index < 2, |cursor| index.abs_diff(cursor) < 2)
-        });
+        let shown = queue
+            .into_iter()
+            .enumerate()
+            .filter(|(index, _)| self.queued_cursor.map_or(*index < 2, |cursor| index.abs_diff(cursor) < 2));
         let line = |(index, prompt): (usize, super::QueuedPrompt)| {
             let is_selected = self.queued_cursor == Some(index);
             let mark = if is_selected { self.mark(Mark::Prompt) } else { " " };
             let lead = if lead.is_empty() { String::new() } else { format!(" {mark} ") };
-            let label = if index == 0 || is_selected { format!("queued {}  ", if is_selected { index + 1 } else { count }) } else { "          ".to_owned() };
+            let label = if index == 0 || is_selected {
+                format!("queued {}  ", if is_selected { index + 1 } else { count })
+            } else {
+                "          ".to_owned()
+            };
             let text = Clean::line(prompt.text.lines().next().unwrap_or_default());
             let hint = match (is_selected, index == 0) {
                 (true, _) => "e edit  w withdraw  s send now".to_owned(),
@@ -542,7 +604,8 @@ impl App {
                 (false, _) => String::new(),
             };
             let role = if is_selected { Role::Accent } else { Role::Dim };
-            let left = vec![self.span(lead, Role::Accent), self.span(label, role), Span::raw(text.to_string())];
+            let left =
+                vec![self.span(lead, Role::Accent), self.span(label, role), Span::raw(text.to_string())];
             self.spread(left, vec![self.span(hint, role)], columns)
         };
         shown.map(line).collect()
@@ -554,7 +617,11 @@ impl App {
         let lead = if self.is_narrow() { "" } else { "   " };
         let first = format!("{lead}{server}  {reason}");
         let second = format!("{lead}The turn goes on if the server runs. What you write is kept.");
-        let line = |text: String| Line::from(vec![self.span(cut(&text, usize::from(columns), self.mark(Mark::Ellipsis)), Role::Dim)]);
+        let line = |text: String| {
+            Line::from(vec![
+                self.span(cut(&text, usize::from(columns), self.mark(Mark::Ellipsis)), Role::Dim),
+            ])
+        };
         vec![line(first), line(second)]
     }
 
@@ -563,13 +630,15 @@ impl App {
         let first = (completion.cursor + 1).saturating_sub(6);
         let shown: Vec<_> = completion.items.iter().enumerate().skip(first).take(6).collect();
         let last = shown.len();
-        let names = shown.iter().map(|(_, (insert, _))| width(Clean::line(insert).as_str())).max().unwrap_or(0);
+        let names =
+            shown.iter().map(|(_, (insert, _))| width(Clean::line(insert).as_str())).max().unwrap_or(0);
         let lines = shown.into_iter().enumerate().map(|(row, (index, (insert, about)))| {
             let is_current = index == completion.cursor;
             let style = if is_current { self.style(Role::Selected) } else { Style::new() };
             let insert = insert.strip_prefix('@').unwrap_or(insert);
             let name = pad(Clean::line(insert).as_str(), names, self.mark(Mark::Ellipsis));
-            let left = vec![Span::raw("     "), Span::styled(name, style), self.span(about.to_string(), Role::Dim)];
+            let left =
+                vec![Span::raw("     "), Span::styled(name, style), self.span(about.to_string(), Role::Dim)];
             let count = format!("{} of {}", completion.cursor + 1, completion.total);
             let right = if row + 1 == last { vec![self.span(count, Role::Dim)] } else { Vec::new() };
             self.spread(left, right, columns)
@@ -622,7 +691,7 @@ impl App {
 
     /// Keys and what they do, as many as fit. The last hint is kept.
     fn hint_line(&self, mut hints: Vec<Hint>, right: Vec<Span<'static>>, columns: u16) -> Line<'static> {
-        let lead = if self.is_narrow() { 0 } else { 1 };
+        let lead = usize::from(!self.is_narrow());
         let right_width: usize = right.iter().map(Span::width).sum();
         let room = usize::from(columns).saturating_sub(right_width + 2);
         let wide = |hints: &[Hint]| -> usize {
@@ -645,13 +714,18 @@ impl App {
 
     /// The keys that work now.
     fn hints(&self) -> Vec<Hint> {
-        let at = |place: Place| move |action: Action, text: &'static str| (self.keys.label(place, action), text);
+        let at =
+            |place: Place| move |action: Action, text: &'static str| (self.keys.label(place, action), text);
         let both = |place: Place, one: Action, other: Action, text: &'static str| {
             (format!("{} {}", self.keys.label(place, one), self.keys.label(place, other)), text)
         };
         if self.completion.is_some() && self.focus == Focus::Input {
             let arrows = format!("{} {}", self.mark(Mark::Up), self.mark(Mark::Down));
-            return vec![(arrows, "choose"), ("Tab or Enter".to_owned(), "insert"), ("Esc".to_owned(), "close")];
+            return vec![
+                (arrows, "choose"),
+                ("Tab or Enter".to_owned(), "insert"),
+                ("Esc".to_owned(), "close"),
+            ];
         }
         match self.focus {
             Focus::Input if self.is_offline() => {
@@ -728,7 +802,8 @@ impl App {
             format!("ctx {percent}% {}/{}", tokens(usage.used), tokens(usage.size))
         } else {
             let filled = usize::try_from(percent.min(100) / 10).unwrap_or(10);
-            let meter = self.mark(Mark::Meter).repeat(filled) + &self.mark(Mark::MeterRest).repeat(10 - filled);
+            let meter =
+                self.mark(Mark::Meter).repeat(filled) + &self.mark(Mark::MeterRest).repeat(10 - filled);
             format!("ctx {meter} {percent}% {}", tokens(usage.used))
         };
         let mut spans = vec![self.span(text, role)];
@@ -752,7 +827,11 @@ impl App {
                 let waits = request.opened.map(|opened| age(seconds_between(opened, self.look.now)));
                 let waits = format!("{}{}", waits.unwrap_or_default(), if is_beside { " " } else { "" });
                 let role = if mark.starts_with('!') { Role::Warning } else { Role::Text };
-                lines.push(self.spread(vec![self.span(text, role)], vec![self.span(waits, Role::Dim)], columns));
+                lines.push(self.spread(
+                    vec![self.span(text, role)],
+                    vec![self.span(waits, Role::Dim)],
+                    columns,
+                ));
             }
         };
         let title = format!("{lead}Sessions {}", self.sessions.len());
@@ -766,9 +845,14 @@ impl App {
                 lines.push(Line::default());
             }
             let filter = format!("{} filter ", self.keys.label(Place::Sessions, Action::Filter));
-            lines.push(self.spread(vec![Span::styled(title, bold)], vec![self.span(filter, Role::Dim)], columns));
+            lines.push(self.spread(
+                vec![Span::styled(title, bold)],
+                vec![self.span(filter, Role::Dim)],
+                columns,
+            ));
         } else {
-            let right = if open > 0 { vec![self.span(format!("! {open}"), Role::Warning)] } else { Vec::new() };
+            let right =
+                if open > 0 { vec![self.span(format!("! {open}"), Role::Warning)] } else { Vec::new() };
             lines.push(self.spread(vec![Span::styled(title, bold)], right, columns));
             request_lines(&mut lines, &format!("{lead}! "));
             lines.push(Line::default());
@@ -786,7 +870,11 @@ impl App {
                     if !drawn.is_empty() {
                         drawn.push((None, Line::default()));
                     }
-                    let path = crate::text::cut_path(self.look.short_path(cwd).as_str(), usize::from(columns) - 2, self.mark(Mark::Ellipsis));
+                    let path = crate::text::cut_path(
+                        self.look.short_path(cwd).as_str(),
+                        usize::from(columns) - 2,
+                        self.mark(Mark::Ellipsis),
+                    );
                     drawn.push((None, Line::from(vec![self.span(format!("{lead}{path}"), Role::Dim)])));
                 }
                 ListLine::Session { id, branches } => {
@@ -796,7 +884,10 @@ impl App {
                     if is_current && self.is_narrow() {
                         let state = self.state_word(row);
                         let about = format!("   {}, {state}", row.agent);
-                        drawn.push((None, Line::from(vec![self.span(cut(&about, usize::from(columns), "…"), Role::Dim)])));
+                        drawn.push((
+                            None,
+                            Line::from(vec![self.span(cut(&about, usize::from(columns), "…"), Role::Dim)]),
+                        ));
                     }
                 }
             }
@@ -812,7 +903,13 @@ impl App {
         drawn
     }
 
-    fn list_row_line(&self, row: &SessionRow, branches: &[bool], columns: u16, is_current: bool) -> Line<'static> {
+    fn list_row_line(
+        &self,
+        row: &SessionRow,
+        branches: &[bool],
+        columns: u16,
+        is_current: bool,
+    ) -> Line<'static> {
         let columns = usize::from(columns);
         let is_open = self.open_id().as_ref() == Some(&row.id);
         let pointer = if is_open { self.mark(Mark::Prompt) } else { " " };
@@ -839,7 +936,8 @@ impl App {
         let end = usize::from(is_beside || columns >= NARROW_COLUMNS);
         let agent_room = if agent_columns > 0 { agent_columns + 1 } else { 0 };
         let room = columns.saturating_sub(3 + agent_room + 1 + 3 + end + width(&tree));
-        let title_style = if row.state == RowState::NeedsYou { self.style(Role::Warning) } else { Style::new() };
+        let title_style =
+            if row.state == RowState::NeedsYou { self.style(Role::Warning) } else { Style::new() };
         let mut spans = vec![
             self.span(pointer, Role::Accent),
             self.span(format!("{mark} "), role),
@@ -847,7 +945,8 @@ impl App {
             Span::styled(pad(row.title.as_str(), room, ellipsis), title_style),
         ];
         if agent_columns > 0 {
-            spans.push(self.span(format!(" {}", pad(row.agent.as_str(), agent_columns, ellipsis)), Role::Dim));
+            spans
+                .push(self.span(format!(" {}", pad(row.agent.as_str(), agent_columns, ellipsis)), Role::Dim));
         }
         spans.push(self.span(format!(" {age:>3}{}", " ".repeat(end)), Role::Dim));
         let line = Line::from(spans);
@@ -880,7 +979,8 @@ impl App {
         });
         // The cursor stays on the screen.
         if let Some(cursor) = cursor.filter(|_| self.focus == Focus::Sessions) {
-            self.list_scroll = self.list_scroll.min(cursor.saturating_sub(1)).max((cursor + 2).saturating_sub(height));
+            self.list_scroll =
+                self.list_scroll.min(cursor.saturating_sub(1)).max((cursor + 2).saturating_sub(height));
         }
         self.list_scroll = self.list_scroll.min(lines.len().saturating_sub(height));
         let shown = lines.iter().skip(self.list_scroll).take(height);

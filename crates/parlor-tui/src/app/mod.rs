@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use parlor_client::{Slot, SessionId};
+use parlor_client::{Json, SessionId, Slot};
 
 use crate::clean::Clean;
 use crate::conversation::{Conversation, Look};
@@ -110,7 +110,7 @@ struct Completion {
 /// A queued prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct QueuedPrompt {
-    id: String,
+    id: Json,
     text: String,
 }
 
@@ -175,6 +175,7 @@ pub enum Start {
 
 /// The state of the client.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub struct App {
     look: Look,
     keys: KeyMap,
@@ -217,6 +218,10 @@ pub struct App {
     /// The prompt that is being edited: it is sent as a fork.
     editing: Option<parlor_client::MessageId>,
     turn_started: Option<Timestamp>,
+    /// When the session was opened.
+    opened_at: Option<Timestamp>,
+    /// Prompts that were sent and not accepted yet, and since when.
+    sending: (usize, Option<Timestamp>),
     was_busy: bool,
     prompts_sent: u64,
     last_escape: Option<Timestamp>,
@@ -232,6 +237,8 @@ pub struct App {
     /// The sessions to which a fork returns with Esc.
     parents: Vec<(SessionId, String)>,
     results: Option<Box<Overlay>>,
+    /// Whether the input is to be sent as soon as the session is open.
+    is_send_pending: bool,
 }
 
 /// What to select in a session when it is open.
@@ -284,6 +291,8 @@ impl App {
             removals: Vec::new(),
             editing: None,
             turn_started: None,
+            opened_at: None,
+            sending: (0, None),
             was_busy: false,
             prompts_sent: 0,
             last_escape: None,
@@ -298,6 +307,7 @@ impl App {
             is_dirty: true,
             parents: Vec::new(),
             results: None,
+            is_send_pending: false,
         }
     }
 
@@ -316,6 +326,7 @@ impl App {
             due.extend(search.changed.map(|changed| changed + SEARCH_DELAY));
         }
         let counts = self.is_busy()
+            || self.sending.0 > 0
             || !self.removals.is_empty()
             || matches!(self.link, Link::Retrying { .. })
             || self.shown_request().is_some();
@@ -340,6 +351,7 @@ impl App {
         effects
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other events come from the server")]
     fn on_event(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
             Event::Key(key) => self.on_key(key, effects),
@@ -401,6 +413,10 @@ impl App {
             conversation.waiting = waiting;
             conversation.sync(self.look.now);
         }
+        if self.is_send_pending && self.can_send() {
+            self.is_send_pending = false;
+            self.send(effects);
+        }
         self.follow_turn(effects);
         self.load_older(effects);
         self.complete(effects);
@@ -434,8 +450,9 @@ impl App {
         self.was_busy = is_busy;
         let now = self.look.now;
         if is_busy {
+            // A turn that ran before the session was opened began with its last prompt.
             let prompted = self.open_id().and_then(|id| self.sessions.get(&id)?.prompted);
-            let started = prompted.filter(|prompted| *prompted <= now && self.turn_started.is_none());
+            let started = prompted.filter(|prompted| *prompted <= now && self.opened_at == Some(now));
             self.turn_started = started.or(Some(now));
             return;
         }
@@ -459,7 +476,8 @@ impl App {
     }
 
     fn title_of_window(&self) -> String {
-        let waiting = if self.requests.is_empty() { String::new() } else { format!("! {} ", self.requests.len()) };
+        let waiting =
+            if self.requests.is_empty() { String::new() } else { format!("! {} ", self.requests.len()) };
         let running = if self.is_busy() { "● " } else { "" };
         match &self.conversation {
             Some(_) => format!("{waiting}{running}{} - parlor", self.session_title()),
@@ -469,7 +487,8 @@ impl App {
 
     /// Shows a note for a few seconds.
     fn note(&mut self, text: &str) {
-        self.note = Some(Note { text: Clean::line(text), role: Role::Text, until: self.look.now + NOTE_TIME });
+        self.note =
+            Some(Note { text: Clean::line(text), role: Role::Text, until: self.look.now + NOTE_TIME });
     }
 
     /// Shows a failure for a few seconds.
@@ -481,6 +500,23 @@ impl App {
     /// Whether a turn of the open session runs.
     fn is_busy(&self) -> bool {
         self.conversation.as_ref().is_some_and(Conversation::is_busy)
+    }
+
+    /// Counts a prompt that is sent.
+    fn on_prompt_sent(&mut self) {
+        self.sending = (self.sending.0 + 1, self.sending.1.or(Some(self.look.now)));
+    }
+
+    /// Counts a prompt that was accepted or rejected.
+    fn on_prompt_settled(&mut self) {
+        let left = self.sending.0.saturating_sub(1);
+        self.sending = (left, self.sending.1.filter(|_| left > 0));
+    }
+
+    /// Whether a prompt would be sent at once, and not wait for a connection or a session.
+    fn can_send(&self) -> bool {
+        let is_connected = matches!(self.link, Link::Live | Link::Direct);
+        is_connected && self.is_started && self.opening.is_none()
     }
 
     fn is_offline(&self) -> bool {
@@ -536,7 +572,7 @@ impl App {
         let queue = meta.get_array("parlor/queue").unwrap_or_default();
         let prompt = |raw: parlor_client::JsonRef<'_>| {
             let prompt = raw.to_object()?;
-            let id = prompt.get_string("id")?;
+            let id = prompt.get("id")?.clone();
             Some(QueuedPrompt { id, text: prompt.get_string("text").unwrap_or_default() })
         };
         queue.into_iter().filter_map(prompt).collect()
@@ -572,7 +608,11 @@ impl App {
 
 impl PendingRemoval {
     fn effect(&self) -> Effect {
-        Effect::Send(if self.is_deletion { Call::Delete(self.id.clone()) } else { Call::Archive(self.id.clone()) })
+        Effect::Send(if self.is_deletion {
+            Call::Delete(self.id.clone())
+        } else {
+            Call::Archive(self.id.clone())
+        })
     }
 }
 

@@ -48,7 +48,6 @@ impl App {
                 }
                 self.fail(&reason);
             }
-            Event::SessionLost | Event::Changed => {}
             Event::Older { session, page, before } => {
                 if let Some(conversation) = self.conversation.as_mut().filter(|open| open.id == session) {
                     conversation.add_older(*page, before);
@@ -61,7 +60,9 @@ impl App {
                     conversation.older = None;
                 }
             }
+            Event::PromptAccepted => self.on_prompt_settled(),
             Event::PromptFailed { text, reason } => {
+                self.on_prompt_settled();
                 if self.input.is_blank() {
                     self.input.set(&text);
                 }
@@ -83,11 +84,15 @@ impl App {
                     search.cursor = 0;
                     match hits {
                         Ok(hits) => (search.hits, search.problem) = (hits, None),
-                        Err(problem) => (search.hits, search.problem) = (Vec::new(), Some(Clean::line(&problem))),
+                        Err(problem) => {
+                            (search.hits, search.problem) = (Vec::new(), Some(Clean::line(&problem)));
+                        }
                     }
                 }
             }
-            Event::Key(_)
+            Event::SessionLost
+            | Event::Changed
+            | Event::Key(_)
             | Event::Paste(_)
             | Event::Wheel(_)
             | Event::Click(..)
@@ -171,11 +176,15 @@ impl App {
     }
 
     fn on_opened(&mut self, opened: Opened, effects: &mut Vec<Effect>) {
-        let Some((ticket, _)) = &self.opening else { return };
-        if *ticket != opened.ticket {
+        let is_awaited = match &self.opening {
+            Some((ticket, _)) => *ticket == opened.ticket,
+            // The session of an agent without a server is opened by itself.
+            None => self.link == Link::Direct && self.conversation.is_none(),
+        };
+        if !is_awaited {
             return;
         }
-        self.opening = None;
+        let is_new = self.opening.take().is_some_and(|(_, id)| id == SessionId::from(""));
         self.is_started = true;
         let is_same = self.conversation.as_ref().is_some_and(|conversation| conversation.id == opened.id);
         if let Some(conversation) = self.conversation.as_mut().filter(|_| is_same) {
@@ -187,8 +196,14 @@ impl App {
             }
             conversation.sync(self.look.now);
             let new = conversation.messages().saturating_sub(before);
-            if new > 0 && let Some(note) = &mut self.note {
-                let text = format!("{}, {}.", note.text.as_str().trim_end_matches('.'), crate::text::count(new, "new message"));
+            if new > 0
+                && let Some(note) = &mut self.note
+            {
+                let text = format!(
+                    "{}, {}.",
+                    note.text.as_str().trim_end_matches('.'),
+                    crate::text::count(new, "new message")
+                );
                 note.text = Clean::line(&text);
             }
             return;
@@ -199,6 +214,13 @@ impl App {
         conversation.resize(self.size.0, self.size.1.saturating_sub(6));
         self.was_busy = false;
         self.turn_started = None;
+        self.opened_at = Some(self.look.now);
+        self.sending = (0, None);
+        // A new session is opened with its first prompt.
+        if is_new {
+            self.drafts.remove(&None);
+            self.on_prompt_sent();
+        }
         self.conversation = Some(conversation);
         self.input.set(&self.drafts.remove(&Some(opened.id.clone())).unwrap_or_default());
         self.list_cursor = Some(opened.id);
@@ -229,12 +251,16 @@ impl App {
         let (is_found, words) = match at {
             OpenAt::Message(id, words) => (conversation.select_message(&id, &self.look), words),
             OpenAt::ToolCall(id, words) => {
-                let is_it = |entry: &parlor_client::Entry| {
-                    matches!(entry.id(), EntryId::ToolCall(known) if known.to_string() == id)
-                };
+                let is_it = |entry: &parlor_client::Entry| matches!(entry.id(), EntryId::ToolCall(known) if known.to_string() == id);
                 (conversation.select_where(is_it, &self.look), words)
             }
-            OpenAt::Request => (true, Vec::new()),
+            OpenAt::Request => {
+                self.open_at = None;
+                if self.shown_request().is_some() {
+                    self.focus = Focus::Request;
+                }
+                return;
+            }
         };
         if is_found {
             conversation.matches = words;
@@ -279,7 +305,12 @@ impl App {
             }
             is_new = true;
             if !self.has_focus {
-                let text = format!("{} asks: {} ({})", request.agent, request.short_summary(), request.session_title);
+                let text = format!(
+                    "{} asks: {} ({})",
+                    request.agent,
+                    request.short_summary(),
+                    request.session_title
+                );
                 effects.push(Effect::Notify(text));
             }
             self.requests.push(request);

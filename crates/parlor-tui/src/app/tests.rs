@@ -49,15 +49,24 @@ impl Script {
     fn connected(start: Start, sessions: &[&str]) -> Self {
         let mut script = Self::new(start);
         script.event(Event::Connected { server: "/data/parlor.sock".to_owned() });
-        let agent = |name: &str, is_installed, is_default| AgentInfo { name: name.to_owned(), is_installed, is_default };
-        script.event(Event::Agents(vec![agent("claude", true, true), agent("codex", true, false), agent("gemini", false, false)]));
+        let agent = |name: &str, is_installed, is_default| AgentInfo {
+            name: name.to_owned(),
+            is_installed,
+            is_default,
+        };
+        script.event(Event::Agents(vec![
+            agent("claude", true, true),
+            agent("codex", true, false),
+            agent("gemini", false, false),
+        ]));
         script.event(Event::List(rows(sessions)));
         script
     }
 
     /// A client with an open session.
     fn open(updates: &[&str]) -> Self {
-        let mut script = Self::connected(Start::Session("s1".into(), "/home/dev/src/parlor".to_owned()), SESSIONS);
+        let mut script =
+            Self::connected(Start::Session("s1".into(), "/home/dev/src/parlor".to_owned()), SESSIONS);
         script.opened("s1", updates);
         script
     }
@@ -92,7 +101,9 @@ impl Script {
     }
 
     fn type_text(&mut self, text: &str) -> Vec<Effect> {
-        let key = |letter: char| if letter == ' ' { "Space".parse().unwrap() } else { letter.to_string().parse().unwrap() };
+        let key = |letter: char| {
+            if letter == ' ' { "Space".parse().unwrap() } else { letter.to_string().parse().unwrap() }
+        };
         text.chars().flat_map(|letter| self.event(Event::Key(key(letter)))).collect()
     }
 
@@ -132,7 +143,9 @@ impl Script {
 
 fn transcript(updates: &[&str]) -> Transcript {
     let mut fold = Fold::new(Dialect::V2);
-    updates.iter().for_each(|update| fold.line(update).unwrap_or_else(|problem| panic!("{problem}: {update}")));
+    updates
+        .iter()
+        .for_each(|update| fold.line(update).unwrap_or_else(|problem| panic!("{problem}: {update}")));
     fold.transcript().clone()
 }
 
@@ -171,7 +184,7 @@ const IDLE: &str = r#"{"sessionUpdate":"state_update","state":"idle","stopReason
 const PROMPT: &str = r#"{"sessionUpdate":"user_message","messageId":"u1","content":[{"type":"text","text":"The port test fails about once in twenty runs. Find out why and make it stable. Do not raise the timeout."}]}"#;
 const ANSWER: &str = r#"{"sessionUpdate":"agent_message","messageId":"a1","content":[{"type":"text","text":"free_port() closes its listener before the server binds, so two tests can get the same port. I keep the listener open and pass it on:"}]}"#;
 const TOOL: &str = r#"{"sessionUpdate":"tool_call_update","toolCallId":"t1","title":"Run cargo test -p parlor-server port","kind":"execute","status":"in_progress","rawInput":{"command":"cargo test -p parlor-server port"}}"#;
-const QUEUE: &str = r#"{"sessionUpdate":"session_info_update","_meta":{"parlor/queue":[{"id":"q1","text":"Then add an entry to CHANGELOG.md.","from":3}]}}"#;
+const QUEUE: &str = r#"{"sessionUpdate":"session_info_update","_meta":{"parlor/queue":[{"id":7,"text":"Then add an entry to CHANGELOG.md.","from":3}]}}"#;
 const OPTIONS: &str = r#"{"sessionUpdate":"config_option_update","configOptions":[
     {"configId":"mode","name":"Mode","category":"mode","type":"select","currentValue":"ask","options":[
         {"value":"ask","name":"ask","description":"asks before edits and commands"},
@@ -187,13 +200,16 @@ const EDIT_REQUEST: &str = r#"{"requestId":"r2","sessionId":"s2","title":"Axum u
 const FORM_REQUEST: &str = r#"{"requestId":"r3","sessionId":"s1","title":"Postgres","agent":"opencode","cwd":"/home/dev/src/shop","openedAt":"2026-11-17T13:52:50Z","method":"elicitation/create","params":{"mode":"form","message":"How should the database be set up?","requestedSchema":{"type":"object","required":["name","schema"],"properties":{"name":{"type":"string","title":"Database name","description":"letters, digits and _","maxLength":63,"default":"shop"},"schema":{"type":"string","title":"Schema","oneOf":[{"const":"one","title":"one schema for all tenants"},{"const":"many","title":"one schema per tenant"}]},"pool":{"type":"integer","title":"Pool size","minimum":1,"maximum":100,"default":20},"extensions":{"type":"array","title":"Extensions","items":{"enum":["pg_trgm","postgis","citext"]}}}}}}"#;
 
 fn call(effects: &[Effect]) -> Vec<&Call> {
-    effects.iter().filter_map(|effect| if let Effect::Send(call) = effect { Some(call) } else { None }).collect()
+    effects
+        .iter()
+        .filter_map(|effect| if let Effect::Send(call) = effect { Some(call) } else { None })
+        .collect()
 }
 
 fn answers(effects: &[Effect]) -> Vec<String> {
-    let answer = |call: &&Call| match call {
-        Call::Answer { id, result } => Some(format!("{id} {}", result.to_json().as_str())),
-        _ => None,
+    let answer = |call: &&Call| {
+        let Call::Answer { id, result } = call else { return None };
+        Some(format!("{id} {}", result.to_json().as_str()))
     };
     call(effects).iter().filter_map(answer).collect()
 }
@@ -301,7 +317,9 @@ fn the_start_screen_offers_agents() {
     let effects = script.type_text("fix the test");
     assert_eq!(effects.iter().filter(|effect| matches!(effect, Effect::Send(_))).count(), 0);
     let effects = script.press("Enter");
-    let Some(Call::New { agent: None, cwd, prompt, .. }) = call(&effects).first() else { panic!("{effects:?}") };
+    let Some(Call::New { agent: None, cwd, prompt, .. }) = call(&effects).first() else {
+        panic!("{effects:?}")
+    };
     assert_eq!((cwd.as_str(), prompt.as_str()), ("/home/dev/src/parlor", "fix the test"));
 }
 
@@ -322,7 +340,11 @@ fn a_lost_connection_is_shown_and_keeps_what_is_written() {
     let mut script = Script::open(&[PROMPT, ANSWER, TOOL, RUNNING]);
     script.type_text("Also check");
     let retry_at = script.now + SignedDuration::from_secs(4);
-    let lost = || Event::Disconnected { server: "ws://build-box:7667".to_owned(), reason: "connection refused".to_owned(), retry_at };
+    let lost = || Event::Disconnected {
+        server: "ws://build-box:7667".to_owned(),
+        reason: "connection refused".to_owned(),
+        retry_at,
+    };
     script.event(lost());
     screen!(script, 80 x 24, "offline-80");
     // Enter retries at once, and nothing is sent by itself.
@@ -343,7 +365,10 @@ fn pickers_are_filtered_as_one_types() {
     script.type_text("ax");
     screen!(script, 80 x 10, "open-session-80");
     let effects = script.press("Enter");
-    assert!(matches!(call(&effects)[..], [Call::Open { id, .. }] if *id == SessionId::from("s2")), "{effects:?}");
+    assert!(
+        matches!(call(&effects)[..], [Call::Open { id, .. }] if *id == SessionId::from("s2")),
+        "{effects:?}"
+    );
     script.opened("s2", &[PROMPT, OPTIONS]);
     script.press("Shift-Tab");
     screen!(script, 80 x 24, "options-80");
@@ -383,7 +408,10 @@ fn a_search_is_sent_after_a_pause_and_opens_at_the_message() {
     script.press("Ctrl-F");
     assert_eq!(call(&script.type_text("flaky port")), [&Call::Cancel; 0]);
     let effects = script.wait(60);
-    assert!(matches!(call(&effects)[..], [Call::Search { generation: 1, query, .. }] if query == "flaky port"), "{effects:?}");
+    assert!(
+        matches!(call(&effects)[..], [Call::Search { generation: 1, query, .. }] if query == "flaky port"),
+        "{effects:?}"
+    );
     let hit = |session: &str, message: &str, snippet: &str| Hit {
         session: session.into(),
         title: Clean::line("Fix flaky port test"),
@@ -396,7 +424,8 @@ fn a_search_is_sent_after_a_pause_and_opens_at_the_message() {
         snippet: Clean::line(snippet),
         matches: vec![(0, 5)],
     };
-    let hits = vec![hit("s1", "a1", "flaky when two tests get the same port"), hit("s6", "x", "flaky numbers")];
+    let hits =
+        vec![hit("s1", "a1", "flaky when two tests get the same port"), hit("s6", "x", "flaky numbers")];
     script.event(Event::Hits { generation: 1, hits: Ok(hits), millis: 6 });
     screen!(script, 80 x 24, "search-80");
     script.press("Enter");
@@ -413,7 +442,8 @@ fn a_search_is_sent_after_a_pause_and_opens_at_the_message() {
 
 #[test]
 fn the_fork_tree_is_drawn() {
-    let mut script = Script::connected(Start::Session("s4".into(), "/home/dev/src/parlor".to_owned()), SESSIONS);
+    let mut script =
+        Script::connected(Start::Session("s4".into(), "/home/dev/src/parlor".to_owned()), SESSIONS);
     script.opened("s4", &[PROMPT, ANSWER, IDLE]);
     script.press("Tab F");
     screen!(script, 80 x 24, "forks-80");
@@ -428,7 +458,10 @@ fn prompts_are_sent_queued_and_withdrawn() {
     assert!(matches!(call(&effects)[..], [Call::Prompt { text, .. }] if text == "go on"), "{effects:?}");
     assert!(script.app.input.is_empty());
     // A prompt that was not accepted comes back.
-    script.event(Event::PromptFailed { text: "go on".to_owned(), reason: "the agent is not logged in".to_owned() });
+    script.event(Event::PromptFailed {
+        text: "go on".to_owned(),
+        reason: "the agent is not logged in".to_owned(),
+    });
     let screen = script.screen(80, 24);
     assert!(screen.contains("› go on█") && screen.contains("the agent is not logged in"), "{screen}");
     // Up selects the queued prompt, and its keys work.
@@ -437,10 +470,10 @@ fn prompts_are_sent_queued_and_withdrawn() {
     script.press("Up");
     assert!(script.screen(80, 24).contains("e edit  w withdraw  s send now"));
     let effects = script.press("w");
-    assert_eq!(call(&effects), [&Call::Withdraw("q1".to_owned())]);
+    assert_eq!(call(&effects), [&Call::Withdraw(Json::parse("7").unwrap())]);
     script.press("Up");
     let effects = script.press("e");
-    assert_eq!(call(&effects), [&Call::Withdraw("q1".to_owned())]);
+    assert_eq!(call(&effects), [&Call::Withdraw(Json::parse("7").unwrap())]);
     assert_eq!(script.app.input.text(), "Then add an entry to CHANGELOG.md.");
 }
 
@@ -535,14 +568,20 @@ fn a_request_without_focus_of_the_window_notifies() {
     assert!(effects.contains(&Effect::Notify(text.to_owned())), "{effects:?}");
     script.wait(10_000);
     let effects = script.changed(&[PROMPT, ANSWER, IDLE]);
-    assert!(matches!(&effects[..], [Effect::Notify(text), ..] if text.starts_with("Turn ended after")), "{effects:?}");
+    assert!(
+        matches!(&effects[..], [Effect::Notify(text), ..] if text.starts_with("Turn ended after")),
+        "{effects:?}"
+    );
 }
 
 #[test]
 fn the_title_of_the_window_says_what_waits() {
     let mut script = Script::open(&[PROMPT, RUNNING]);
     let effects = script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
-    assert!(effects.contains(&Effect::WindowTitle("! 1 ● Fix flaky port test - parlor".to_owned())), "{effects:?}");
+    assert!(
+        effects.contains(&Effect::WindowTitle("! 1 ● Fix flaky port test - parlor".to_owned())),
+        "{effects:?}"
+    );
 }
 
 #[test]
@@ -552,7 +591,10 @@ fn a_session_is_deleted_after_ten_seconds_unless_it_is_taken_back() {
     let effects = script.press("D");
     assert_eq!(call(&effects), [&Call::Cancel; 0]);
     let screen = script.screen(80, 24);
-    assert!(screen.contains("Deleted \"Axum upgrade\".  u undo") && !screen.contains("! Axum upgrade"), "{screen}");
+    assert!(
+        screen.contains("Deleted \"Axum upgrade\".  u undo") && !screen.contains("! Axum upgrade"),
+        "{screen}"
+    );
     script.wait(9000);
     script.press("u");
     assert!(script.screen(80, 24).contains("Axum upgrade"));
@@ -587,9 +629,15 @@ fn drafts_are_kept_for_each_session() {
 fn messages_are_forked_edited_and_regenerated() {
     let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
     let effects = script.press("Tab f");
-    assert!(matches!(call(&effects)[..], [Call::Fork { at: Some(at), .. }] if at.to_string() == "a1"), "{effects:?}");
+    assert!(
+        matches!(call(&effects)[..], [Call::Fork { at: Some(at), .. }] if at.to_string() == "a1"),
+        "{effects:?}"
+    );
     let effects = script.press("r");
-    assert!(matches!(call(&effects)[..], [Call::Regenerate { message, .. }] if message.to_string() == "a1"), "{effects:?}");
+    assert!(
+        matches!(call(&effects)[..], [Call::Regenerate { message, .. }] if message.to_string() == "a1"),
+        "{effects:?}"
+    );
     script.press("k e");
     assert!(script.app.input.text().starts_with("The port test"));
     script.type_text(" Now.");
@@ -597,11 +645,15 @@ fn messages_are_forked_edited_and_regenerated() {
     let [Call::EditPrompt { message, text, .. }] = call(&effects)[..] else { panic!("{effects:?}") };
     assert!(message.to_string() == "u1" && text.ends_with("timeout. Now."));
     // The fork is opened, and Esc returns to the parent.
-    let effects = script.event(Event::Forked { id: "s9".into(), cwd: "/".to_owned(), note: "Forked".to_owned() });
+    let effects =
+        script.event(Event::Forked { id: "s9".into(), cwd: "/".to_owned(), note: "Forked".to_owned() });
     assert!(matches!(call(&effects)[..], [Call::Open { .. }]));
     script.opened("s9", &[PROMPT]);
     let effects = script.press("Esc");
-    assert!(matches!(call(&effects)[..], [Call::Open { id, .. }] if *id == SessionId::from("s1")), "{effects:?}");
+    assert!(
+        matches!(call(&effects)[..], [Call::Open { id, .. }] if *id == SessionId::from("s1")),
+        "{effects:?}"
+    );
 }
 
 #[test]
@@ -616,8 +668,11 @@ fn a_message_is_copied_and_viewed() {
 /// A conversation of many messages.
 fn long(messages: usize) -> Vec<String> {
     let message = |number: usize| {
-        let (kind, role) = if number % 2 == 0 { ("user_message", "u") } else { ("agent_message", "a") };
-        format!(r#"{{"sessionUpdate":"{kind}","messageId":"{role}{number}","content":[{{"type":"text","text":"message {number}"}}]}}"#)
+        let (kind, role) =
+            if number.is_multiple_of(2) { ("user_message", "u") } else { ("agent_message", "a") };
+        format!(
+            r#"{{"sessionUpdate":"{kind}","messageId":"{role}{number}","content":[{{"type":"text","text":"message {number}"}}]}}"#
+        )
     };
     (1..=messages).map(message).collect()
 }
@@ -688,7 +743,10 @@ fn earlier_messages_are_loaded_when_the_view_comes_near() {
     script.event(Event::Older { session: "s1".into(), page, before: None });
     let after = script.screen(80, 24);
     let first = |screen: &str| screen.lines().skip(2).find(|row| row.contains("message")).unwrap().to_owned();
-    assert_eq!(first(&before).split_whitespace().take(2).collect::<Vec<_>>(), first(&after).split_whitespace().take(2).collect::<Vec<_>>());
+    assert_eq!(
+        first(&before).split_whitespace().take(2).collect::<Vec<_>>(),
+        first(&after).split_whitespace().take(2).collect::<Vec<_>>()
+    );
     script.press("PgUp PgUp PgUp PgUp");
     assert!(script.screen(80, 24).contains("message 1"));
 }
@@ -745,10 +803,29 @@ fn a_screen_that_is_too_small_says_so() {
 fn every_screen_fits_every_size() {
     let mut script = busy();
     script.event(Event::Requests(requests(&[COMMAND_REQUEST, FORM_REQUEST]), Vec::new()));
-    for keys in ["Esc", "Tab", "Esc", "Tab Tab", "Esc", "Ctrl-T", "Esc", "Ctrl-O", "Esc", "Ctrl-F", "Esc", "Shift-Tab", "Esc", "F1", "Esc", "Ctrl-P"] {
+    for keys in [
+        "Esc",
+        "Tab",
+        "Esc",
+        "Tab Tab",
+        "Esc",
+        "Ctrl-T",
+        "Esc",
+        "Ctrl-O",
+        "Esc",
+        "Ctrl-F",
+        "Esc",
+        "Shift-Tab",
+        "Esc",
+        "F1",
+        "Esc",
+        "Ctrl-P",
+    ] {
         script.wait(1000);
         script.press(keys);
-        for (width, height) in [(40, 10), (41, 11), (59, 12), (60, 20), (80, 24), (99, 30), (100, 30), (200, 60)] {
+        for (width, height) in
+            [(40, 10), (41, 11), (59, 12), (60, 20), (80, 24), (99, 30), (100, 30), (200, 60)]
+        {
             let screen = script.screen(width, height);
             assert_eq!(screen.lines().count(), usize::from(height));
         }
@@ -760,14 +837,32 @@ fn hostile_text_of_every_kind_draws_no_control_characters() {
     const HOSTILE: &str = r"x\u001b[2J\u001b]0;t\u0007\u009b1m\r\b\u202e\u2066\u200fy";
     let updates: Vec<String> = [PROMPT, ANSWER, TOOL, OPTIONS, QUEUE, RUNNING]
         .iter()
-        .map(|update| update.replace("the", HOSTILE).replace("parlor-server", HOSTILE).replace("asks", HOSTILE).replace("entry", HOSTILE))
+        .map(|update| {
+            update
+                .replace("the", HOSTILE)
+                .replace("parlor-server", HOSTILE)
+                .replace("asks", HOSTILE)
+                .replace("entry", HOSTILE)
+        })
         .collect();
-    let sessions: Vec<String> = SESSIONS.iter().map(|row| row.replace("port", HOSTILE).replace("claude", HOSTILE).replace("opus", HOSTILE)).collect();
-    let mut script = Script::connected(Start::Session("s1".into(), "/home/dev/src/parlor".to_owned()), &refs(&sessions));
+    let sessions: Vec<String> = SESSIONS
+        .iter()
+        .map(|row| row.replace("port", HOSTILE).replace("claude", HOSTILE).replace("opus", HOSTILE))
+        .collect();
+    let mut script =
+        Script::connected(Start::Session("s1".into(), "/home/dev/src/parlor".to_owned()), &refs(&sessions));
     script.opened("s1", &refs(&updates));
     let hostile: Vec<String> = [COMMAND_REQUEST, EDIT_REQUEST, FORM_REQUEST]
         .iter()
-        .map(|request| request.replace("rm -rf", HOSTILE).replace("git", HOSTILE).replace("Database", HOSTILE).replace("codex", HOSTILE).replace("schema for", HOSTILE).replace("Bash", HOSTILE))
+        .map(|request| {
+            request
+                .replace("rm -rf", HOSTILE)
+                .replace("git", HOSTILE)
+                .replace("Database", HOSTILE)
+                .replace("codex", HOSTILE)
+                .replace("schema for", HOSTILE)
+                .replace("Bash", HOSTILE)
+        })
         .collect();
     script.event(Event::Requests(requests(&refs(&hostile)), Vec::new()));
     script.event(Event::Paste("\u{1b}[31mred\u{202e}\u{9b}1m".to_owned()));
@@ -776,7 +871,9 @@ fn hostile_text_of_every_kind_draws_no_control_characters() {
         script.press(keys);
         for (width, height) in [(40, 10), (80, 24), (120, 40)] {
             let screen = script.screen(width, height);
-            let is_harmful = |letter: char| (letter.is_control() && letter != '\n') || crate::clean::is_bidirectional(letter);
+            let is_harmful = |letter: char| {
+                (letter.is_control() && letter != '\n') || crate::clean::is_bidirectional(letter)
+            };
             assert!(!screen.contains(is_harmful), "after {keys}: {screen:?}");
         }
     }
@@ -790,7 +887,10 @@ fn a_session_that_is_deleted_elsewhere_keeps_the_draft() {
     script.type_text("draft");
     script.event(Event::ListChanged(Vec::new(), vec!["s1".into()]));
     let screen = script.screen(80, 24);
-    assert!(screen.contains("deleted or archived by another client") && screen.contains("› draft█"), "{screen}");
+    assert!(
+        screen.contains("deleted or archived by another client") && screen.contains("› draft█"),
+        "{screen}"
+    );
 }
 
 #[test]
@@ -798,11 +898,27 @@ fn the_latest_session_of_the_directory_is_opened() {
     let mut script = Script::new(Start::Latest);
     script.event(Event::Connected { server: String::new() });
     let effects = script.event(Event::List(rows(SESSIONS)));
-    assert!(matches!(call(&effects)[..], [Call::Open { id, .. }] if *id == SessionId::from("s1")), "{effects:?}");
+    assert!(
+        matches!(call(&effects)[..], [Call::Open { id, .. }] if *id == SessionId::from("s1")),
+        "{effects:?}"
+    );
     let mut script = Script::new(Start::Named("axum".to_owned()));
     script.event(Event::Connected { server: String::new() });
     let effects = script.event(Event::List(rows(SESSIONS)));
-    assert!(matches!(call(&effects)[..], [Call::Open { id, .. }] if *id == SessionId::from("s2")), "{effects:?}");
+    assert!(
+        matches!(call(&effects)[..], [Call::Open { id, .. }] if *id == SessionId::from("s2")),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn a_prompt_that_is_sent_too_early_waits_for_the_connection() {
+    let mut script = Script::new(Start::New);
+    script.type_text("hello");
+    assert_eq!(script.press("Enter"), []);
+    script.event(Event::Connected { server: String::new() });
+    let effects = script.event(Event::List(Vec::new()));
+    assert!(matches!(call(&effects)[..], [Call::New { prompt, .. }] if prompt == "hello"), "{effects:?}");
 }
 
 #[test]
@@ -821,4 +937,22 @@ fn the_client_ticks_each_second_only_while_something_counts() {
     assert!(script.app.next_tick().unwrap() >= script.now + SignedDuration::from_secs(20));
     script.changed(&[PROMPT, RUNNING]);
     assert!(script.app.next_tick().unwrap() <= script.now + SignedDuration::from_secs(1));
+}
+
+#[test]
+fn a_message_that_arrives_in_chunks_is_shown() {
+    let chunk = |text: &str| {
+        format!(
+            r#"{{"sessionUpdate":"agent_message_chunk","messageId":"c1","content":{{"type":"text","text":"{text}"}}}}"#
+        )
+    };
+    let mut lines = vec![PROMPT.to_owned(), RUNNING.to_owned(), chunk("Hel")];
+    let mut script = Script::open(&refs(&lines));
+    assert!(script.screen(80, 24).contains("  Hel"), "{}", script.screen(80, 24));
+    lines.push(chunk("lo."));
+    script.changed(&refs(&lines));
+    assert!(script.screen(80, 24).contains("  Hello."), "{}", script.screen(80, 24));
+    lines.push(IDLE.to_owned());
+    script.changed(&refs(&lines));
+    assert!(script.screen(80, 24).contains("  Hello."), "{}", script.screen(80, 24));
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parlor_client::{
-    Agent, Client, Connector, Error, Hello, Json, JsonRef, ListUpdate, MessageId, Object, PeerRequest, PeerRequests,
-    RequestsUpdate, Session, SessionId, Version, code,
+    Agent, Client, Connector, Error, Hello, Json, JsonRef, ListUpdate, MessageId, Object, PeerRequest,
+    PeerRequests, RequestsUpdate, Session, SessionId, Version, code,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -35,6 +35,9 @@ const RETRIES: [Duration; 6] = [
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long requests in flight are waited for when the client ends.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How many hits a search returns.
 const MAX_HITS: u64 = 50;
@@ -94,7 +97,8 @@ impl Target {
                     connector.only(Version::V2).url(&url, token.as_deref()).await
                 }
                 Self::Command { command, .. } => {
-                    let (program, args) = command.split_first().ok_or(Error::Protocol("the command is empty"))?;
+                    let (program, args) =
+                        command.split_first().ok_or(Error::Protocol("the command is empty"))?;
                     let make = || {
                         let mut command = tokio::process::Command::new(program);
                         // Its standard error would be drawn over the screen.
@@ -114,7 +118,17 @@ impl Target {
 /// A server's address with the choice of an agent.
 fn with_agent(url: &str, agent: Option<&str>) -> String {
     let Some(agent) = agent else { return url.to_owned() };
-    let escaped: String = agent.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect();
+    let escaped: String =
+        agent
+            .bytes()
+            .map(|byte| {
+                if byte.is_ascii_alphanumeric() {
+                    char::from(byte).to_string()
+                } else {
+                    format!("%{byte:02X}")
+                }
+            })
+            .collect();
     let separator = if url.contains('?') { '&' } else { '?' };
     format!("{url}{separator}agent={escaped}")
 }
@@ -144,6 +158,8 @@ struct Shared {
 pub(super) struct Backend {
     context: Context,
     tasks: Vec<JoinHandle<()>>,
+    /// Requests that are waited for before the client ends.
+    calls: Vec<JoinHandle<()>>,
 }
 
 /// What every task needs.
@@ -164,7 +180,7 @@ impl Backend {
             shared: Arc::default(),
             reconnect: Arc::new(Notify::new()),
         };
-        let mut backend = Self { context: context.clone(), tasks: Vec::new() };
+        let mut backend = Self { context: context.clone(), tasks: Vec::new(), calls: Vec::new() };
         if let Target::Command { cwd, .. } = &*context.target {
             context.start_agent(cwd).await?;
         } else {
@@ -180,6 +196,8 @@ impl Backend {
 
     /// Disconnects. Turns go on, and requests of agents stay open.
     pub(super) async fn stop(&mut self) {
+        let calls = futures_util::future::join_all(self.calls.drain(..));
+        let _ = tokio::time::timeout(STOP_TIMEOUT, calls).await;
         let (control, open) = {
             let mut shared = self.context.shared();
             (shared.control.take(), shared.open.take())
@@ -195,9 +213,16 @@ impl Backend {
     }
 
     /// Runs a request in the background.
-    pub(super) fn send(&self, call: Call) {
+    pub(super) fn send(&mut self, call: Call) {
+        // A prompt is answered when the agent accepts it, which may take long.
+        let is_short =
+            !matches!(call, Call::Prompt { .. } | Call::New { .. } | Call::Open { .. } | Call::Search { .. });
         let context = self.context.clone();
-        tokio::spawn(async move { context.run(call).await });
+        let task = tokio::spawn(async move { context.run(call).await });
+        self.calls.retain(|call| !call.is_finished());
+        if is_short {
+            self.calls.push(task);
+        }
     }
 }
 
@@ -323,7 +348,8 @@ impl Context {
             replica: Replica::Live(session.clone()),
             is_reloaded,
         };
-        let before = self.shared().open.replace(OpenSession { client, session, cwd, tasks: vec![follow, hold] });
+        let before =
+            self.shared().open.replace(OpenSession { client, session, cwd, tasks: vec![follow, hold] });
         self.event(Event::Opened(Box::new(opened))).await;
         if let Some(before) = before {
             before.client.disconnect().await;
@@ -374,7 +400,9 @@ impl Context {
                 Ok((session, _)) => session.cancel_turn().await,
                 Err(error) => Err(error),
             },
-            Call::Withdraw(id) => self.session_call("_parlor/withdraw", |params| params.with("id", id)).await.map(drop),
+            Call::Withdraw(id) => {
+                self.session_call("_parlor/withdraw", |params| params.with("id", id)).await.map(drop)
+            }
             Call::Answer { id, result } => self.answer(&id, result).await,
             Call::Fork { at, note } => {
                 let with = |params: Object| match &at {
@@ -397,7 +425,8 @@ impl Context {
                 }
             }
             Call::Regenerate { message, note } => {
-                self.fork("_parlor/regenerate", |params| params.with("messageId", message.as_json()), note).await
+                self.fork("_parlor/regenerate", |params| params.with("messageId", message.as_json()), note)
+                    .await
             }
             Call::SetOption { option, value, note } => {
                 let set = self.session_call("session/set_config_option", |params| {
@@ -411,11 +440,17 @@ impl Context {
                     Err(error) => Err(error),
                 }
             }
-            Call::SetTitle(id, title) => self.control_call("_parlor/title", &id, |params| params.with("title", title)).await,
-            Call::Archive(id) => self.control_call("_parlor/archive", &id, |params| params.with("archived", true)).await,
+            Call::SetTitle(id, title) => {
+                self.control_call("_parlor/title", &id, |params| params.with("title", title)).await
+            }
+            Call::Archive(id) => {
+                self.control_call("_parlor/archive", &id, |params| params.with("archived", true)).await
+            }
             Call::Delete(id) => self.control_call("session/delete", &id, |params| params).await,
             // A number after the last change counts as the last one.
-            Call::Seen(id) => self.control_call("_parlor/seen", &id, |params| params.with("seq", u64::from(u32::MAX))).await,
+            Call::Seen(id) => {
+                self.control_call("_parlor/seen", &id, |params| params.with("seq", u64::from(u32::MAX))).await
+            }
             Call::Older(before) => {
                 self.older(&before).await;
                 Ok(())
@@ -434,7 +469,8 @@ impl Context {
     async fn open(&self, ticket: u64, id: &SessionId, cwd: String) -> Result<(), Error> {
         let client = self.target.connect(None, Path::new(&cwd)).await?;
         let requests = client.requests();
-        let lost = self.shared().open.as_ref().map(|open| open.session.clone()).filter(|open| open.id() == id);
+        let lost =
+            self.shared().open.as_ref().map(|open| open.session.clone()).filter(|open| open.id() == id);
         let (session, is_reloaded) = match lost {
             Some(lost) => {
                 let before = lost.reloads();
@@ -447,7 +483,8 @@ impl Context {
         self.adopt(ticket, client, session, cwd, requests, is_reloaded).await;
         let in_flight: Vec<_> = {
             let mut shared = self.shared();
-            let (again, rest) = std::mem::take(&mut shared.in_flight).into_iter().partition(|(session, ..)| session == id);
+            let (again, rest) =
+                std::mem::take(&mut shared.in_flight).into_iter().partition(|(session, ..)| session == id);
             shared.in_flight = rest;
             again
         };
@@ -459,7 +496,13 @@ impl Context {
     }
 
     /// Creates a session and sends its first prompt.
-    async fn create(&self, ticket: u64, agent: Option<&str>, cwd: String, prompt: String) -> Result<(), Error> {
+    async fn create(
+        &self,
+        ticket: u64,
+        agent: Option<&str>,
+        cwd: String,
+        prompt: String,
+    ) -> Result<(), Error> {
         let client = self.target.connect(agent, Path::new(&cwd)).await?;
         let requests = client.requests();
         let session = client.new_session(Path::new(&cwd)).await?;
@@ -480,10 +523,12 @@ impl Context {
             Err(error) => Err((error, None)),
         };
         match sent {
-            Ok(()) => {}
+            Ok(()) => self.event(Event::PromptAccepted).await,
             // It is sent again with its key when the connection is back.
             Err((Error::Disconnected, Some(session))) => self.shared().in_flight.push((session, text, key)),
-            Err((error, _)) if error.code() == Some(code::REQUEST_CANCELLED) => {}
+            Err((error, _)) if error.code() == Some(code::REQUEST_CANCELLED) => {
+                self.event(Event::PromptAccepted).await;
+            }
             Err((error, _)) => self.event(Event::PromptFailed { text, reason: reason(&error) }).await,
         }
     }
@@ -518,7 +563,12 @@ impl Context {
     }
 
     /// Forks the open session and reports the new one.
-    async fn fork(&self, method: &str, with: impl FnOnce(Object) -> Object, note: String) -> Result<(), Error> {
+    async fn fork(
+        &self,
+        method: &str,
+        with: impl FnOnce(Object) -> Object,
+        note: String,
+    ) -> Result<(), Error> {
         let (session, cwd) = self.session()?;
         let params = with(Object::new().with("sessionId", session.id().as_json()));
         // The response attaches the connection: that of the open session is kept free of it.
@@ -530,12 +580,15 @@ impl Context {
 
     async fn older(&self, before: &Json) {
         let loaded = match self.session() {
-            Ok((session, _)) => session.older(before, TAIL_ENTRIES).await.map(|page| (session.id().clone(), page)),
+            Ok((session, _)) => {
+                session.older(before, TAIL_ENTRIES).await.map(|page| (session.id().clone(), page))
+            }
             Err(error) => Err(error),
         };
         match loaded {
             Ok((session, page)) => {
-                self.event(Event::Older { session, page: Box::new(page.transcript), before: page.before }).await;
+                self.event(Event::Older { session, page: Box::new(page.transcript), before: page.before })
+                    .await;
             }
             Err(_) => self.event(Event::OlderFailed).await,
         }
@@ -583,7 +636,8 @@ fn hit(raw: JsonRef<'_>) -> Option<Hit> {
     let snippet = Clean::line(&raw_snippet.replace('\n', " "));
     let pairs = hit.get_array("matches").unwrap_or_default();
     let pair = |raw: JsonRef<'_>| {
-        let ends: Vec<usize> = raw.elements()?.into_iter().filter_map(|end| usize::try_from(end.as_u64()?).ok()).collect();
+        let ends: Vec<usize> =
+            raw.elements()?.into_iter().filter_map(|end| usize::try_from(end.as_u64()?).ok()).collect();
         Some((*ends.first()?, *ends.get(1)?))
     };
     // Positions count the characters of the original text.
@@ -618,17 +672,17 @@ fn agents_in(result: &Object) -> Vec<AgentInfo> {
 
 /// Why a request failed, for people.
 fn reason(error: &Error) -> String {
-    let text = match error {
-        Error::Connect(error) => match error.kind() {
-            std::io::ErrorKind::NotFound => "no server is running".to_owned(),
-            std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
-            _ => error.to_string(),
-        },
+    match error {
+        Error::Connect(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            "no server is running".to_owned()
+        }
+        Error::Connect(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            "connection refused".to_owned()
+        }
+        Error::Connect(error) => error.to_string(),
         Error::Disconnected => "the connection was lost".to_owned(),
-        other => other.to_string(),
-    };
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_string() + letters.as_str())
+        Error::Refused(_) | Error::Rpc(_) | Error::Protocol(_) | Error::Busy | _ => error.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -638,13 +692,18 @@ mod tests {
     #[test]
     fn an_agent_is_chosen_in_the_address() {
         assert_eq!(with_agent("ws://host/acp", Some("my agent")), "ws://host/acp?agent=my%20agent");
-        assert_eq!(with_agent("ws://host/acp?dialect=draft", Some("demo")), "ws://host/acp?dialect=draft&agent=demo");
+        assert_eq!(
+            with_agent("ws://host/acp?dialect=draft", Some("demo")),
+            "ws://host/acp?dialect=draft&agent=demo"
+        );
         assert_eq!(with_agent("ws://host/acp", None), "ws://host/acp");
     }
 
     #[test]
     fn hits_of_a_session_follow_each_other() {
-        let json = |session: &str| format!(r#"{{"sessionId":"{session}","snippet":"a b","matches":[[2,3]],"role":"agent"}}"#);
+        let json = |session: &str| {
+            format!(r#"{{"sessionId":"{session}","snippet":"a b","matches":[[2,3]],"role":"agent"}}"#)
+        };
         let read = |text: String| hit(Json::parse(text).unwrap().raw()).unwrap();
         let mut hits = vec![read(json("one")), read(json("two")), read(json("one"))];
         group_by_session(&mut hits);

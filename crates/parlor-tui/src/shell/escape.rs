@@ -1,5 +1,7 @@
 //! Joins escape sequences that arrived in parts, so that a split arrow key is not taken for Esc.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "only characters can be parts of a sequence")]
+
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
@@ -79,7 +81,6 @@ fn joined(held: &[Event]) -> Joined {
     let Some(letters) = letters.collect::<Option<String>>() else { return Joined::No };
     let key = |code| Joined::Key(KeyEvent::new(code, KeyModifiers::NONE));
     match letters.as_str() {
-        "[" | "O" => Joined::Partial,
         "[A" | "OA" => key(KeyCode::Up),
         "[B" | "OB" => key(KeyCode::Down),
         "[C" | "OC" => key(KeyCode::Right),
@@ -91,7 +92,7 @@ fn joined(held: &[Event]) -> Joined {
         "[5~" => key(KeyCode::PageUp),
         "[6~" => key(KeyCode::PageDown),
         "OP" => key(KeyCode::F(1)),
-        "[1" | "[3" | "[4" | "[5" | "[6" => Joined::Partial,
+        "[" | "O" | "[1" | "[3" | "[4" | "[5" | "[6" => Joined::Partial,
         _ => Joined::No,
     }
 }
@@ -105,14 +106,17 @@ mod tests {
     }
 
     fn typed(text: &str) -> Vec<Event> {
-        text.chars().map(|letter| key(if letter == '\u{1b}' { KeyCode::Esc } else { KeyCode::Char(letter) })).collect()
+        text.chars()
+            .map(|letter| key(if letter == '\u{1b}' { KeyCode::Esc } else { KeyCode::Char(letter) }))
+            .collect()
     }
 
     /// What a text becomes that arrives byte by byte within the time.
     fn filtered(text: &str) -> Vec<Event> {
         let mut filter = EscapeFilter::default();
         let now = Instant::now();
-        let mut events: Vec<_> = typed(text).into_iter().flat_map(|event| filter.filter(event, now)).collect();
+        let mut events: Vec<_> =
+            typed(text).into_iter().flat_map(|event| filter.filter(event, now)).collect();
         events.extend(filter.flush());
         events
     }
@@ -120,7 +124,10 @@ mod tests {
     #[test]
     fn a_split_arrow_key_is_one_key_and_never_an_escape() {
         assert_eq!(filtered("\u{1b}[A"), [key(KeyCode::Up)]);
-        assert_eq!(filtered("a\u{1b}OBb"), [key(KeyCode::Char('a')), key(KeyCode::Down), key(KeyCode::Char('b'))]);
+        assert_eq!(
+            filtered("a\u{1b}OBb"),
+            [key(KeyCode::Char('a')), key(KeyCode::Down), key(KeyCode::Char('b'))]
+        );
         assert_eq!(filtered("\u{1b}[5~"), [key(KeyCode::PageUp)]);
     }
 

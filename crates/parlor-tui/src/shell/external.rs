@@ -53,7 +53,8 @@ fn run(program: &str, file: &TemporaryFile) -> Result<(), String> {
 
 /// Opens a text in the editor and returns what was saved.
 pub(super) fn edit(text: &str) -> Result<String, String> {
-    let file = TemporaryFile::create(text, "md").map_err(|error| format!("cannot write a temporary file: {error}"))?;
+    let file = TemporaryFile::create(text, "md")
+        .map_err(|error| format!("cannot write a temporary file: {error}"))?;
     run(&program(&["VISUAL", "EDITOR"], "vi"), &file)?;
     std::fs::read_to_string(&file.0).map_err(|error| format!("cannot read what was edited: {error}"))
 }
@@ -61,7 +62,8 @@ pub(super) fn edit(text: &str) -> Result<String, String> {
 /// Shows a text in the pager. Control characters are visible, also in a pager that would pass them on.
 pub(super) fn page(text: &str) -> Result<(), String> {
     let clean: String = Clean::lines(text).iter().map(|line| format!("{line}\n")).collect();
-    let file = TemporaryFile::create(&clean, "txt").map_err(|error| format!("cannot write a temporary file: {error}"))?;
+    let file = TemporaryFile::create(&clean, "txt")
+        .map_err(|error| format!("cannot write a temporary file: {error}"))?;
     run(&program(&["PAGER"], "less"), &file)
 }
 

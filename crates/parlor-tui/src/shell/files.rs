@@ -19,7 +19,8 @@ pub(super) fn list(cwd: String, events: mpsc::Sender<Event>) {
 fn files_of(directory: &Path) -> Vec<String> {
     let walk = ignore::WalkBuilder::new(directory).require_git(false).build();
     let files = walk.flatten().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
-    let relative = files.filter_map(|entry| Some(entry.path().strip_prefix(directory).ok()?.to_str()?.to_owned()));
+    let relative =
+        files.filter_map(|entry| Some(entry.path().strip_prefix(directory).ok()?.to_str()?.to_owned()));
     let mut files: Vec<_> = relative.take(MAX_FILES).collect();
     files.sort_unstable();
     files

@@ -14,8 +14,8 @@ use futures_util::StreamExt;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
-pub use self::backend::Target;
 use self::backend::Backend;
+pub use self::backend::Target;
 use self::escape::EscapeFilter;
 use self::terminal::Screen;
 use crate::clean::Clean;
@@ -69,9 +69,9 @@ pub async fn run(options: Options, target: Target) -> Result<(), ShellError> {
                     }
                     Effect::Send(call) => backend.send(call),
                     Effect::Reconnect => backend.reconnect(),
-                    Effect::Copy(text) => screen.copy(&text, &sender),
-                    Effect::Notify(text) => screen.notify(&Clean::line(&text)),
-                    Effect::WindowTitle(title) => screen.set_title(&Clean::line(&title)),
+                    Effect::Copy(text) => Screen::copy(&text, &sender),
+                    Effect::Notify(text) => Screen::notify(&Clean::line(&text)),
+                    Effect::WindowTitle(title) => Screen::set_title(&Clean::line(&title)),
                     Effect::OpenLink(url) => external::open_link(&url, &sender),
                     Effect::ListFiles(cwd) => files::list(cwd, sender.clone()),
                     Effect::Redraw => screen.clear()?,

@@ -10,8 +10,8 @@ use crossterm::event::{
     EnableMouseCapture, KeyboardEnhancementFlags, PopKeyboardEnhancementFlags, PushKeyboardEnhancementFlags,
 };
 use crossterm::terminal::{
-    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, SetTitle,
-    disable_raw_mode, enable_raw_mode,
+    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
+    LeaveAlternateScreen, SetTitle, disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{cursor, execute, queue};
 use ratatui::backend::CrosstermBackend;
@@ -97,23 +97,26 @@ impl Screen {
     }
 
     /// Sets the title of the window.
-    pub(super) fn set_title(&self, title: &Clean) {
+    pub(super) fn set_title(title: &Clean) {
         let _ = execute!(stdout(), SetTitle(title.as_str()));
     }
 
     /// Rings the bell and sends a desktop notification.
-    pub(super) fn notify(&self, text: &Clean) {
+    pub(super) fn notify(text: &Clean) {
         let text: String = text.as_str().chars().filter(|letter| *letter != ';').take(200).collect();
         let term = std::env::var("TERM").unwrap_or_default();
         let is_777 = term.starts_with("rxvt") || term.starts_with("foot");
-        let sequence =
-            if is_777 { format!("\u{1b}]777;notify;parlor;{text}\u{7}") } else { format!("\u{1b}]9;{text}\u{7}") };
+        let sequence = if is_777 {
+            format!("\u{1b}]777;notify;parlor;{text}\u{7}")
+        } else {
+            format!("\u{1b}]9;{text}\u{7}")
+        };
         let mut out = stdout();
         let _ = write!(out, "\u{7}{sequence}").and_then(|()| out.flush());
     }
 
     /// Copies a text: with a program of the system, over ssh and without one with an escape sequence.
-    pub(super) fn copy(&self, text: &str, events: &mpsc::Sender<Event>) {
+    pub(super) fn copy(text: &str, events: &mpsc::Sender<Event>) {
         let is_remote = std::env::var_os("SSH_TTY").is_some() || std::env::var_os("SSH_CONNECTION").is_some();
         let copied = !is_remote && COPY_PROGRAMS.iter().any(|(program, args)| copy_with(program, args, text));
         let event = if copied || (text.len() <= MAX_OSC52 && copy_by_sequence(text).is_ok()) {

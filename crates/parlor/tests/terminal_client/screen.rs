@@ -26,6 +26,26 @@ pub(crate) struct Screen {
 struct Terminal {
     parser: vt100::Parser,
     written: Vec<u8>,
+    /// How much of it is on the screen: a synchronized frame is shown as a whole.
+    shown: usize,
+}
+
+const FRAME_START: &[u8] = b"\x1b[?2026h";
+const FRAME_END: &[u8] = b"\x1b[?2026l";
+
+impl Terminal {
+    fn write(&mut self, bytes: &[u8]) {
+        self.written.extend_from_slice(bytes);
+        let new = &self.written[self.shown..];
+        let last = |marker: &[u8]| new.windows(marker.len()).rposition(|part| part == marker);
+        let end = match (last(FRAME_START), last(FRAME_END)) {
+            (Some(start), Some(end)) if end > start => new.len(),
+            (Some(start), _) => start,
+            (None, _) => new.len(),
+        };
+        self.parser.process(&self.written[self.shown..self.shown + end]);
+        self.shown += end;
+    }
 }
 
 pub(crate) const ESC: &str = "\u{1b}";
@@ -53,20 +73,26 @@ impl Screen {
         tcsetwinsize(&line, size(columns, rows)).unwrap();
         let stream = || Stdio::from(OwnedFd::from(line.try_clone().unwrap()));
         let mut command = in_session(&program);
-        command.env("TERM", "xterm-256color").env("LC_ALL", "C.UTF-8").env_remove("NO_COLOR").env_remove("COLORTERM");
+        command
+            .env("TERM", "xterm-256color")
+            .env("LC_ALL", "C.UTF-8")
+            .env_remove("NO_COLOR")
+            .env_remove("COLORTERM");
         command.stdin(stream()).stdout(stream()).stderr(stream());
         let child = command.spawn().unwrap();
         drop(line);
-        let terminal = Terminal { parser: vt100::Parser::new(nonzero(rows), nonzero(columns), 0), written: Vec::new() };
+        let terminal = Terminal {
+            parser: vt100::Parser::new(nonzero(rows), nonzero(columns), 0),
+            written: Vec::new(),
+            shown: 0,
+        };
         let terminal = Arc::new(Mutex::new(terminal));
         let person = File::from(person);
         let (mut output, into) = (person.try_clone().unwrap(), Arc::clone(&terminal));
         let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = output.read(&mut bytes) {
-                let mut terminal = into.lock().unwrap();
-                terminal.parser.process(&bytes[..read]);
-                terminal.written.extend_from_slice(&bytes[..read]);
+                into.lock().unwrap().write(&bytes[..read]);
             }
         });
         Self { child, person, terminal, reader: Some(reader) }
@@ -145,7 +171,6 @@ impl Screen {
     pub(crate) fn wait(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
-
 }
 
 impl Drop for Screen {

@@ -38,7 +38,7 @@ fn a_killed_server_shows_the_interrupted_turn_after_its_restart() {
     let mut scenario = with_server();
     let mut screen = Screen::open(&scenario, &["new"]);
     screen.wait_for("Enter start");
-    screen.prompt("sleep 60");
+    screen.prompt("sleep 60000");
     screen.wait_for("Esc cancels");
     scenario.kill();
     screen.wait_for("✗ offline");

@@ -77,14 +77,14 @@ fn mode_and_model_are_set_for_all_clients() {
     scenario.new_session("say hello");
     let mut one = Screen::open(&scenario, &["attach"]);
     let two = Screen::open(&scenario, &["attach"]);
-    one.wait_for("mode ask");
-    two.wait_for("mode ask");
+    one.wait_for("mode Ask first");
+    two.wait_for("mode Ask first");
     one.press("\u{1b}[Z");
     one.wait_for("Model, mode and options");
     one.press("code");
     one.press(ENTER);
-    one.wait_for("mode code");
-    two.wait_for("mode code");
+    one.wait_for("mode Write code");
+    two.wait_for("mode Write code");
 }
 
 #[test]
@@ -132,7 +132,10 @@ fn forks_are_shown_as_a_tree() {
     screen.wait_for("f fork here");
     screen.press("f");
     screen.wait_for("Forked at #2");
+    // The fork is open when the input has the focus.
+    screen.wait_for_no("f fork here");
     screen.press(TAB);
+    screen.wait_for("f fork here");
     screen.press("F");
     screen.wait_for("2 sessions");
     screen.wait_for("└");

@@ -54,23 +54,32 @@ impl App {
             Position::new(column.min(area.width - 1), row.min(body.height - 1))
         });
         let right = match self.overlays.last() {
-            Some(Overlay::Help(_)) if area.width >= 80 => vec![self.span("keys can be changed in config.toml", Role::Dim)],
+            Some(Overlay::Help(_)) if area.width >= 80 => {
+                vec![self.span("keys can be changed in config.toml", Role::Dim)]
+            }
             _ => Vec::new(),
         };
         let line = match (&self.note, self.overlays.last()) {
             (_, Some(Overlay::Ask(ask))) => {
                 let label = format!(" {}: ", ask.title);
                 let before = width(&label) + width(Clean::line(ask.text.before_cursor()).as_str());
-                position = Some(Position::new(u16::try_from(before).unwrap_or(0).min(area.width - 1), status.y));
-                Line::from(vec![self.span(label, Role::Accent), Span::raw(Clean::line(ask.text.text()).to_string())])
+                position =
+                    Some(Position::new(u16::try_from(before).unwrap_or(0).min(area.width - 1), status.y));
+                Line::from(vec![
+                    self.span(label, Role::Accent),
+                    Span::raw(Clean::line(ask.text.text()).to_string()),
+                ])
             }
-            (Some(note), _) => self.spread(vec![self.span(format!(" {}", note.text), note.role)], right, status.width),
+            (Some(note), _) => {
+                self.spread(vec![self.span(format!(" {}", note.text), note.role)], right, status.width)
+            }
             (None, _) => self.hint_line(hints, right, status.width),
         };
         buf.set_line(status.x, status.y, &line, status.width);
         position
     }
 
+    #[expect(clippy::unused_self, reason = "it is used like the other styles")]
     fn bold(&self, text: impl Into<String>) -> Span<'static> {
         Span::styled(text.into(), Style::new().add_modifier(Modifier::BOLD))
     }
@@ -82,7 +91,10 @@ impl App {
     /// The line of a text field, and the column of its cursor.
     fn query_line(&self, query: &TextField) -> (Line<'static>, usize) {
         let text = Clean::line(query.text()).to_string();
-        let line = Line::from(vec![self.span(format!(" {} ", self.mark(Mark::Prompt)), Role::Accent), Span::raw(text)]);
+        let line = Line::from(vec![
+            self.span(format!(" {} ", self.mark(Mark::Prompt)), Role::Accent),
+            Span::raw(text),
+        ]);
         (line, 3 + width(Clean::line(query.before_cursor()).as_str()))
     }
 
@@ -104,14 +116,25 @@ impl App {
 
     fn picker_lines(&self, picker: &Picker, area: Rect) -> Drawn {
         let columns = area.width;
-        let shown = picker.shown.iter().filter(|(index, _)| !matches!(picker.items[*index].choice, crate::overlay::Choice::NewSession(_)));
-        let right = if picker.is_options || picker.subtitle.as_str().parse::<usize>().is_err() && !picker.subtitle.as_str().is_empty() {
+        let shown = picker.shown.iter().filter(|(index, _)| {
+            !matches!(picker.items[*index].choice, crate::overlay::Choice::NewSession(_))
+        });
+        let right = if picker.is_options
+            || picker.subtitle.as_str().parse::<usize>().is_err() && !picker.subtitle.as_str().is_empty()
+        {
             picker.subtitle.to_string()
         } else {
-            let all = picker.items.iter().filter(|item| !matches!(item.choice, crate::overlay::Choice::NewSession(_)));
+            let all = picker
+                .items
+                .iter()
+                .filter(|item| !matches!(item.choice, crate::overlay::Choice::NewSession(_)));
             format!("{} of {}", shown.count(), all.count())
         };
-        let mut lines = vec![self.spread(vec![self.bold(format!(" {}", picker.title))], vec![self.span(right, Role::Dim)], columns)];
+        let mut lines = vec![self.spread(
+            vec![self.bold(format!(" {}", picker.title))],
+            vec![self.span(right, Role::Dim)],
+            columns,
+        )];
         let (query, column) = self.query_line(&picker.query);
         lines.push(query);
         lines.push(Line::default());
@@ -135,7 +158,11 @@ impl App {
             let pointer = if is_current { self.mark(Mark::Prompt) } else { " " };
             let (mark, role) = item.mark.map_or((" ", Role::Text), |(mark, role)| (self.mark(mark), role));
             let indent = if picker.is_options { "  " } else { "" };
-            let mut left = vec![self.span(pointer, Role::Accent), Span::raw(indent), self.span(format!("{mark} "), role)];
+            let mut left = vec![
+                self.span(pointer, Role::Accent),
+                Span::raw(indent),
+                self.span(format!("{mark} "), role),
+            ];
             let is_alone = item.about.as_str().is_empty();
             let right_room = width(item.right.as_str()) + 1;
             let room = if is_alone { usize::from(columns).saturating_sub(4 + right_room) } else { names };
@@ -156,7 +183,9 @@ impl App {
             lines.resize(usize::from(area.height) - footer, Line::default());
             lines.push(self.rule(vec![self.span("Session", Role::Dim)], Vec::new(), columns, Role::Dim));
             for line in &picker.footer {
-                lines.push(Line::from(vec![self.span(cut(&format!("   {line}"), usize::from(columns), "…"), Role::Dim)]));
+                lines.push(Line::from(vec![
+                    self.span(cut(&format!("   {line}"), usize::from(columns), "…"), Role::Dim),
+                ]));
             }
         }
         (lines, Some((1, column)))
@@ -186,7 +215,10 @@ impl App {
         let key = |action| self.keys.label(Place::Inbox, action);
         vec![
             (format!("{} {}", key(Action::Next), key(Action::Previous)), "move"),
-            (format!("1-9 or {} {} {}", key(Action::Allow), key(Action::AllowAlways), key(Action::Reject)), "answer"),
+            (
+                format!("1-9 or {} {} {}", key(Action::Allow), key(Action::AllowAlways), key(Action::Reject)),
+                "answer",
+            ),
             (key(Action::Open), "open session"),
             (key(Action::View), "view all"),
             ("Esc".to_owned(), "close"),
@@ -201,8 +233,12 @@ impl App {
         let ellipsis = self.mark(Mark::Ellipsis);
         inbox.cursor = inbox.cursor.min(open.saturating_sub(1));
         let verb = if open == 1 { "waits" } else { "wait" };
-        let right = if open == 0 { String::new() } else { format!("{} {verb} for you", count(open, "request")) };
-        let mut lines = vec![self.spread(vec![self.bold(" Inbox")], vec![self.span(right, Role::Warning)], columns), Line::default()];
+        let right =
+            if open == 0 { String::new() } else { format!("{} {verb} for you", count(open, "request")) };
+        let mut lines = vec![
+            self.spread(vec![self.bold(" Inbox")], vec![self.span(right, Role::Warning)], columns),
+            Line::default(),
+        ];
         if open == 0 {
             lines.push(Line::raw("   Nothing waits for you."));
         }
@@ -216,7 +252,8 @@ impl App {
                 self.bold(request.session_title.to_string()),
                 self.span(about, Role::Dim),
             ];
-            let waits = request.opened.map(|opened| waiting(seconds_between(opened, now))).unwrap_or_default();
+            let waits =
+                request.opened.map(|opened| waiting(seconds_between(opened, now))).unwrap_or_default();
             lines.push(self.spread(left, vec![self.span(waits, Role::Dim)], columns));
             let details = format!("   {}", request.details());
             lines.push(Line::raw(cut(&details, usize::from(columns), ellipsis)));
@@ -229,7 +266,9 @@ impl App {
                 let below = all.len().saturating_sub(inbox.scroll + room);
                 lines.extend(all.into_iter().skip(inbox.scroll).take(room));
                 if below > 0 {
-                    lines.push(Line::from(vec![self.span(format!("     {ellipsis} {}", count(below, "more line")), Role::Dim)]));
+                    lines.push(Line::from(vec![
+                        self.span(format!("     {ellipsis} {}", count(below, "more line")), Role::Dim),
+                    ]));
                 }
                 let mut options = vec![Span::raw("   ")];
                 for (index, option) in permission.options.iter().enumerate() {
@@ -275,7 +314,9 @@ impl App {
         let now = self.look.now;
         let ellipsis = self.mark(Mark::Ellipsis);
         let mut head = vec![self.bold(" Search")];
-        for (scope, name) in [(Scope::All, "all sessions"), (Scope::Directory, "directory"), (Scope::Session, "this session")] {
+        for (scope, name) in
+            [(Scope::All, "all sessions"), (Scope::Directory, "directory"), (Scope::Session, "this session")]
+        {
             let style = if scope == search.scope {
                 Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
             } else {
@@ -300,7 +341,9 @@ impl App {
         lines.push(query);
         lines.push(Line::default());
         if let Some(problem) = &search.problem {
-            lines.push(Line::from(vec![self.span(cut(&format!("   {problem}"), usize::from(columns), ellipsis), Role::Error)]));
+            lines.push(Line::from(vec![
+                self.span(cut(&format!("   {problem}"), usize::from(columns), ellipsis), Role::Error),
+            ]));
         }
         let preview = usize::from(area.height) / 3;
         let room = usize::from(area.height).saturating_sub(lines.len() + preview + 2);
@@ -309,10 +352,19 @@ impl App {
         let mut last = None;
         for (index, hit) in search.hits.iter().enumerate() {
             if last != Some(&hit.session) {
-                let of_session = search.hits[index..].iter().take_while(|other| other.session == hit.session).count();
+                let of_session =
+                    search.hits[index..].iter().take_while(|other| other.session == hit.session).count();
                 let left = vec![
                     self.bold(format!("  {}", hit.title)),
-                    self.span(format!("  {} {} {}", hit.agent, self.mark(Mark::Dot), self.look.short_path(&hit.cwd)), Role::Dim),
+                    self.span(
+                        format!(
+                            "  {} {} {}",
+                            hit.agent,
+                            self.mark(Mark::Dot),
+                            self.look.short_path(&hit.cwd)
+                        ),
+                        Role::Dim,
+                    ),
                 ];
                 rows.push(self.spread(left, vec![self.span(count(of_session, "hit"), Role::Dim)], columns));
                 last = Some(&hit.session);
@@ -337,7 +389,9 @@ impl App {
             let at = hit.at.map(|at| format!(", {}", of_day(at, now, &self.look.zone))).unwrap_or_default();
             let text = format!("{} in {}{at}", hit.role, hit.title);
             lines.push(self.rule(vec![self.span(text, Role::Dim)], Vec::new(), columns, Role::Dim));
-            for row in wrap(hit.snippet.as_str(), usize::from(columns).saturating_sub(6)).into_iter().take(preview) {
+            for row in
+                wrap(hit.snippet.as_str(), usize::from(columns).saturating_sub(6)).into_iter().take(preview)
+            {
                 let spans = self.words_marked(&row, &search.words());
                 let mut line = vec![Span::raw("   ")];
                 line.extend(spans);
@@ -417,7 +471,8 @@ impl App {
                 });
                 tree.push(' ');
             }
-            let (mark, role) = state_mark(row).map_or((" ", Role::Text), |(mark, role)| (self.mark(mark), role));
+            let (mark, role) =
+                state_mark(row).map_or((" ", Role::Text), |(mark, role)| (self.mark(mark), role));
             let name_room = usize::from(columns).saturating_sub(26 + width(&tree));
             let left = vec![
                 self.span(format!("{pointer}  "), Role::Accent),
@@ -460,9 +515,13 @@ impl App {
         };
         let mut lines = Vec::new();
         if area.width >= WIDE_HELP && query.is_empty() {
-            const LEFT: [Place; 5] = [Place::Anywhere, Place::Panes, Place::Input, Place::Sessions, Place::Inbox];
+            const LEFT: [Place; 5] =
+                [Place::Anywhere, Place::Panes, Place::Input, Place::Sessions, Place::Inbox];
             let left: Vec<_> = LEFT.into_iter().flat_map(section).collect();
-            let right: Vec<_> = [Place::Messages, Place::Request, Place::Form, Place::List].into_iter().flat_map(section).collect();
+            let right: Vec<_> = [Place::Messages, Place::Request, Place::Form, Place::List]
+                .into_iter()
+                .flat_map(section)
+                .collect();
             let half = usize::from(area.width) / 2;
             for index in 0..left.len().max(right.len()) {
                 let mut spans = left.get(index).map(|line| line.spans.clone()).unwrap_or_default();

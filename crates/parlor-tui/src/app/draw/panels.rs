@@ -30,7 +30,8 @@ impl App {
                 let keys: Vec<String> = keys.collect();
                 let last = permission.options.len().min(9);
                 let numbers = if last > 1 { format!("1-{last}") } else { "1".to_owned() };
-                let label = if keys.is_empty() { numbers } else { format!("{numbers} or {}", keys.join(" ")) };
+                let label =
+                    if keys.is_empty() { numbers } else { format!("{numbers} or {}", keys.join(" ")) };
                 let scroll = format!(
                     "{} {}",
                     self.keys.label(Place::Request, Action::Next),
@@ -45,7 +46,12 @@ impl App {
                 hints
             }
             Subject::Form(form) if form.url.is_some() => {
-                vec![("Enter".to_owned(), "open in browser"), ("y".to_owned(), "copy"), ("n".to_owned(), "decline"), close]
+                vec![
+                    ("Enter".to_owned(), "open in browser"),
+                    ("y".to_owned(), "copy"),
+                    ("n".to_owned(), "decline"),
+                    close,
+                ]
             }
             Subject::Form(_) => vec![
                 (self.keys.label(Place::Form, Action::NextPane), "next"),
@@ -58,14 +64,18 @@ impl App {
     }
 
     /// The key of an option, if it is the only one of its kind.
-    pub(super) fn option_key(&self, permission: &Permission, option: &parlor_client::PermissionOption) -> Option<String> {
+    pub(super) fn option_key(
+        &self,
+        permission: &Permission,
+        option: &parlor_client::PermissionOption,
+    ) -> Option<String> {
         use parlor_client::PermissionOptionKind as Kind;
         let action = match option.kind {
             Kind::AllowOnce => Action::Allow,
             Kind::AllowAlways => Action::AllowAlways,
             Kind::RejectOnce => Action::Reject,
             Kind::RejectAlways => Action::RejectAlways,
-            _ => return None,
+            Kind::Other(_) | _ => return None,
         };
         permission.only_option(&option.kind).map(|_| self.keys.label(Place::Request, action))
     }
@@ -104,7 +114,8 @@ impl App {
             let last = (first + room).min(details.len());
             let text = format!("lines {}-{last} of {}", first + 1, details.len());
             let below = details.len() - last;
-            let right = if below > 0 { format!("{} {below} more", self.mark(Mark::Down)) } else { String::new() };
+            let right =
+                if below > 0 { format!("{} {below} more", self.mark(Mark::Down)) } else { String::new() };
             let right = if right.is_empty() { Vec::new() } else { vec![self.span(right, Role::Warning)] };
             draw(&self.rule(vec![self.span(text, Role::Dim)], right, area.width, Role::Dim), &mut y, buf);
         } else {
@@ -126,7 +137,8 @@ impl App {
         let waits = request.opened.filter(|_| !self.is_narrow());
         parts.extend(waits.map(|opened| format!("waits {}", clock(seconds_between(opened, self.look.now)))));
         let text_right = parts.join(&format!(" {} ", self.mark(Mark::Dot)));
-        let right = if text_right.is_empty() { Vec::new() } else { vec![self.span(text_right, Role::Warning)] };
+        let right =
+            if text_right.is_empty() { Vec::new() } else { vec![self.span(text_right, Role::Warning)] };
         self.rule(vec![self.span(text, Role::Warning)], right, columns, Role::Warning)
     }
 
@@ -146,7 +158,9 @@ impl App {
 
     fn wrapped(&self, text: &str, columns: u16, role: Role) -> Vec<Line<'static>> {
         let lead = usize::from(margin(columns)) * 3;
-        let rows = Clean::lines(text).into_iter().flat_map(|line| wrap(line.as_str(), usize::from(columns).saturating_sub(lead)));
+        let rows = Clean::lines(text)
+            .into_iter()
+            .flat_map(|line| wrap(line.as_str(), usize::from(columns).saturating_sub(lead)));
         rows.map(|row| Line::from(vec![Span::raw(" ".repeat(lead)), self.span(row, role)])).collect()
     }
 
@@ -176,7 +190,8 @@ impl App {
     /// Everything that a request says, as plain text for a pager.
     pub(in crate::app) fn request_text(&self, request: &Request) -> String {
         let lines = self.request_lines(request, PAGER_COLUMNS);
-        let text = |line: &Line<'static>| line.spans.iter().map(|span| span.content.as_ref()).collect::<String>();
+        let text =
+            |line: &Line<'static>| line.spans.iter().map(|span| span.content.as_ref()).collect::<String>();
         let mut all = format!("{} asks: {}\n\n", request.agent, request.summary());
         for line in &lines {
             all.push_str(text(line).trim_end());
@@ -212,12 +227,19 @@ impl App {
         if let Some(warning) = permission.details.warning() {
             let text = format!("{lead}! {warning}");
             lines.push(Line::default());
-            lines.push(Line::from(vec![self.span(cut(&text, usize::from(columns), ellipsis), Role::Warning)]));
+            lines
+                .push(Line::from(vec![self.span(cut(&text, usize::from(columns), ellipsis), Role::Warning)]));
         }
         lines
     }
 
-    fn draw_form(&mut self, request: &Request, form: &Form, area: Rect, buf: &mut Buffer) -> Option<Position> {
+    fn draw_form(
+        &mut self,
+        request: &Request,
+        form: &Form,
+        area: Rect,
+        buf: &mut Buffer,
+    ) -> Option<Position> {
         let (lines, cursor) = self.form_lines(form, area.width);
         let body = area.height.saturating_sub(HEADER_ROWS);
         let wanted = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(1);
@@ -236,10 +258,14 @@ impl App {
         }
         let column = cursor.1?;
         let y = top + u16::try_from(cursor.0.checked_sub(first)?).ok()?;
-        Some(Position::new((area.x + u16::try_from(column).ok()?).min(area.right() - 1), y.min(area.bottom() - 1)))
+        Some(Position::new(
+            (area.x + u16::try_from(column).ok()?).min(area.right() - 1),
+            y.min(area.bottom() - 1),
+        ))
     }
 
     /// The lines of a form, the row of the cursor, and its column in a text.
+    #[expect(clippy::too_many_lines, reason = "one arm for each type of field")]
     fn form_lines(&self, form: &Form, columns: u16) -> (Vec<Line<'static>>, (usize, Option<usize>)) {
         let is_narrow = margin(columns) == 0;
         let lead = if is_narrow { 0 } else { 3 };
@@ -249,7 +275,11 @@ impl App {
         let mut cursor = (0, None);
         if let Some(url) = &form.url {
             for row in wrap(Clean::line(url).as_str(), usize::from(columns) - lead) {
-                let host = url.split("://").nth(1).and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
+                let host = url
+                    .split("://")
+                    .nth(1)
+                    .and_then(|rest| rest.split(['/', '?', '#']).next())
+                    .unwrap_or_default();
                 let host = Clean::line(host).to_string();
                 let mut spans = vec![Span::raw(indent.clone())];
                 match row.split_once(host.as_str()).filter(|_| !host.is_empty()) {
@@ -284,7 +314,11 @@ impl App {
                     let before = if is_current { self.form.text.before_cursor() } else { "" };
                     let shown = |text: &str| {
                         let mask = if self.look.theme.is_ascii { "*" } else { "•" };
-                        if field.is_secret { mask.repeat(text.chars().count()) } else { Clean::line(text).to_string() }
+                        if field.is_secret {
+                            mask.repeat(text.chars().count())
+                        } else {
+                            Clean::line(text).to_string()
+                        }
                     };
                     if is_current {
                         cursor.1 = Some(lead + titles + width(&shown(before)));
@@ -298,7 +332,8 @@ impl App {
                 FieldValue::One { options, chosen } => {
                     let radio = self.mark(Mark::Radio);
                     for (place, (_, name)) in options.iter().enumerate() {
-                        let mark = if *chosen == Some(place) { format!("({radio}) ") } else { "( ) ".to_owned() };
+                        let mark =
+                            if *chosen == Some(place) { format!("({radio}) ") } else { "( ) ".to_owned() };
                         values.push(vec![Span::raw(mark), Span::raw(name.to_string())]);
                     }
                 }
@@ -306,7 +341,11 @@ impl App {
                     let mut spans = Vec::new();
                     for (place, (_, name)) in options.iter().enumerate() {
                         let mark = if chosen.get(place) == Some(&true) { "[x] " } else { "[ ] " };
-                        let style = if is_current && *cursor == place { self.style(Role::Selected) } else { Style::new() };
+                        let style = if is_current && *cursor == place {
+                            self.style(Role::Selected)
+                        } else {
+                            Style::new()
+                        };
                         spans.push(Span::styled(format!("{mark}{name}"), style));
                         spans.push(Span::raw("   "));
                     }
@@ -314,7 +353,11 @@ impl App {
                 }
             }
             for (row, value) in values.into_iter().enumerate() {
-                let mut spans = if row == 0 { vec![Span::raw(indent.clone()), title_span.clone()] } else { vec![Span::raw(blank.clone())] };
+                let mut spans = if row == 0 {
+                    vec![Span::raw(indent.clone()), title_span.clone()]
+                } else {
+                    vec![Span::raw(blank.clone())]
+                };
                 spans.extend(value);
                 lines.push(Line::from(self.cut_spans(spans, usize::from(columns))));
             }
@@ -329,7 +372,9 @@ impl App {
         }
         if let Some(problem) = &self.form.problem {
             let text = format!("{indent}{} {problem}", self.mark(Mark::Failed));
-            lines.push(Line::from(vec![self.span(cut(&text, usize::from(columns), self.mark(Mark::Ellipsis)), Role::Error)]));
+            lines.push(Line::from(vec![
+                self.span(cut(&text, usize::from(columns), self.mark(Mark::Ellipsis)), Role::Error),
+            ]));
             lines.push(Line::default());
         }
         let button = |text: &'static str, place: usize| {
@@ -340,7 +385,12 @@ impl App {
         if self.form.cursor >= fields {
             cursor = (lines.len(), None);
         }
-        lines.push(Line::from(vec![Span::raw(indent), button("[ Submit ]", fields), Span::raw("   "), button("[ Decline ]", fields + 1)]));
+        lines.push(Line::from(vec![
+            Span::raw(indent),
+            button("[ Submit ]", fields),
+            Span::raw("   "),
+            button("[ Decline ]", fields + 1),
+        ]));
         (lines, cursor)
     }
 }
