@@ -721,6 +721,31 @@ impl KeyMap {
         HELP.iter().map(row).collect()
     }
 
+    /// The help and the names of all actions as tables of Markdown, for the documentation.
+    pub fn markdown(&self) -> String {
+        let mut page = "| where | key | action |\n|---|---|---|\n".to_owned();
+        let mut last = None;
+        for row in self.help() {
+            let place = if last == Some(row.place) { "" } else { row.place.title() };
+            last = Some(row.place);
+            page.push_str(&format!("| {place} | `{}` | {} |\n", row.keys, row.text));
+        }
+        page.push_str("\n| table | actions and their default keys |\n|---|---|\n");
+        for place in Place::ALL {
+            let bindings = self.bindings.iter().filter(|binding| binding.place == place);
+            let actions = bindings.map(|binding| {
+                let keys: Vec<_> = binding.keys.iter().map(ToString::to_string).collect();
+                format!("{} `{}`", binding.action.name(), keys.join(" "))
+            });
+            page.push_str(&format!(
+                "| `[keys.{}]` | {} |\n",
+                place.name(),
+                actions.collect::<Vec<_>>().join(", ")
+            ));
+        }
+        page
+    }
+
     /// The keys of some actions: the first of each, then the second of each. Shift-Enter is left out: few terminals report it.
     fn keys_of(&self, place: Place, actions: &[Action]) -> String {
         let keys: Vec<&[Key]> = actions
@@ -798,6 +823,14 @@ mod tests {
         assert!(error("nowhere", "fork", "f").contains("no place 'nowhere'"));
         assert!(error("input", "fork", "f").contains("no action 'fork'"));
         assert!(error("messages", "fork", "Hyper-f").contains("'Hyper-f' is no key"));
+    }
+
+    #[test]
+    fn the_documentation_lists_all_keys_and_actions() {
+        let page = include_str!("../../../docs/terminal.md");
+        let wanted = KeyMap::default().markdown();
+        let missing: Vec<_> = wanted.lines().filter(|line| !page.contains(line)).collect();
+        assert!(missing.is_empty(), "docs/terminal.md lacks:\n{}", missing.join("\n"));
     }
 
     #[test]
