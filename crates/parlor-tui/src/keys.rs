@@ -2,7 +2,7 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few codes of keys are special")]
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -728,7 +728,7 @@ impl KeyMap {
         for row in self.help() {
             let place = if last == Some(row.place) { "" } else { row.place.title() };
             last = Some(row.place);
-            page.push_str(&format!("| {place} | `{}` | {} |\n", row.keys, row.text));
+            let _ = writeln!(page, "| {place} | `{}` | {} |", row.keys, row.text);
         }
         page.push_str("\n| table | actions and their default keys |\n|---|---|\n");
         for place in Place::ALL {
@@ -737,11 +737,8 @@ impl KeyMap {
                 let keys: Vec<_> = binding.keys.iter().map(ToString::to_string).collect();
                 format!("{} `{}`", binding.action.name(), keys.join(" "))
             });
-            page.push_str(&format!(
-                "| `[keys.{}]` | {} |\n",
-                place.name(),
-                actions.collect::<Vec<_>>().join(", ")
-            ));
+            let actions = actions.collect::<Vec<_>>().join(", ");
+            let _ = writeln!(page, "| `[keys.{}]` | {actions} |", place.name());
         }
         page
     }
