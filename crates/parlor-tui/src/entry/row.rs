@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_search_hit_is_marked_across_spans_and_in_any_case() {
-        let mut line = Line::from(vec![Span::raw("Ein PO"), Span::raw("rt İ port")]);
+        let mut line = Line::from(vec![Span::raw("A PO"), Span::raw("rt İ port")]);
         mark_matches(&mut line, &["port".to_owned()], THEME);
         let hits: String = line
             .spans
@@ -305,7 +305,7 @@ mod tests {
             .map(|span| format!("{}|", span.content))
             .collect();
         assert_eq!(hits, "PO|rt|port|");
-        assert_eq!(line.to_string(), "Ein PORT İ port".replace("RT", "rt"));
+        assert_eq!(line.to_string(), "A POrt İ port");
     }
 
     proptest! {
