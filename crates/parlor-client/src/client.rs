@@ -9,7 +9,7 @@ use crate::connection::Shared;
 use crate::driver::{Command, Purpose};
 use crate::replica::{ConnectionToken, Replay};
 use crate::subscriptions::JoinTarget;
-use crate::{Connection, Error, Losses, Notifications, PeerRequests, Session, Version};
+use crate::{Connection, Error, Losses, Notification, Notifications, PeerRequests, Session, Version};
 
 /// How many sessions a list may have, and in how many pages. A longer one is an error.
 const MAX_LISTED: usize = 100_000;
@@ -61,6 +61,48 @@ pub struct SessionInfo {
     pub updated_at: Option<String>,
     /// All members, as the peer sent them.
     pub fields: Object,
+}
+
+/// A change of the list of sessions, after [`Client::subscribe_list`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListUpdate {
+    /// The sessions that are new or changed.
+    pub changed: Vec<SessionInfo>,
+    /// The sessions that are deleted or archived.
+    pub removed: Vec<SessionId>,
+    /// Whether there were too many changes to send: the list has to be requested again.
+    pub list_again: bool,
+}
+
+impl ListUpdate {
+    /// The change that a notification reports; `None` if it is another one.
+    ///
+    /// ```
+    /// use parlor_client::{Json, ListUpdate, Notification};
+    ///
+    /// let params = Json::parse(r#"{"sessions":[{"sessionId":"a","cwd":"/"}],"removed":["b"]}"#).unwrap();
+    /// let update = ListUpdate::of(&Notification::new("_parlor/list/update", Some(params))).unwrap();
+    /// assert_eq!((update.changed[0].cwd.as_str(), update.removed.len(), update.list_again), ("/", 1, false));
+    /// ```
+    pub fn of(notification: &Notification) -> Option<Self> {
+        if notification.method != "_parlor/list/update" {
+            return None;
+        }
+        let params = notification.params.as_ref()?.to_object()?;
+        let changed = params.get_array("sessions").unwrap_or_default();
+        let removed = params.get_array("removed").unwrap_or_default();
+        Some(Self {
+            changed: changed.into_iter().filter_map(|raw| SessionInfo::decode(raw.to_object()?)).collect(),
+            removed: removed.into_iter().filter_map(|id| Some(id.to_json_str()?.into())).collect(),
+            list_again: params.get_bool("listAgain").unwrap_or(false),
+        })
+    }
+}
+
+/// The metadata of requests for the sessions of all agents of a parlor server.
+fn of_all_agents() -> Object {
+    Object::new().with("_meta", Object::new().with("parlor/agent", "*").to_json())
 }
 
 impl Client {
@@ -169,11 +211,27 @@ impl Client {
 
     /// The sessions of the peer, of all pages, the latest first.
     pub async fn list(&self, cwd: Option<&Path>) -> Result<Vec<SessionInfo>, Error> {
-        let mut listed = Vec::new();
         let mut params = Object::default();
         if let Some(cwd) = cwd {
             params.set("cwd", &*cwd.to_string_lossy());
         }
+        self.list_pages(params).await
+    }
+
+    /// The sessions of all agents of a parlor server, the latest first.
+    pub async fn list_all_agents(&self) -> Result<Vec<SessionInfo>, Error> {
+        self.list_pages(of_all_agents()).await
+    }
+
+    /// Subscribes to the list of sessions of all agents: a parlor server sends changes as
+    /// [notifications](Self::notifications), which [`ListUpdate::of`] decodes. A client that subscribes first and then lists
+    /// misses nothing.
+    pub async fn subscribe_list(&self) -> Result<(), Error> {
+        self.call("_parlor/list/subscribe", &of_all_agents()).await.map(drop)
+    }
+
+    async fn list_pages(&self, mut params: Object) -> Result<Vec<SessionInfo>, Error> {
+        let mut listed = Vec::new();
         for _ in 0..MAX_PAGES {
             let page = self.call("session/list", &params).await?;
             let sessions = page.get_array("sessions");

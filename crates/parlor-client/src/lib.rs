@@ -9,7 +9,8 @@
 //! | create, list, join and load sessions; send any request | [`Client`] |
 //! | prompt, cancel, fork; read the transcript | [`Session`] and its [`Snapshot`] |
 //! | follow a turn to its outcome | [`Turn`], a stream of [`TurnEvent`]s |
-//! | follow a session, whoever prompts | [`Updates`], a stream of [`Update`]s |
+//! | follow a session, whoever prompts | [`Updates`], a stream of [`Update`]s; [`Changes`] to read the transcript instead |
+//! | follow the list of sessions of a server | [`Client::subscribe_list`] and [`ListUpdate`] |
 //! | read updates | [`TextDelta`] for text, [`ToolCall`] for tool calls |
 //! | answer permission and other requests | [`PeerRequests`], a stream of [`PeerRequest`]s |
 //! | receive extension notifications | [`Notifications`], a stream of [`Notification`]s |
@@ -76,13 +77,13 @@ mod turn;
 mod updates;
 mod values;
 
-pub use client::{Client, SessionInfo};
+pub use client::{Client, ListUpdate, SessionInfo};
 pub use connect::Connector;
 pub use connection::Connection;
 pub use error::Error;
 pub use losses::Losses;
 pub use notifications::{Notification, Notifications};
-pub use open_request::OpenRequest;
+pub use open_request::{OpenRequest, RequestsUpdate};
 pub use parlor_json::{Json, JsonRef, JsonStr, Object};
 pub use parlor_session::{
     Activity, Body, CompactionId, Content, Entry, EntryId, MessageId, MetaPatch, Patch, PlanId, Role,
@@ -95,9 +96,9 @@ pub use parlor_wire::{
 };
 pub use peer_request::{PeerRequest, PeerRequests, PermissionOption};
 pub use replica::Snapshot;
-pub use session::{Prompt, Session};
+pub use session::{OlderEntries, Prompt, Session};
 pub use turn::{Turn, TurnEvent};
-pub use updates::{TextDelta, Updates};
+pub use updates::{Changes, TextDelta, Updates};
 pub use values::{ToolCall, ToolCallLocation, TurnOutcome};
 
 /// Compiles the examples of the README.

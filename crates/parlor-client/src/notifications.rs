@@ -21,6 +21,11 @@ pub struct Notification {
 }
 
 impl Notification {
+    /// A notification, for tests of programs that handle them.
+    pub fn new(method: impl Into<String>, params: Option<Json>) -> Self {
+        Self { method: method.into(), params }
+    }
+
     /// The session that its params name.
     pub fn session(&self) -> Option<SessionId> {
         let params = self.params.as_ref()?.to_object()?;

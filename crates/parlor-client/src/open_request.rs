@@ -5,7 +5,7 @@ use parlor_session::SessionId;
 use parlor_wire::code;
 
 use crate::peer_request::title_in;
-use crate::{Connection, Error, PermissionOption};
+use crate::{Client, Connection, Error, Notification, PermissionOption};
 
 /// A request of an agent that any client of the server may answer, attached to the session or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +60,55 @@ impl OpenRequest {
     /// The options of a permission request.
     pub fn options(&self) -> Vec<PermissionOption> {
         PermissionOption::all_in(&self.params)
+    }
+}
+
+/// A change of the open requests, after [`Client::subscribe_requests`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RequestsUpdate {
+    /// The requests that were opened.
+    pub opened: Vec<OpenRequest>,
+    /// The ids of those that were answered or cancelled.
+    pub closed: Vec<String>,
+}
+
+impl RequestsUpdate {
+    /// The change that a notification reports; `None` if it is another one.
+    ///
+    /// ```
+    /// use parlor_client::{Json, Notification, RequestsUpdate};
+    ///
+    /// let params = Json::parse(r#"{"opened":[{"requestId":"r1","sessionId":"s"}],"closed":["r0"]}"#).unwrap();
+    /// let notification = Notification::new("_parlor/requests/update", Some(params));
+    /// let update = RequestsUpdate::of(&notification).unwrap();
+    /// assert_eq!((update.opened[0].id.as_str(), &*update.closed), ("r1", &["r0".to_owned()][..]));
+    /// ```
+    pub fn of(notification: &Notification) -> Option<Self> {
+        if notification.method != "_parlor/requests/update" {
+            return None;
+        }
+        let params = notification.params.as_ref()?.to_object()?;
+        let opened = params.get_array("opened").unwrap_or_default();
+        let closed = params.get_array("closed").unwrap_or_default();
+        Some(Self {
+            opened: opened.into_iter().filter_map(OpenRequest::decode).collect(),
+            closed: closed.into_iter().filter_map(|id| Some(id.to_text()?.into_owned())).collect(),
+        })
+    }
+}
+
+impl Client {
+    /// Subscribes to the open requests of all sessions: a parlor server sends all of them and later changes as
+    /// [notifications](Self::notifications), which [`RequestsUpdate::of`] decodes.
+    pub async fn subscribe_requests(&self) -> Result<(), Error> {
+        self.call("_parlor/requests/subscribe", &Object::default()).await.map(drop)
+    }
+
+    /// Answers an open request with a result, as a client that was sent the request would. Returns false if it is not open
+    /// any more.
+    pub async fn answer(&self, request: &str, result: Object) -> Result<bool, Error> {
+        self.connection().answer(request, result).await
     }
 }
 

@@ -114,6 +114,10 @@ pub(crate) struct SessionFold {
     prompt_accepted: Option<u64>,
     /// Whether the state is a server's note for clients of version 1, which have no state updates.
     is_state_noted: bool,
+    /// The cursor for entries before those that a parlor server replayed.
+    pub(crate) older: Option<Json>,
+    /// The last response that opened the session.
+    pub(crate) opened: Object,
 }
 
 /// A subscription that was requested and has no response yet. A parlor server numbers live updates and not replayed ones:
@@ -168,6 +172,8 @@ impl SessionFold {
             turn_ends: VecDeque::new(),
             prompt_accepted: None,
             is_state_noted: false,
+            older: None,
+            opened: Object::default(),
         }
     }
 
@@ -223,6 +229,11 @@ impl SessionFold {
             self.note_state(state.as_str());
         }
         self.server_seq = meta.get_u64("parlor/seq");
+        // A resume from a number has no cursor: that of the first subscription stays.
+        if let Some(older) = meta.get("parlor/older") {
+            self.older = Some(older.clone());
+        }
+        self.opened = result.clone();
     }
 
     /// Applies a state that a server notes for clients of version 1. It shows whether a turn of another client runs; the

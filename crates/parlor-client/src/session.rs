@@ -1,13 +1,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use parlor_dialect::{Dialect, Fold};
 use parlor_json::{Json, Object};
-use parlor_session::{Activity, MessageId, SessionId, State};
+use parlor_session::{Activity, MessageId, SessionId, State, Transcript};
 
 use crate::driver::{Command, Purpose};
 use crate::replica::{Position, ReplicaState, SessionReplica, Snapshot};
 use crate::updates::wait;
-use crate::{Client, Error, Losses, Turn, Updates};
+use crate::{Changes, Client, Error, Losses, Turn, Updates};
 
 /// A handle of a session. All clones share one transcript, which the connection keeps up to date.
 ///
@@ -45,6 +46,16 @@ pub struct Prompt {
     key: Option<String>,
 }
 
+/// Entries before those that [`Client::load_tail`](crate::Client::load_tail) loaded.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct OlderEntries {
+    /// The entries in order, as a transcript of their own.
+    pub transcript: Transcript,
+    /// The cursor for the entries before these; `None` if these are the first.
+    pub before: Option<Json>,
+}
+
 impl Session {
     pub(crate) fn new(client: Client, replica: Arc<SessionReplica>) -> Self {
         Self { client, replica }
@@ -70,6 +81,17 @@ impl Session {
         self.replica.snapshot()
     }
 
+    /// The response with which the session was last opened: its options and what else the peer returned. Options that change
+    /// later are in the transcript.
+    pub fn opened(&self) -> Object {
+        self.replica.state().fold.opened.clone()
+    }
+
+    /// How often the transcript was reloaded: its changes are numbered again then.
+    pub fn reloads(&self) -> u64 {
+        self.replica.position().epoch
+    }
+
     /// The updates of this session that could not be decoded, or not in full. The transcript is without them.
     pub fn losses(&self) -> Losses {
         self.replica.state().fold.losses.clone()
@@ -78,6 +100,32 @@ impl Session {
     /// The updates from here on: text as it is appended, and everything else that changes.
     pub fn updates(&self) -> Updates {
         Updates::new(self.clone(), self.replica.position())
+    }
+
+    /// Waits for changes from here on, without reading them.
+    pub fn changes(&self) -> Changes {
+        Changes::new(self)
+    }
+
+    /// The cursor for entries before those that were loaded; `None` if everything was.
+    pub fn older_cursor(&self) -> Option<Json> {
+        self.replica.state().fold.older.clone()
+    }
+
+    /// Loads entries of a parlor server before a cursor, at most this many. The transcript stays as it is.
+    pub async fn older(&self, before: &Json, entries: usize) -> Result<OlderEntries, Error> {
+        let mut params = self.params();
+        params.set("before", before.clone());
+        params.set("entries", entries);
+        let page = self.client.call("_parlor/older", &params).await?;
+        let updates = page.get_array("updates").ok_or(Error::Protocol("the response has no updates"))?;
+        let mut fold = Fold::of_session(Dialect::V2, self.id().clone());
+        for update in updates {
+            // An update that cannot be decoded leaves the others as they are.
+            let _ = fold.line(update.as_str());
+        }
+        let before = page.get("before").filter(|before| !before.is_null()).cloned();
+        Ok(OlderEntries { transcript: fold.transcript().clone(), before })
     }
 
     /// The updates after a change, by the number that the transcript has for it; after 0 it is everything.

@@ -89,6 +89,43 @@ impl std::fmt::Debug for Updates {
     }
 }
 
+/// Waits for changes of a session without reading them, for clients that show the whole transcript.
+///
+/// ```
+/// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/agent.rs")); }
+/// # use example::*;
+/// # run(async {
+/// # let client = connect().await;
+/// # let session = client.new_session("/tmp".as_ref()).await?;
+/// let mut changes = session.changes();
+/// session.prompt("Hello!").await?;
+/// while session.transcript().entries().is_empty() {
+///     changes.next().await?;
+/// }
+/// # Ok(())
+/// # });
+/// ```
+#[derive(Debug)]
+pub struct Changes {
+    changes: watch::Receiver<SubscriptionStatus>,
+}
+
+impl Changes {
+    pub(crate) fn new(session: &Session) -> Self {
+        Self { changes: session.replica().subscribe() }
+    }
+
+    /// Waits until the session has changed since the last call, or since the stream was made. Many changes may be one. Fails when
+    /// the connection receives no more updates of the session.
+    pub async fn next(&mut self) -> Result<(), Error> {
+        if self.changes.changed().await.is_err() {
+            return Err(Error::Disconnected);
+        }
+        let status = *self.changes.borrow_and_update();
+        status.error().map_or(Ok(()), Err)
+    }
+}
+
 /// A position in the updates of a session.
 pub(crate) struct Cursor {
     session: Session,

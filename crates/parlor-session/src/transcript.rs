@@ -451,6 +451,16 @@ impl Entry {
         &self.body.value
     }
 
+    /// The seq of the change that last replaced its content. Since then, content was only appended.
+    pub fn content_replaced_at(&self) -> u64 {
+        self.body.revisions.content.replaced_at()
+    }
+
+    /// The seq of the change that last replaced its output. Since then, output was only appended.
+    pub fn output_replaced_at(&self) -> u64 {
+        self.body.revisions.output.replaced_at()
+    }
+
     /// The seqs of its parts.
     pub(crate) fn revisions(&self) -> &Revisions {
         &self.body.revisions

@@ -33,6 +33,7 @@ mod session_options;
 mod shutdown;
 mod signals;
 mod table;
+mod terminal_client;
 mod text_file;
 mod tty;
 mod turn;
@@ -48,11 +49,13 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::command_error::CommandError;
 
 /// A session server for coding agents that speak the Agent Client Protocol.
+///
+/// Without a command, on a terminal: opens the terminal client with the latest session of this directory.
 #[derive(Parser)]
 #[command(name = "parlor", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
     /// Print colours: auto (on a terminal), always or never
     #[arg(
         long,
@@ -91,6 +94,8 @@ pub(crate) fn command_line() -> clap::Command {
 
 #[derive(Subcommand)]
 enum Command {
+    Attach(commands::attach::Attach),
+    New(commands::new::New),
     Serve(commands::serve::Serve),
     Acp(commands::acp::Acp),
     Ls(commands::ls::Ls),
@@ -164,7 +169,10 @@ Environment:
 fn main() -> ExitCode {
     let Cli { command, color } = Cli::parse();
     ColorChoice::from(color).write_global();
+    let Some(command) = command else { return without_command() };
     let result = match command {
+        Command::Attach(attach) => attach.run(),
+        Command::New(new) => new.run(),
         Command::Serve(serve) => serve.run(),
         Command::Acp(acp) => acp.run(),
         Command::Ls(ls) => ls.run(),
@@ -205,4 +213,13 @@ fn main() -> ExitCode {
         Command::Detach(detach) => detach.run(),
     };
     result.unwrap_or_else(|error: CommandError| error.report())
+}
+
+/// Opens the terminal client. Without a terminal, prints the help.
+fn without_command() -> ExitCode {
+    if !terminal_client::has_terminal() {
+        let _ = command_line().print_help();
+        return ExitCode::from(2);
+    }
+    terminal_client::open_latest().unwrap_or_else(|error| error.report())
 }

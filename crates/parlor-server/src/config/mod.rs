@@ -52,6 +52,30 @@ pub struct Config {
     pub agents: Vec<AgentConfig>,
     /// The address and access rules of the server.
     pub server: ServerConfig,
+    /// The settings of the terminal client.
+    pub client: ClientConfig,
+}
+
+/// The settings of the terminal client: `ascii` and the `[keys]` tables.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// Whether marks are ASCII.
+    pub ascii: bool,
+    /// The keys of actions, in the order of the tables.
+    pub keys: Vec<KeySetting>,
+}
+
+/// A setting such as `fork = "f"` in `[keys.messages]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeySetting {
+    /// The table: a part of the screen.
+    pub place: String,
+    /// The action.
+    pub action: String,
+    /// The keys, separated by spaces.
+    pub keys: String,
+    /// The line in the file, from 1 on.
+    pub line: usize,
 }
 
 /// The `[server]` table.
@@ -101,6 +125,10 @@ struct File {
     agents: BTreeMap<String, agent::Table>,
     #[serde(default)]
     server: ServerConfig,
+    #[serde(default)]
+    ascii: bool,
+    #[serde(default)]
+    keys: BTreeMap<String, BTreeMap<String, toml::Spanned<String>>>,
 }
 
 /// The configuration file of a server or a command.
@@ -190,6 +218,16 @@ impl Config {
             let message = error.message().trim_end().replace('\n', ", ");
             ConfigError { location, message, hint: Some(SYNTAX_HINT.to_owned()) }
         })?;
+        let line_of = |offset: usize| 1 + text[..offset.min(text.len())].matches('\n').count();
+        let mut keys = Vec::new();
+        for (place, actions) in file.keys {
+            keys.extend(actions.into_iter().map(|(action, setting)| KeySetting {
+                place: place.clone(),
+                action,
+                line: line_of(setting.span().start),
+                keys: setting.into_inner(),
+            }));
+        }
         let location = path.display().to_string();
         let agents = file
             .agents
@@ -201,6 +239,7 @@ impl Config {
             default_agent: file.default_agent,
             agents,
             server: file.server,
+            client: ClientConfig { ascii: file.ascii, keys },
         })
     }
 }

@@ -10,8 +10,8 @@ pub(super) const PING: &[u8] = &[0x89, 0];
 /// The first byte of a text message that is one frame.
 const TEXT: u8 = 0x81;
 
-/// How long a line is at most that is copied. A longer one is shared with all other clients that are sent the same.
-const MAX_COPIED: usize = 4 << 10;
+/// The length from which a line is shared with all other clients that are sent the same, instead of copied.
+const SHARED_FROM: usize = 4 << 10;
 
 /// Encodes each line as a message: a header and the line. Short lines are copied into one part, so that the socket is offered
 /// many of them at once.
@@ -24,7 +24,7 @@ pub(super) fn encode(frame: &Frame, encoded: &mut Encoded) {
         let line = start..end;
         start = end + 1;
         put_header(line.len(), &mut copied);
-        if line.len() <= MAX_COPIED {
+        if line.len() < SHARED_FROM {
             copied.extend_from_slice(&bytes[line]);
         } else {
             encoded.push(std::mem::take(&mut copied).into());
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn short_lines_are_one_part_and_a_long_line_is_shared() {
-        let long = "x".repeat(MAX_COPIED + 1);
+        let long = "x".repeat(SHARED_FROM);
         let frame = Frame::updates(format!("a\nbc\n{long}\nd\n"));
         let mut encoded = Encoded::default();
         encode(&frame, &mut encoded);

@@ -1,0 +1,396 @@
+//! Draws a request or a form in place of the input.
+
+use parlor_client::Transcript;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::{App, HEADER_ROWS, Hint};
+use crate::clean::Clean;
+use crate::conversation::margin;
+use crate::entry::{EntryContext, EntryTimes};
+use crate::form::{FieldValue, Form};
+use crate::keys::{Action, Place};
+use crate::request::{Permission, Request, Subject};
+use crate::text::{cut, pad, width, wrap};
+use crate::theme::{Mark, Role};
+use crate::time::{clock, seconds_between};
+
+/// The columns of a request in a pager.
+const PAGER_COLUMNS: u16 = 100;
+
+impl App {
+    pub(super) fn request_hints(&self) -> Vec<Hint> {
+        let close = (self.keys.label(Place::Anywhere, Action::Escape), "not now");
+        let Some(request) = self.shown_request() else { return vec![close] };
+        match &request.subject {
+            Subject::Permission(permission) => {
+                let keys = permission.options.iter().filter_map(|option| self.option_key(permission, option));
+                let keys: Vec<String> = keys.collect();
+                let last = permission.options.len().min(9);
+                let numbers = if last > 1 { format!("1-{last}") } else { "1".to_owned() };
+                let label =
+                    if keys.is_empty() { numbers } else { format!("{numbers} or {}", keys.join(" ")) };
+                let scroll = format!(
+                    "{} {}",
+                    self.keys.label(Place::Request, Action::Next),
+                    self.keys.label(Place::Request, Action::Previous)
+                );
+                let mut hints = vec![(label, "")];
+                if !self.is_narrow() {
+                    hints.push((scroll, "scroll"));
+                }
+                hints.push((self.keys.label(Place::Request, Action::View), "view all"));
+                hints.push(close);
+                hints
+            }
+            Subject::Form(form) if form.url.is_some() => {
+                vec![
+                    ("Enter".to_owned(), "open in browser"),
+                    ("y".to_owned(), "copy"),
+                    ("n".to_owned(), "decline"),
+                    close,
+                ]
+            }
+            Subject::Form(_) => vec![
+                (self.keys.label(Place::Form, Action::NextPane), "next"),
+                (self.keys.label(Place::Form, Action::Switch), "choose"),
+                (self.keys.label(Place::Form, Action::Open), "next"),
+                close,
+            ],
+            Subject::Unknown(_) => vec![(self.keys.label(Place::Request, Action::View), "view all"), close],
+        }
+    }
+
+    /// The key of an option, if it is the only one of its kind.
+    pub(super) fn option_key(
+        &self,
+        permission: &Permission,
+        option: &parlor_client::PermissionOption,
+    ) -> Option<String> {
+        use parlor_client::PermissionOptionKind as Kind;
+        let action = match option.kind {
+            Kind::AllowOnce => Action::Allow,
+            Kind::AllowAlways => Action::AllowAlways,
+            Kind::RejectOnce => Action::Reject,
+            Kind::RejectAlways => Action::RejectAlways,
+            Kind::Other(_) | _ => return None,
+        };
+        permission.only_option(&option.kind).map(|_| self.keys.label(Place::Request, action))
+    }
+
+    /// Draws the request of the open session and returns the place of the cursor.
+    pub(super) fn draw_request(&mut self, area: Rect, buf: &mut Buffer) -> Option<Position> {
+        let request = self.shown_request()?.clone();
+        if let Subject::Form(form) = &request.subject {
+            return self.draw_form(&request, form, area, buf);
+        }
+        let details = self.request_lines(&request, area.width);
+        let footer = self.option_lines(&request, area.width);
+        let body = area.height.saturating_sub(HEADER_ROWS);
+        let footer_rows = u16::try_from(footer.len()).unwrap_or(body);
+        // The conversation keeps what the request does not need.
+        let wanted = u16::try_from(details.len()).unwrap_or(u16::MAX).saturating_add(footer_rows + 2);
+        let panel = wanted.min(body);
+        let view = Rect { y: area.y + HEADER_ROWS, height: body.saturating_sub(panel), ..area };
+        if view.height > 0 {
+            self.draw_conversation(view, buf);
+        }
+        let mut y = view.bottom();
+        let draw = |line: &Line<'static>, y: &mut u16, buf: &mut Buffer| {
+            if *y < area.bottom() {
+                buf.set_line(area.x, *y, line, area.width);
+                *y += 1;
+            }
+        };
+        draw(&self.request_rule(&request, area.width), &mut y, buf);
+        let room = usize::from(area.bottom().saturating_sub(y + footer_rows + 1));
+        let most = details.len().saturating_sub(room);
+        self.request_scroll = self.request_scroll.min(most);
+        let first = self.request_scroll;
+        details.iter().skip(first).take(room).for_each(|line| draw(line, &mut y, buf));
+        if most > 0 {
+            let last = (first + room).min(details.len());
+            let text = format!("lines {}-{last} of {}", first + 1, details.len());
+            let below = details.len() - last;
+            let right =
+                if below > 0 { format!("{} {below} more", self.mark(Mark::Down)) } else { String::new() };
+            let right = if right.is_empty() { Vec::new() } else { vec![self.span(right, Role::Warning)] };
+            draw(&self.rule(vec![self.span(text, Role::Dim)], right, area.width, Role::Dim), &mut y, buf);
+        } else {
+            y += 1;
+        }
+        footer.iter().for_each(|line| draw(line, &mut y, buf));
+        None
+    }
+
+    /// The line above a request.
+    fn request_rule(&self, request: &Request, columns: u16) -> Line<'static> {
+        let count = self.own_requests().len();
+        let of = if count > 1 { format!("  1 of {count}") } else { String::new() };
+        let text = format!("! {} asks: {}{of}", self.asker(), self.summary_of(request));
+        let mut parts = Vec::new();
+        if let (Subject::Permission(permission), false) = (&request.subject, self.is_narrow()) {
+            parts.extend(permission.details.counts.map(|(added, removed)| format!("+{added} -{removed}")));
+        }
+        let waits = request.opened.filter(|_| !self.is_narrow());
+        parts.extend(waits.map(|opened| format!("waits {}", clock(seconds_between(opened, self.look.now)))));
+        let text_right = parts.join(&format!(" {} ", self.mark(Mark::Dot)));
+        let right =
+            if text_right.is_empty() { Vec::new() } else { vec![self.span(text_right, Role::Warning)] };
+        self.rule(vec![self.span(text, Role::Warning)], right, columns, Role::Warning)
+    }
+
+    /// What is asked for; on narrow screens without the kind.
+    pub(super) fn summary_of(&self, request: &Request) -> String {
+        if self.is_narrow() { request.short_summary() } else { request.summary() }
+    }
+
+    /// Everything that a request would permit.
+    pub(super) fn request_lines(&self, request: &Request, columns: u16) -> Vec<Line<'static>> {
+        match &request.subject {
+            Subject::Permission(permission) => self.permission_lines(permission, &request.cwd, columns),
+            Subject::Form(form) => self.wrapped(&form.message, columns, Role::Text),
+            Subject::Unknown(text) => self.wrapped(text.as_str(), columns, Role::Text),
+        }
+    }
+
+    fn wrapped(&self, text: &str, columns: u16, role: Role) -> Vec<Line<'static>> {
+        let lead = usize::from(margin(columns)) * 3;
+        let rows = Clean::lines(text)
+            .into_iter()
+            .flat_map(|line| wrap(line.as_str(), usize::from(columns).saturating_sub(lead)));
+        rows.map(|row| Line::from(vec![Span::raw(" ".repeat(lead)), self.span(row, role)])).collect()
+    }
+
+    fn permission_lines(&self, permission: &Permission, cwd: &str, columns: u16) -> Vec<Line<'static>> {
+        let lead = if margin(columns) == 0 { 0 } else { 3 };
+        let transcript = Transcript::default();
+        let context = EntryContext {
+            theme: &self.look.theme,
+            transcript: &transcript,
+            number: None,
+            times: EntryTimes::default(),
+            now: self.look.now,
+            zone: &self.look.zone,
+            cwd,
+            matches: &[],
+            needs_answer: true,
+        };
+        let lines = permission.details.lines(&context, columns.saturating_sub(lead));
+        let indent = " ".repeat(usize::from(lead));
+        let indented = lines.into_iter().map(|mut line| {
+            line.spans.insert(0, Span::raw(indent.clone()));
+            line
+        });
+        indented.collect()
+    }
+
+    /// Everything that a request says, as plain text for a pager.
+    pub(in crate::app) fn request_text(&self, request: &Request) -> String {
+        let lines = self.request_lines(request, PAGER_COLUMNS);
+        let text =
+            |line: &Line<'static>| line.spans.iter().map(|span| span.content.as_ref()).collect::<String>();
+        let mut all = format!("{} asks: {}\n\n", request.agent, request.summary());
+        for line in &lines {
+            all.push_str(text(line).trim_end());
+            all.push('\n');
+        }
+        all
+    }
+
+    /// The options of a request, and a warning about hidden characters.
+    fn option_lines(&self, request: &Request, columns: u16) -> Vec<Line<'static>> {
+        let lead = if margin(columns) == 0 { "" } else { "   " };
+        let ellipsis = self.mark(Mark::Ellipsis);
+        let mut lines = Vec::new();
+        let Subject::Permission(permission) = &request.subject else { return lines };
+        for (index, option) in permission.options.iter().enumerate() {
+            let number = if index < 9 { (index + 1).to_string() } else { " ".to_owned() };
+            let key = self.option_key(permission, option).unwrap_or_else(|| " ".to_owned());
+            let is_rejection = option.kind == parlor_client::PermissionOptionKind::RejectOnce;
+            let name = Clean::line(&option.name);
+            let mut spans = vec![
+                Span::raw(lead),
+                self.span(format!("{number} {key}"), Role::Accent),
+                Span::raw(format!("  {name}")),
+            ];
+            if is_rejection {
+                spans.push(self.span(", then write what to do instead", Role::Dim));
+            }
+            lines.push(Line::from(self.cut_spans(spans, usize::from(columns))));
+        }
+        if permission.options.is_empty() {
+            lines.push(Line::from(vec![self.span(format!("{lead}The agent offers no options."), Role::Dim)]));
+        }
+        if let Some(warning) = permission.details.warning() {
+            let text = format!("{lead}! {warning}");
+            lines.push(Line::default());
+            lines
+                .push(Line::from(vec![self.span(cut(&text, usize::from(columns), ellipsis), Role::Warning)]));
+        }
+        lines
+    }
+
+    fn draw_form(
+        &mut self,
+        request: &Request,
+        form: &Form,
+        area: Rect,
+        buf: &mut Buffer,
+    ) -> Option<Position> {
+        let (lines, cursor) = self.form_lines(form, area.width);
+        let body = area.height.saturating_sub(HEADER_ROWS);
+        let wanted = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(1);
+        let panel = wanted.min(body);
+        let view = Rect { y: area.y + HEADER_ROWS, height: body - panel, ..area };
+        if view.height > 0 {
+            self.draw_conversation(view, buf);
+        }
+        buf.set_line(area.x, view.bottom(), &self.request_rule(request, area.width), area.width);
+        let top = view.bottom() + 1;
+        let room = usize::from(area.bottom().saturating_sub(top));
+        // The row of the cursor stays on the screen.
+        let first = (cursor.0 + 2).saturating_sub(room).min(lines.len().saturating_sub(room));
+        for (y, line) in (top..area.bottom()).zip(lines.iter().skip(first)) {
+            buf.set_line(area.x, y, line, area.width);
+        }
+        let column = cursor.1?;
+        let y = top + u16::try_from(cursor.0.checked_sub(first)?).ok()?;
+        Some(Position::new(
+            (area.x + u16::try_from(column).ok()?).min(area.right() - 1),
+            y.min(area.bottom() - 1),
+        ))
+    }
+
+    /// The lines of a form, the row of the cursor, and its column in a text.
+    #[expect(clippy::too_many_lines, reason = "one arm for each type of field")]
+    fn form_lines(&self, form: &Form, columns: u16) -> (Vec<Line<'static>>, (usize, Option<usize>)) {
+        let is_narrow = margin(columns) == 0;
+        let lead = if is_narrow { 0 } else { 3 };
+        let indent = " ".repeat(lead);
+        let mut lines = self.wrapped(&form.message, columns, Role::Text);
+        lines.push(Line::default());
+        let mut cursor = (0, None);
+        if let Some(url) = &form.url {
+            for row in wrap(Clean::line(url).as_str(), usize::from(columns) - lead) {
+                let host = url
+                    .split("://")
+                    .nth(1)
+                    .and_then(|rest| rest.split(['/', '?', '#']).next())
+                    .unwrap_or_default();
+                let host = Clean::line(host).to_string();
+                let mut spans = vec![Span::raw(indent.clone())];
+                match row.split_once(host.as_str()).filter(|_| !host.is_empty()) {
+                    Some((before, after)) => spans.extend([
+                        Span::raw(before.to_owned()),
+                        Span::styled(host, Style::new().add_modifier(Modifier::BOLD)),
+                        Span::raw(after.to_owned()),
+                    ]),
+                    None => spans.push(Span::raw(row)),
+                }
+                lines.push(Line::from(spans));
+            }
+            return (lines, cursor);
+        }
+        let titles = form.fields.iter().map(|field| width(field.title.as_str()) + 2).max().unwrap_or(0);
+        let titles = (titles + 2).min(usize::from(columns) / 3);
+        for (index, field) in form.fields.iter().enumerate() {
+            let is_current = self.form.cursor == index;
+            let star = if field.is_required { " *" } else { "" };
+            let title = pad(&format!("{}{star}", field.title), titles, self.mark(Mark::Ellipsis));
+            let title_role = if is_current { Role::Accent } else { Role::Text };
+            let title_span = self.span(title, title_role);
+            let blank = " ".repeat(lead + titles);
+            let first = lines.len();
+            if is_current {
+                cursor.0 = first;
+            }
+            let mut values: Vec<Vec<Span<'static>>> = Vec::new();
+            match &field.value {
+                FieldValue::Text { text, .. } | FieldValue::Number { text, .. } => {
+                    let typed = if is_current { self.form.text.text() } else { text };
+                    let before = if is_current { self.form.text.before_cursor() } else { "" };
+                    let shown = |text: &str| {
+                        let mask = if self.look.theme.is_ascii { "*" } else { "•" };
+                        if field.is_secret {
+                            mask.repeat(text.chars().count())
+                        } else {
+                            Clean::line(text).to_string()
+                        }
+                    };
+                    if is_current {
+                        cursor.1 = Some(lead + titles + width(&shown(before)));
+                    }
+                    values.push(vec![Span::raw(shown(typed))]);
+                }
+                FieldValue::Boolean(value) => {
+                    let mark = if *value { "[x]" } else { "[ ]" };
+                    values.push(vec![self.span(mark, title_role)]);
+                }
+                FieldValue::One { options, chosen } => {
+                    let radio = self.mark(Mark::Radio);
+                    for (place, (_, name)) in options.iter().enumerate() {
+                        let mark =
+                            if *chosen == Some(place) { format!("({radio}) ") } else { "( ) ".to_owned() };
+                        values.push(vec![Span::raw(mark), Span::raw(name.to_string())]);
+                    }
+                }
+                FieldValue::Many { options, chosen, cursor } => {
+                    let mut spans = Vec::new();
+                    for (place, (_, name)) in options.iter().enumerate() {
+                        let mark = if chosen.get(place) == Some(&true) { "[x] " } else { "[ ] " };
+                        let style = if is_current && *cursor == place {
+                            self.style(Role::Selected)
+                        } else {
+                            Style::new()
+                        };
+                        spans.push(Span::styled(format!("{mark}{name}"), style));
+                        spans.push(Span::raw("   "));
+                    }
+                    values.push(spans);
+                }
+            }
+            for (row, value) in values.into_iter().enumerate() {
+                let mut spans = if row == 0 {
+                    vec![Span::raw(indent.clone()), title_span.clone()]
+                } else {
+                    vec![Span::raw(blank.clone())]
+                };
+                spans.extend(value);
+                lines.push(Line::from(self.cut_spans(spans, usize::from(columns))));
+            }
+            let about = [field.description.as_ref().map(ToString::to_string), field.limits()];
+            let about: Vec<String> = about.into_iter().flatten().collect();
+            if !about.is_empty() {
+                for row in wrap(&about.join("; "), usize::from(columns).saturating_sub(blank.len())) {
+                    lines.push(Line::from(vec![Span::raw(blank.clone()), self.span(row, Role::Dim)]));
+                }
+            }
+            lines.push(Line::default());
+        }
+        if let Some(problem) = &self.form.problem {
+            let text = format!("{indent}{} {problem}", self.mark(Mark::Failed));
+            lines.push(Line::from(vec![
+                self.span(cut(&text, usize::from(columns), self.mark(Mark::Ellipsis)), Role::Error),
+            ]));
+            lines.push(Line::default());
+        }
+        let button = |text: &'static str, place: usize| {
+            let role = if self.form.cursor == place { Role::Selected } else { Role::Text };
+            self.span(text, role)
+        };
+        let fields = form.fields.len();
+        if self.form.cursor >= fields {
+            cursor = (lines.len(), None);
+        }
+        lines.push(Line::from(vec![
+            Span::raw(indent),
+            button("[ Submit ]", fields),
+            Span::raw("   "),
+            button("[ Decline ]", fields + 1),
+        ]));
+        (lines, cursor)
+    }
+}

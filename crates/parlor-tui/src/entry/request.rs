@@ -1,0 +1,334 @@
+//! What a permission request permits, in full.
+
+use parlor_client::{Object, ToolKind, Transcript};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+
+use super::content_block;
+use super::diff::{self, FileDiff};
+use super::row::{Text, Wrap};
+use super::tool_call::{ToolContent, ToolDetails, ToolSubject};
+use super::tool_view::{diff_rows, foreign_lines, whole_heading};
+use super::{EntryContext, is_narrow};
+use crate::clean::{Clean, is_bidirectional};
+use crate::theme::{Role, Theme};
+
+/// Columns of the names of rows.
+const LABEL: usize = 11;
+
+/// Bytes of one text that are shown. The number of the others is shown as well.
+const MAX_TEXT: usize = 64 << 10;
+
+/// Lines of one diff that are shown. The number of the others is shown as well.
+const MAX_DIFF: usize = 10_000;
+
+/// Lines around a change that are shown.
+const CONTEXT: usize = 1;
+
+/// What a permission request permits.
+#[derive(Debug, Clone)]
+pub struct RequestDetails {
+    /// The request in a few words, after `claude asks: `: `run a command (execute)`, `edit 2 files`.
+    pub headline: Clean,
+    /// Lines that are added and removed, if files are changed.
+    pub counts: Option<(usize, usize)>,
+    details: ToolDetails,
+    says: Option<String>,
+}
+
+impl RequestDetails {
+    /// Reads the params of a permission request; what they leave out is in the transcript. `cwd` is the working directory of the
+    /// session.
+    pub fn new(params: &Object, transcript: &Transcript, cwd: &str) -> Self {
+        let mut details = ToolDetails::of_request(params, transcript, cwd);
+        if details.command.is_some() {
+            details.directory.get_or_insert_with(|| cwd.to_owned());
+        }
+        let diffs: Vec<FileDiff> = details.diffs().cloned().collect();
+        let says = params.get_string("description").filter(|text| !text.trim().is_empty());
+        let headline = Clean::line(&headline(&details));
+        // The title may say more than the command and the paths.
+        let is_shown = |text: &String| {
+            let name = |diff: &FileDiff| diff.path.rsplit('/').next().unwrap_or_default().to_owned();
+            let is_command =
+                details.command.as_ref().is_some_and(|command| command.contains(text.trim_matches('`')));
+            is_command
+                || diffs.iter().any(|diff| text.contains(&name(diff)))
+                || headline.as_str().contains(Clean::line(text).as_str())
+        };
+        let title = Some(details.title.clone()).filter(|title| !title.trim().is_empty() && !is_shown(title));
+        let says = match (says, title.filter(|_| details.command.is_some() || !diffs.is_empty())) {
+            (Some(says), Some(title)) if says != title => Some(format!("{title}\n{says}")),
+            (says, title) => says.or(title),
+        };
+        Self { headline, counts: (!diffs.is_empty()).then(|| diff::total(&diffs)), details, says }
+    }
+
+    /// The request in one line for a list: `run rm -rf target`, `edit src/http.rs`.
+    pub fn summary(&self) -> Clean {
+        let (verb, subject) = self.details.summary();
+        let subject = match subject {
+            ToolSubject::Command(text) | ToolSubject::Path(text) | ToolSubject::Text(text) => text,
+        };
+        Clean::line(format!("{} {subject}", verb.to_lowercase()).trim_start())
+    }
+
+    /// Everything that the request permits. Nothing is cut: lines wrap.
+    pub fn lines(&self, context: &EntryContext<'_>, width: u16) -> Vec<Line<'static>> {
+        let (theme, width) = (*context.theme, usize::from(width.max(1)));
+        let mut rows =
+            RequestRows { theme, width, label: if is_narrow(width) { 0 } else { LABEL }, shown: Vec::new() };
+        let details = &self.details;
+        if let Some(command) = &details.command {
+            rows.command(command);
+        }
+        if let Some(directory) = details.directory.as_ref().filter(|_| details.command.is_some()) {
+            rows.named("directory", "in ", directory);
+        }
+        let diffs: Vec<&FileDiff> = details.diffs().collect();
+        for (path, line) in
+            details.paths.iter().filter(|(path, _)| !diffs.iter().any(|diff| diff.path == *path))
+        {
+            let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+            rows.named("path", "", &format!("{path}{line}"));
+        }
+        rows.diffs(&diffs);
+        if let Some(tool) = &details.tool {
+            rows.named("tool", "tool ", tool);
+        }
+        if let Some(says) = &self.says {
+            rows.named("says", "", says);
+        }
+        if let Some(input) = details.unshown_input(self.says.as_deref(), context.cwd) {
+            rows.named("raw input", "", &content_block::compact(input));
+        }
+        for content in &details.content {
+            match content {
+                ToolContent::Text(text) => rows.text(text),
+                ToolContent::Block(block) => {
+                    rows.text(&content_block::label(block));
+                    rows.text(&content_block::resource_text(block).unwrap_or_default());
+                }
+                ToolContent::Unknown(json) => rows.text(&content_block::compact(json)),
+                ToolContent::Terminal(id) => rows.text(&format!("terminal {id}")),
+                ToolContent::Diffs(_) => {}
+            }
+        }
+        rows.shown.into_iter().map(|row| row.into_line(width, theme)).collect()
+    }
+
+    /// Says how many bidirectional control characters the request has, and where.
+    pub fn warning(&self) -> Option<String> {
+        let count = |text: &str| text.chars().filter(|character| is_bidirectional(*character)).count();
+        let details = &self.details;
+        let lines: Vec<_> =
+            details.diffs().flat_map(|diff| &diff.lines).filter(|line| count(&line.text) > 0).collect();
+        let in_diffs: usize = lines.iter().map(|line| count(&line.text)).sum();
+        let texts =
+            [Some(&details.title), details.command.as_ref(), details.directory.as_ref(), self.says.as_ref()];
+        let mut elsewhere: usize = texts.into_iter().flatten().map(|text| count(text)).sum();
+        elsewhere += details.paths.iter().map(|(path, _)| count(path)).sum::<usize>();
+        elsewhere += details.diffs().map(|diff| count(&diff.path)).sum::<usize>();
+        elsewhere += details.input.as_ref().map_or(0, |input| count(input.as_str()));
+        for content in &details.content {
+            elsewhere += match content {
+                ToolContent::Text(text) => count(text),
+                ToolContent::Block(block) => count(&block.text()),
+                ToolContent::Unknown(json) => count(json.as_str()),
+                ToolContent::Terminal(_) | ToolContent::Diffs(_) => 0,
+            };
+        }
+        let place = match (lines.as_slice(), elsewhere) {
+            ([line], 0) => line.number.map(|number| format!(" in line {number}")).unwrap_or_default(),
+            _ => String::new(),
+        };
+        match in_diffs + elsewhere {
+            0 => None,
+            1 => Some(format!("1 bidirectional control character{place} is shown as ‹U+…›")),
+            all => Some(format!("{all} bidirectional control characters{place} are shown as ‹U+…›")),
+        }
+    }
+}
+
+fn headline(details: &ToolDetails) -> String {
+    let kind = details.kind.as_ref().map(ToString::to_string);
+    let with_kind = |text: String| match &kind {
+        Some(kind) => format!("{text} ({kind})"),
+        None => text,
+    };
+    if details.command.is_some() {
+        return with_kind("run a command".to_owned());
+    }
+    let (verb, subject) = details.summary();
+    let subject = match subject {
+        // `2 files: a, b`: the names follow in the body.
+        ToolSubject::Text(text) if details.diffs().count() > 1 => {
+            text.split(':').next().unwrap_or_default().to_owned()
+        }
+        ToolSubject::Command(text) | ToolSubject::Path(text) | ToolSubject::Text(text) => text,
+    };
+    let words = format!("{} {subject}", verb.to_lowercase()).trim_start().to_owned();
+    let is_clear =
+        matches!(details.kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move)) && !verb.is_empty();
+    if is_clear { words } else { with_kind(words) }
+}
+
+/// Rows with a name at the left; on narrow screens without.
+struct RequestRows {
+    theme: Theme,
+    width: usize,
+    label: usize,
+    shown: Vec<Text>,
+}
+
+impl RequestRows {
+    fn room(&self) -> usize {
+        self.width.saturating_sub(self.label).max(1)
+    }
+
+    fn push(&mut self, name: &str, parts: Vec<Text>) {
+        for (index, part) in parts.into_iter().enumerate() {
+            let name = if index == 0 { name } else { "" };
+            let columns = self.label;
+            let label = if columns == 0 { String::new() } else { format!("{name:<columns$}") };
+            self.shown.push(Text::own(label, self.theme.style(Role::Dim)).and(part));
+        }
+    }
+
+    /// A text with its name; `short` is before it on narrow screens.
+    fn named(&mut self, name: &str, short: &'static str, text: &str) {
+        let (text, omitted) = truncate(text);
+        let text = if self.label == 0 { format!("{short}{text}") } else { text.to_owned() };
+        let room = self.room();
+        self.push(name, foreign_lines(&text, self.theme, Style::new(), room));
+        self.omitted(omitted);
+    }
+
+    /// The command: bold, with a new row after each of its parts.
+    fn command(&mut self, command: &str) {
+        let (command, omitted) = truncate(command);
+        let mut rows = Vec::new();
+        for part in command_parts(command.trim_end_matches('\n')) {
+            let mut text = Text::default();
+            for (piece, is_operator) in operators(part) {
+                let bold = Style::new().add_modifier(Modifier::BOLD);
+                let style = if is_operator { self.theme.style(Role::Accent).patch(bold) } else { bold };
+                // A line break at the end of a part is part of the command.
+                let shown = piece.replace("\r\n", "\n").replace('\n', "↵");
+                text.append(Text::foreign(self.theme, &shown, style));
+            }
+            rows.extend(text.wrap(self.room(), self.room(), Wrap::Words));
+        }
+        self.push("command", rows);
+        self.omitted(omitted);
+    }
+
+    fn text(&mut self, text: &str) {
+        let (text, omitted) = truncate(text);
+        self.shown.extend(foreign_lines(text, self.theme, Style::new(), self.width));
+        self.omitted(omitted);
+    }
+
+    fn diffs(&mut self, diffs: &[&FileDiff]) {
+        for diff in diffs {
+            self.shown.extend(whole_heading(diff, self.theme, self.width));
+            let indent = if self.label == 0 { 0 } else { 2 };
+            let rows = diff_rows(&[diff], self.theme, self.width - indent, CONTEXT, true, MAX_DIFF);
+            let indent = Text::own(" ".repeat(indent), Style::new());
+            self.shown.extend(rows.into_iter().map(|row| indent.clone().and(row)));
+        }
+    }
+
+    fn omitted(&mut self, bytes: usize) {
+        if bytes > 0 {
+            let style = self.theme.style(Role::Warning);
+            self.shown.push(Text::own(format!("… {bytes} more bytes"), style));
+        }
+    }
+}
+
+/// The part of a text that is shown, and the number of other bytes.
+fn truncate(text: &str) -> (&str, usize) {
+    let end = (0..=MAX_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    (&text[..end], text.len() - end)
+}
+
+/// The parts of a command: each but the last ends with `&&`, `||`, `;` or a line break outside quotes.
+fn command_parts(command: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut start, mut quote) = (0, None);
+    let mut characters = command.char_indices().peekable();
+    while let Some((at, character)) = characters.next() {
+        match (character, quote) {
+            ('\\', None | Some('"')) => {
+                characters.next();
+            }
+            ('\'' | '"', None) => quote = Some(character),
+            (_, Some(open)) if open == character => quote = None,
+            ('&' | '|', None) if characters.peek().is_some_and(|(_, next)| *next == character) => {
+                characters.next();
+                let end = at + 2;
+                parts.push(&command[start..end]);
+                start = end;
+            }
+            (';' | '\n', None) => {
+                parts.push(&command[start..=at]);
+                start = at + 1;
+            }
+            (_, _) => {}
+        }
+    }
+    parts.push(&command[start..]);
+    let is_blank = |part: &&str| part.trim_matches(' ').is_empty();
+    parts.into_iter().filter(|part| !is_blank(part)).map(|part| part.trim_matches(' ')).collect()
+}
+
+/// The part of a command in pieces, each with whether it combines or redirects commands.
+fn operators(part: &str) -> Vec<(&str, bool)> {
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    let mut at = 0;
+    while at < part.len() {
+        let rest = &part[at..];
+        let operator = ["&&", "||", "$(", ">>", ";", "|", ">", "<", "`"]
+            .into_iter()
+            .find(|operator| rest.starts_with(operator));
+        match operator {
+            Some(operator) => {
+                pieces.push((&part[start..at], false));
+                pieces.push((&part[at..at + operator.len()], true));
+                at += operator.len();
+                start = at;
+            }
+            None => at += rest.chars().next().map_or(1, char::len_utf8),
+        }
+    }
+    pieces.push((&part[start..], false));
+    pieces.retain(|(piece, _)| !piece.is_empty());
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_broken_after_its_parts_and_not_inside_quotes() {
+        assert_eq!(
+            command_parts("rm -rf a && git clean; ls || x"),
+            ["rm -rf a &&", "git clean;", "ls ||", "x"]
+        );
+        assert_eq!(command_parts("echo 'a && b' \"c; \\\" d\" \\; e"), ["echo 'a && b' \"c; \\\" d\" \\; e"]);
+        assert_eq!(command_parts("a\nb"), ["a\n", "b"]);
+    }
+
+    #[test]
+    fn operators_of_a_shell_are_found() {
+        let found: Vec<&str> = operators("a | b > c $(d) && e")
+            .into_iter()
+            .filter(|(_, is)| *is)
+            .map(|(piece, _)| piece)
+            .collect();
+        assert_eq!(found, ["|", ">", "$(", "&&"]);
+    }
+}

@@ -1,0 +1,287 @@
+//! What happens to the client, and what the client does about it.
+
+use parlor_client::{Json, MessageId, Object, SessionId, Transcript};
+
+use crate::clean::Clean;
+use crate::conversation::Replica;
+use crate::keys::Key;
+use crate::request::Request;
+use crate::sessions::SessionRow;
+
+/// An agent that new sessions can use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentInfo {
+    /// Its name.
+    pub name: String,
+    /// Whether its program is installed.
+    pub is_installed: bool,
+    /// Whether it is the default.
+    pub is_default: bool,
+}
+
+/// A session that was opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// The request that opened it.
+    pub ticket: u64,
+    /// Its id.
+    pub id: SessionId,
+    /// Its working directory.
+    pub cwd: String,
+    /// Its transcript.
+    pub replica: Replica,
+    /// The cursor for entries before those that are loaded.
+    pub older: Option<Json>,
+    /// Whether everything was loaded again, so that changes have other numbers.
+    pub is_reloaded: bool,
+}
+
+/// A search hit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// The session.
+    pub session: SessionId,
+    /// The title of the session.
+    pub title: Clean,
+    /// The agent of the session.
+    pub agent: Clean,
+    /// The working directory of the session.
+    pub cwd: String,
+    /// The message, if it is one.
+    pub message: Option<MessageId>,
+    /// The tool call, if it is one.
+    pub tool_call: Option<String>,
+    /// `user`, `agent`, `thought`, `tool` or `title`.
+    pub role: Clean,
+    /// When it was written.
+    pub at: Option<jiff::Timestamp>,
+    /// The text around the words.
+    pub snippet: Clean,
+    /// The characters of the snippet that match, as pairs of start and end.
+    pub matches: Vec<(usize, usize)>,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Event {
+    /// A key was pressed.
+    Key(Key),
+    /// Text was pasted.
+    Paste(String),
+    /// The wheel was turned: rows, negative if up.
+    Wheel(isize),
+    /// The mouse was pressed at a column and row.
+    Click(u16, u16),
+    /// The screen has another size.
+    Resize(u16, u16),
+    /// The window got or lost the focus.
+    Focus(bool),
+    /// Time has passed.
+    Tick,
+    /// The server accepts requests.
+    Connected {
+        /// Where it is, for people.
+        server: String,
+    },
+    /// The connection was lost or could not be made.
+    Disconnected {
+        /// Where the server is, for people.
+        server: String,
+        /// Why.
+        reason: String,
+        /// When the next attempt is made.
+        retry_at: jiff::Timestamp,
+    },
+    /// All sessions.
+    List(Vec<SessionRow>),
+    /// Sessions that changed and sessions that are gone.
+    ListChanged(Vec<SessionRow>, Vec<SessionId>),
+    /// The agents of the server.
+    Agents(Vec<AgentInfo>),
+    /// Requests that were opened, and ids of requests that were closed.
+    Requests(Vec<Request>, Vec<String>),
+    /// A session was opened.
+    Opened(Box<Opened>),
+    /// A session could not be opened.
+    OpenFailed {
+        /// The request that failed.
+        ticket: u64,
+        /// Why.
+        reason: String,
+    },
+    /// The transcript of the open session changed.
+    Changed,
+    /// The open session gets no more updates.
+    SessionLost,
+    /// Entries before those that are loaded.
+    Older {
+        /// The session.
+        session: SessionId,
+        /// The entries.
+        page: Box<Transcript>,
+        /// The cursor for entries before these.
+        before: Option<Json>,
+    },
+    /// Earlier entries could not be loaded.
+    OlderFailed,
+    /// A prompt was accepted, or withdrawn.
+    PromptAccepted,
+    /// A prompt was not accepted.
+    PromptFailed {
+        /// Its text.
+        text: String,
+        /// Why.
+        reason: String,
+    },
+    /// A session was forked; it is to be opened.
+    Forked {
+        /// The new session.
+        id: SessionId,
+        /// Its working directory.
+        cwd: String,
+        /// What to say about it.
+        note: String,
+    },
+    /// The hits of a search.
+    Hits {
+        /// Which search.
+        generation: u64,
+        /// The hits, or why there are none.
+        hits: Result<Vec<Hit>, String>,
+        /// How long it took.
+        millis: u64,
+    },
+    /// The files of the working directory.
+    Files(Vec<String>),
+    /// The text that an editor returned.
+    Edited(String),
+    /// Something to tell in the status line.
+    Note(String),
+    /// Something that failed, for the status line.
+    Failed(String),
+}
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Sends a request to the server.
+    Send(Call),
+    /// Copies a text to the clipboard.
+    Copy(String),
+    /// Opens a text in the editor.
+    Edit(String),
+    /// Shows a text in the pager.
+    Page(String),
+    /// Opens a link in the browser.
+    OpenLink(String),
+    /// Notifies the person: bell and desktop notification.
+    Notify(String),
+    /// Sets the title of the window.
+    WindowTitle(String),
+    /// Lists the files of a directory for completion.
+    ListFiles(String),
+    /// Tries to connect at once.
+    Reconnect,
+    /// Suspends the program.
+    Suspend,
+    /// Draws the whole screen again.
+    Redraw,
+    /// Ends the program; the turn goes on.
+    Quit,
+}
+
+/// A request to the server.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Call {
+    /// Opens a session.
+    Open {
+        /// Identifies the request.
+        ticket: u64,
+        /// The session.
+        id: SessionId,
+        /// Its working directory.
+        cwd: String,
+    },
+    /// Creates a session and sends its first prompt.
+    New {
+        /// Identifies the request.
+        ticket: u64,
+        /// The agent; the default one if missing.
+        agent: Option<String>,
+        /// The working directory.
+        cwd: String,
+        /// The first prompt.
+        prompt: String,
+    },
+    /// Sends a prompt to the open session.
+    Prompt {
+        /// The text.
+        text: String,
+        /// The key that makes a repeated prompt the same one.
+        key: String,
+    },
+    /// Cancels the turn of the open session.
+    Cancel,
+    /// Withdraws a queued prompt by its id.
+    Withdraw(Json),
+    /// Answers a request.
+    Answer {
+        /// The request.
+        id: String,
+        /// The result.
+        result: Object,
+    },
+    /// Forks the open session at a message, or at its end.
+    Fork {
+        /// The message.
+        at: Option<MessageId>,
+        /// What to say about it.
+        note: String,
+    },
+    /// Forks before a prompt and sends another one there.
+    EditPrompt {
+        /// The prompt.
+        message: MessageId,
+        /// The new text.
+        text: String,
+        /// What to say about it.
+        note: String,
+    },
+    /// Forks before a prompt and sends it again.
+    Regenerate {
+        /// The prompt or a message of its turn.
+        message: MessageId,
+        /// What to say about it.
+        note: String,
+    },
+    /// Sets an option of the open session.
+    SetOption {
+        /// The option.
+        option: Json,
+        /// The value.
+        value: Json,
+        /// What to say about it.
+        note: String,
+    },
+    /// Sets the title of a session.
+    SetTitle(SessionId, String),
+    /// Archives a session.
+    Archive(SessionId),
+    /// Deletes a session.
+    Delete(SessionId),
+    /// Says that a person has seen the open session.
+    Seen(SessionId),
+    /// Loads entries before those that are loaded.
+    Older(Json),
+    /// Searches.
+    Search {
+        /// Which search.
+        generation: u64,
+        /// The words and filters.
+        query: String,
+        /// Only sessions of this directory.
+        cwd: Option<String>,
+        /// Only this session.
+        session: Option<SessionId>,
+    },
+}

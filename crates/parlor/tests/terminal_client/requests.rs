@@ -1,0 +1,93 @@
+//! Permission requests, forms and the inbox.
+
+use crate::screen::{ENTER, ESC, Screen, TAB};
+use crate::with_server;
+
+#[test]
+fn a_request_is_answered_with_a_key() {
+    let scenario = with_server();
+    let mut screen = Screen::open(&scenario, &["new"]);
+    screen.wait_for("Enter start");
+    screen.prompt("ask Delete the notes");
+    // A key was just pressed: the request does not take the next one.
+    screen.wait_for("Tab answers");
+    screen.press(TAB);
+    screen.wait_for("1 y  Allow once");
+    assert!(screen.text().contains("Delete the notes"), "{}", screen.text());
+    screen.press("y");
+    screen.wait_for("You allowed it this once.");
+    screen.wait_for("─ Idle");
+}
+
+#[test]
+fn escape_leaves_a_request_open_and_the_inbox_answers_it() {
+    let scenario = with_server();
+    let mut screen = Screen::open(&scenario, &["new"]);
+    screen.wait_for("Enter start");
+    screen.prompt("ask Delete the notes");
+    screen.wait_for("Tab answers");
+    screen.press(TAB);
+    screen.wait_for("Esc not now");
+    screen.press(ESC);
+    screen.wait_for("Tab answers");
+    assert_eq!(scenario.run(&["inbox", "--json"]).success().stdout.matches("requestId").count(), 1);
+    screen.press("\u{14}");
+    screen.wait_for("1 request waits for you");
+    screen.press("3");
+    screen.wait_for("Nothing waits for you.");
+    screen.press(ESC);
+    screen.wait_for("You did not allow it.");
+}
+
+#[test]
+fn a_request_that_another_client_answered_disappears_with_a_note() {
+    let scenario = with_server();
+    let mut screen = Screen::open(&scenario, &["new"]);
+    screen.wait_for("Enter start");
+    screen.prompt("ask Delete the notes");
+    screen.wait_for("Tab answers");
+    screen.press(TAB);
+    screen.wait_for("Esc not now");
+    scenario.run(&["answer", "r1", "--allow"]).success();
+    // The command has no name.
+    screen.wait_for("Request answered: Allow once by another client");
+    screen.wait_for("You allowed it this once.");
+}
+
+#[test]
+fn a_form_is_filled_in() {
+    let scenario = with_server();
+    let mut screen = Screen::open(&scenario, &["new"]);
+    screen.wait_for("Enter start");
+    screen.prompt("elicit");
+    screen.wait_for("Tab answers");
+    screen.press(TAB);
+    screen.wait_for("[ Submit ]");
+    // A required field.
+    screen.press("\t\t");
+    screen.press(ENTER);
+    screen.wait_for("✗");
+    screen.press("Ada");
+    screen.press(ENTER);
+    screen.press(" ");
+    screen.wait_for("[x]");
+    screen.press(ENTER);
+    screen.press(ENTER);
+    screen.wait_for("Ada");
+    screen.wait_for("─ Idle");
+}
+
+#[test]
+fn a_request_in_another_session_is_counted_and_opened_from_the_inbox() {
+    let scenario = with_server();
+    scenario.new_session("say the first session");
+    scenario.run(&["prompt", "--new", "--no-wait", "ask Delete the notes"]).success();
+    let mut screen = Screen::open(&scenario, &["attach", "say the first"]);
+    screen.wait_for("! 1 Ctrl-T");
+    screen.press("\u{14}");
+    screen.wait_for("ask Delete the notes");
+    screen.press(ENTER);
+    screen.wait_for("Esc not now");
+    screen.press("y");
+    screen.wait_for("You allowed it this once.");
+}

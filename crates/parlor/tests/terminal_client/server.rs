@@ -1,0 +1,123 @@
+//! Servers that stop, restart or do not respond; agents without a server.
+
+use parlor_testkit::programs;
+use parlor_testkit::scenario::Scenario;
+
+use crate::screen::{ENTER, Screen, TAB};
+use crate::{PARLOR, with_server};
+
+#[test]
+fn a_restarted_server_is_connected_again_without_duplicates_and_the_draft_is_kept() {
+    let mut scenario = with_server();
+    scenario.new_session("say only once");
+    let mut screen = Screen::open(&scenario, &["attach"]);
+    screen.wait_for("only once");
+    screen.press("my draft");
+    screen.wait_for("› my draft");
+    scenario.stop();
+    screen.wait_for("✗ offline");
+    screen.wait_for("No connection to the server since");
+    screen.press(" goes on");
+    screen.wait_for("› my draft goes on");
+    scenario.serve(&["--agent", "demo"]);
+    screen.press(ENTER);
+    screen.wait_for("Connected again after");
+    screen.wait_for_no("offline");
+    assert!(screen.text().contains("› my draft goes on"), "{}", screen.text());
+    let text = screen.text();
+    assert_eq!(text.matches("only once").count(), 3, "title, prompt and answer: {text}");
+    // It can be used as before.
+    screen.press("\u{15}");
+    screen.prompt("say after the restart");
+    screen.wait_for("after the restart\n");
+    screen.wait_for("─ Idle");
+}
+
+#[test]
+fn a_killed_server_shows_the_interrupted_turn_after_its_restart() {
+    let mut scenario = with_server();
+    let mut screen = Screen::open(&scenario, &["new"]);
+    screen.wait_for("Enter start");
+    screen.prompt("sleep 60000");
+    screen.wait_for("Esc cancels");
+    scenario.kill();
+    screen.wait_for("✗ offline");
+    scenario.serve(&["--agent", "demo"]);
+    screen.press(ENTER);
+    screen.wait_for("Connected again after");
+    screen.wait_for_no("Esc cancels");
+}
+
+#[test]
+fn a_server_that_does_not_respond_leaves_the_client_usable() {
+    let scenario = Scenario::new(PARLOR);
+    std::fs::create_dir_all(scenario.data()).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let mut screen = Screen::open(&scenario, &["attach", "--server", &url]);
+    screen.wait_for("Connecting to the server");
+    screen.press("typed meanwhile");
+    screen.wait_for("› typed meanwhile");
+    screen.press("\u{1b}OP");
+    screen.wait_for("Anywhere");
+    screen.press("\u{1b}");
+    screen.wait_for("› typed meanwhile");
+    assert_eq!(screen.detach(), Some(0));
+    drop(listener);
+}
+
+#[test]
+fn a_server_that_closes_connections_is_tried_again() {
+    let scenario = Scenario::new(PARLOR);
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}", socket.local_addr().unwrap());
+    drop(socket);
+    let mut screen = Screen::open(&scenario, &["attach", "--server", &url]);
+    screen.wait_for("connection refused");
+    screen.wait_for("retry in");
+    screen.press("kept");
+    screen.wait_for("› kept");
+    assert_eq!(screen.detach(), Some(0));
+}
+
+#[test]
+fn an_agent_is_used_without_a_server() {
+    let scenario = Scenario::new(PARLOR);
+    let mut screen = Screen::open(&scenario, &["attach", "--", PARLOR, "demo-agent"]);
+    screen.wait_for("direct");
+    screen.prompt("say hello directly");
+    screen.wait_for("hello directly\n");
+    screen.wait_for("─ Idle");
+    screen.prompt("ask Delete the notes");
+    screen.wait_for("Tab answers");
+    screen.press(TAB);
+    screen.wait_for("1 y  Allow once");
+    screen.press("y");
+    screen.wait_for("You allowed it this once.");
+    assert_eq!(screen.detach(), Some(0));
+}
+
+#[test]
+fn an_agent_of_version_1_is_used_without_a_server() {
+    let scenario = Scenario::new(PARLOR);
+    let mut screen = Screen::open(&scenario, &["attach", "--", programs::test_agent(), "--version", "1"]);
+    screen.wait_for("direct");
+    screen.prompt("say hello");
+    screen.wait_for("─ Idle");
+}
+
+#[test]
+fn a_command_that_is_no_agent_is_reported() {
+    let scenario = Scenario::new(PARLOR);
+    let mut screen = Screen::open(&scenario, &["attach", "--", "/nowhere/agent"]);
+    assert_eq!(screen.wait(), Some(1));
+    screen.wait_for("parlor: cannot start /nowhere/agent");
+}
+
+#[test]
+fn without_a_terminal_the_client_is_not_started() {
+    let scenario = Scenario::new(PARLOR);
+    let output = scenario.run(&["attach"]);
+    assert_eq!(output.code, Some(2));
+    assert!(output.stderr.contains("the terminal client needs a terminal"), "{}", output.stderr);
+}

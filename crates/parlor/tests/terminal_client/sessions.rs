@@ -1,0 +1,142 @@
+//! The list of sessions, search, options, two clients.
+
+use parlor_testkit::wait::wait_until;
+
+use crate::screen::{ENTER, ESC, Screen, TAB};
+use crate::with_server;
+
+#[test]
+fn the_list_follows_other_clients_and_opens_sessions() {
+    let scenario = with_server();
+    scenario.new_session("say first session");
+    let mut screen = Screen::with_size(&scenario, &["attach"], 120, 30);
+    screen.wait_for("Sessions 1");
+    scenario.new_session("say second session");
+    screen.wait_for("Sessions 2");
+    scenario.run(&["title", "say second", "Renamed elsewhere"]).success();
+    screen.wait_for("Renamed elsewhere");
+    screen.press("\u{f}");
+    screen.wait_for("Open a session");
+    screen.press("renamed");
+    screen.wait_for("1 of 2");
+    screen.press(ENTER);
+    screen.wait_for("second session");
+    // Change its title here.
+    screen.press("\t\t");
+    screen.wait_for("x archive");
+    screen.press("t");
+    screen.wait_for("Title: Renamed elsewhere");
+    screen.press("\u{15}Named here");
+    screen.press(ENTER);
+    wait_until("the title is stored", || scenario.run(&["ls"]).success().stdout.contains("Named here"));
+}
+
+#[test]
+fn a_deleted_session_can_be_taken_back() {
+    let scenario = with_server();
+    scenario.new_session("say keep me");
+    scenario.new_session("say delete me");
+    let mut screen = Screen::open(&scenario, &["attach"]);
+    screen.wait_for("delete me");
+    screen.press("\t\t");
+    screen.wait_for("x archive");
+    screen.press("D");
+    screen.wait_for("Deleted \"say delete me\".  u undo");
+    screen.press("u");
+    screen.wait_for("Kept \"say delete me\"");
+    screen.press("D");
+    screen.wait_for("u undo");
+    screen.press("q");
+    // Detaching sends what waits.
+    assert_eq!(screen.wait(), Some(0));
+    wait_until("it is deleted", || !scenario.run(&["ls"]).success().stdout.contains("delete me"));
+    assert!(scenario.run(&["ls"]).success().stdout.contains("keep me"));
+}
+
+#[test]
+fn a_search_opens_the_session_at_the_message() {
+    let scenario = with_server();
+    scenario.new_session("say a needle in the haystack");
+    scenario.new_session("say something else");
+    let mut screen = Screen::open(&scenario, &["attach"]);
+    screen.wait_for("something else");
+    screen.press("\u{6}");
+    screen.wait_for("all sessions");
+    screen.press("needle role:agent");
+    screen.wait_for("1 hit in 1 session");
+    screen.press(ENTER);
+    screen.wait_for("▌");
+    screen.wait_for("a needle in the haystack");
+    screen.press(ESC);
+    screen.wait_for("1 hit in 1 session");
+}
+
+#[test]
+fn mode_and_model_are_set_for_all_clients() {
+    let scenario = with_server();
+    scenario.new_session("say hello");
+    let mut one = Screen::open(&scenario, &["attach"]);
+    let two = Screen::open(&scenario, &["attach"]);
+    one.wait_for("mode Ask first");
+    two.wait_for("mode Ask first");
+    one.press("\u{1b}[Z");
+    one.wait_for("Model, mode and options");
+    one.press("code");
+    one.press(ENTER);
+    one.wait_for("mode Write code");
+    two.wait_for("mode Write code");
+}
+
+#[test]
+fn two_clients_show_the_same_session() {
+    let scenario = with_server();
+    scenario.new_session("say hello");
+    let mut one = Screen::open(&scenario, &["attach"]);
+    let mut two = Screen::open(&scenario, &["attach"]);
+    one.wait_for("hello");
+    two.wait_for("hello");
+    one.prompt("say from the first client");
+    two.wait_for("from the first client");
+    two.wait_for("─ Idle");
+    two.prompt("say from the second client");
+    one.wait_for("from the second client");
+}
+
+#[test]
+fn the_help_lists_the_keys_of_the_configuration() {
+    let scenario = with_server();
+    let config = scenario.path().join("keys.toml");
+    std::fs::write(&config, "[keys.messages]\nfork = \"Ctrl-K\"\n").unwrap();
+    let mut command = scenario.command(&["new"]);
+    command.env("PARLOR_CONFIG", &config);
+    // The running server has no configuration file: only `--config` is compared with it.
+    let mut screen = Screen::run(&command, 120, 40);
+    screen.wait_for("Enter start");
+    screen.press("\u{1b}OP");
+    screen.wait_for("Ctrl-K            fork here");
+    std::fs::write(&config, "[keys.messages]\nfork = \"e\"\n").unwrap();
+    let mut command = scenario.command(&["new"]);
+    command.env("PARLOR_CONFIG", &config);
+    let mut screen = Screen::run(&command, 120, 40);
+    assert_eq!(screen.wait(), Some(2));
+    screen.wait_for("keys.toml:2: e is assigned twice in 'messages'");
+}
+
+#[test]
+fn forks_are_shown_as_a_tree() {
+    let scenario = with_server();
+    scenario.new_session("say the parent");
+    let mut screen = Screen::open(&scenario, &["attach"]);
+    screen.wait_for("the parent");
+    screen.press(TAB);
+    screen.wait_for("f fork here");
+    screen.press("f");
+    screen.wait_for("Forked at #2");
+    // The fork is open when the input has the focus.
+    screen.wait_for_no("f fork here");
+    screen.press(TAB);
+    screen.wait_for("f fork here");
+    screen.press("F");
+    screen.wait_for("2 sessions");
+    screen.wait_for("└");
+}
