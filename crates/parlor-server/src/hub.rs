@@ -128,6 +128,8 @@ pub(crate) struct HubState {
     attach_on_open: Mutex<HashMap<SessionId, Weak<Client>>>,
     losses: LossCounts,
     logins: Arc<Logins>,
+    #[cfg(feature = "http")]
+    browsers: crate::browsers::Browsers,
     next_client: AtomicU64,
     clients: AtomicU64,
     /// Whether the server is stopping: no session is opened any more.
@@ -192,6 +194,8 @@ impl Hub {
             attach_on_open: Mutex::default(),
             losses: LossCounts::default(),
             logins: Arc::default(),
+            #[cfg(feature = "http")]
+            browsers: crate::browsers::Browsers::default(),
             next_client: AtomicU64::new(1),
             clients: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
@@ -246,6 +250,12 @@ impl Hub {
         let (reply, transcript) = oneshot::channel();
         self.shared.send(session, Message::Read { message, reply }).await.ok()?;
         transcript.await.ok()
+    }
+
+    /// The browsers that are signed in to the page.
+    #[cfg(feature = "http")]
+    pub fn browsers(&self) -> &crate::browsers::Browsers {
+        &self.shared.browsers
     }
 
     /// Stops all sessions and agents. Everything is persisted when this returns.
@@ -312,6 +322,11 @@ impl HubState {
 
     pub(crate) fn losses(&self) -> &LossCounts {
         &self.losses
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn browsers(&self) -> &crate::browsers::Browsers {
+        &self.browsers
     }
 
     pub(crate) fn logins(&self) -> &Arc<Logins> {

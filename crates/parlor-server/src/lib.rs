@@ -3,6 +3,8 @@
 mod agent;
 pub mod agent_sessions;
 mod auth_method;
+#[cfg(feature = "http")]
+pub mod browsers;
 mod client;
 pub mod config;
 mod connection;

@@ -5,6 +5,9 @@ use maud::{Markup, PreEscaped, html};
 /// The style sheet.
 pub const STYLE: &str = include_str!("../assets/page.css");
 
+/// The script.
+pub const SCRIPT: &str = include_str!("../assets/page.js");
+
 /// The icons, each a symbol with the id `i-` and its name. Put once into a page.
 const ICONS: &str = include_str!("../assets/icons.svg");
 

@@ -3,6 +3,7 @@
 #[macro_use]
 mod output;
 mod agent_choice;
+mod ansi;
 mod background_server;
 mod command_error;
 mod commands;
@@ -110,6 +111,7 @@ enum Command {
     Edit(commands::edit::Edit),
     Regenerate(commands::regenerate::Regenerate),
     Export(commands::export::Export),
+    Open(commands::open::Open),
     Set(commands::set::Set),
     Usage(commands::usage::Usage),
     Title(commands::title::Title),
@@ -199,6 +201,7 @@ fn main() -> ExitCode {
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
         Command::Stop(stop) => stop.run(),
+        Command::Open(open) => open.run(),
         Command::Restart(restart) => restart.run(),
         Command::Agents(agents) => agents.run(),
         Command::Login(login) => login.run(),

@@ -6,9 +6,9 @@ use parlor_dialect::event;
 use parlor_json::{Json, Members};
 use parlor_server::stored::StoredSession;
 use parlor_session::{Body, Content, Entry, EntryId, MessageNumbers, Role, Transcript};
-use parlor_web::render::ansi;
 use parlor_web::render::content_block::{ContentBlock, MediaKind, is_web_or_mail};
 
+use crate::ansi;
 use crate::offline_sessions::{session_id, session_title};
 use crate::output::timestamp;
 use crate::render::{field, mark, members_of, push_visible, raw_input, tool_text};

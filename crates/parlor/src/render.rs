@@ -7,8 +7,9 @@ use anstyle::{AnsiColor, Style};
 use parlor_dialect::{event, view};
 use parlor_json::{Json, JsonRef, Members, Type};
 use parlor_session::{Body, Content, Entry, EntryId, MessageNumbers, Role, Slot, State, Transcript, text_of};
-use parlor_web::render::{ansi, content_block};
+use parlor_web::render::content_block;
 
+use crate::ansi;
 use crate::output::{BOLD, DIM, GREEN, RED, YELLOW};
 
 const USER: Style = AnsiColor::Cyan.on_default().bold();

@@ -12,6 +12,9 @@ use subtle::ConstantTimeEq;
 use crate::data_dir::Tokens;
 use crate::hub::Role;
 
+/// The host name of the page. Browsers resolve it to this machine.
+pub(super) const PAGE_HOST: &str = "parlor.localhost";
+
 /// The prefix of the subprotocol with which a browser sends the token.
 const TOKEN_PROTOCOL: &str = "parlor.token.";
 
@@ -106,7 +109,8 @@ impl Access {
         is_local(host, at) || self.is_configured(host)
     }
 
-    fn is_configured(&self, host: &str) -> bool {
+    /// Whether a host is one of those that the configuration lists.
+    pub(super) fn is_configured(&self, host: &str) -> bool {
         let name = split_port(host).map_or(host, |(name, _)| name);
         self.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host) || ours.eq_ignore_ascii_case(name))
     }
@@ -131,12 +135,12 @@ fn is_local(host: &str, at: SocketAddr) -> bool {
     if port != at.port() {
         return false;
     }
-    ["localhost", "127.0.0.1", "[::1]"].iter().any(|ours| ours.eq_ignore_ascii_case(name))
+    ["localhost", PAGE_HOST, "127.0.0.1", "[::1]"].iter().any(|ours| ours.eq_ignore_ascii_case(name))
         || format!("{name}:{port}").parse() == Ok(SocketAddr::new(at.ip().to_canonical(), port))
 }
 
 /// A host without its port, and the port. Without one it is that of HTTP.
-fn split_port(host: &str) -> Option<(&str, u16)> {
+pub(super) fn split_port(host: &str) -> Option<(&str, u16)> {
     match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => Some((name, port.parse().ok()?)),
         Some(_) | None => Some((host, 80)),
@@ -149,7 +153,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The header's value; an error if there are several, because programs differ in which one they use.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ()> {
+pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
@@ -180,6 +184,9 @@ mod tests {
             ("localhost:7667", "127.0.0.1:7667", true),
             ("LOCALHOST:7667", "127.0.0.1:7667", true),
             ("127.0.0.1:7667", "127.0.0.1:7667", true),
+            ("parlor.localhost:7667", "127.0.0.1:7667", true),
+            ("parlor.localhost:7668", "127.0.0.1:7667", false),
+            ("x.parlor.localhost:7667", "127.0.0.1:7667", false),
             ("[::1]:7667", "[::1]:7667", true),
             ("localhost", "127.0.0.1:80", true),
             ("192.168.1.5:7667", "192.168.1.5:7667", true),

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -25,6 +25,7 @@ use uuid::Uuid;
 use super::access::Access;
 use super::connection_limit::{ConnectionGuard, ConnectionLimit};
 use super::listen::{Limits, ListenError, pause_after};
+use super::sign_in;
 use super::websocket::{self, Handshake};
 use crate::data_dir::Tokens;
 use crate::hub::{AgentChoice, Hub, Peer, Role, TransportKind};
@@ -48,6 +49,7 @@ pub(super) struct HttpListener {
     listener: TcpListener,
     access: Access,
     limits: Limits,
+    page: Option<Router>,
 }
 
 /// How long rejecting a connection may take.
@@ -73,19 +75,32 @@ const NO_DATE: &[u8] =
     Connection: close\r\n\r\nThe clock of this machine is before 1970\n";
 
 /// The state that all requests share.
-struct AppState {
-    hub: Arc<Hub>,
-    access: Access,
+pub(super) struct AppState {
+    pub(super) hub: Arc<Hub>,
+    pub(super) access: Access,
     limits: Limits,
 }
 
 /// The connection of a request.
 #[derive(Clone)]
-struct ConnInfo {
+pub(super) struct ConnInfo {
     guard: Arc<ConnectionGuard>,
     /// Our address.
-    local_address: SocketAddr,
+    pub(super) local_address: SocketAddr,
 }
+
+/// The headers of all responses that have no others: nothing of them is run, framed, guessed, kept or told to other sites.
+static SAFE_HEADERS: [(HeaderName, &str); 6] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
 
 /// The query of `/acp`.
 #[derive(Deserialize)]
@@ -107,7 +122,12 @@ impl HttpListener {
         let listener =
             TcpListener::bind(listen).await.map_err(|error| ListenError::Listen { listen, error })?;
         let access = Access { tokens, hosts: options.hosts.clone(), origins: options.origins.clone() };
-        Ok(Self { listener, access, limits })
+        Ok(Self { listener, access, limits, page: None })
+    }
+
+    /// Serves a page to browsers that are signed in.
+    pub(super) fn set_page(&mut self, page: Router) {
+        self.page = Some(page);
     }
 
     pub(super) fn address(&self) -> io::Result<SocketAddr> {
@@ -116,16 +136,25 @@ impl HttpListener {
 
     /// Accepts connections for as long as it is polled.
     pub(super) async fn serve(self, hub: Arc<Hub>, limit: &ConnectionLimit) {
-        let Self { listener, access, limits } = self;
+        let Self { listener, access, limits, page } = self;
         let header_time = limits.header_time;
         let state = Arc::new(AppState { hub, access, limits });
-        let router = Router::new()
-            .route("/", get(index))
+        let mut router = Router::new()
             .route("/health", get(async || "ok"))
             .route("/acp", get(connect))
+            .merge(sign_in::routes())
+            .with_state(Arc::clone(&state));
+        router = match page {
+            Some(page) => {
+                let check = middleware::from_fn_with_state(Arc::clone(&state), check_browser);
+                router.merge(page.layer(check))
+            }
+            None => router.route("/", get(index)),
+        };
+        let router = router
             .fallback(async || (StatusCode::NOT_FOUND, "Not found.\n"))
-            .layer(middleware::from_fn_with_state(Arc::clone(&state), check_access))
-            .with_state(state);
+            .layer(middleware::from_fn_with_state(state, check_access))
+            .layer(middleware::map_response(add_safe_headers));
         let rejecting = Arc::new(Semaphore::new(MAX_REJECTING));
         loop {
             let (stream, _) = match listener.accept().await {
@@ -212,6 +241,33 @@ async fn check_access(
     }
 }
 
+/// Lets browsers that are signed in get the page. Others are told what to do.
+async fn check_browser(
+    State(state): State<Arc<AppState>>,
+    Extension(info): Extension<ConnInfo>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match sign_in::signed_in(&state, request.headers(), &info) {
+        Some(browser) => {
+            // A connection of a browser that is signed in is no longer one that may be closed to make room.
+            if !info.guard.authenticate() {
+                return TOO_MANY.into_response();
+            }
+            request.extensions_mut().insert(browser);
+            next.run(request).await
+        }
+        None => (StatusCode::UNAUTHORIZED, index_text(&info)).into_response(),
+    }
+}
+
+async fn add_safe_headers(mut response: Response) -> Response {
+    for (name, value) in &SAFE_HEADERS {
+        response.headers_mut().entry(name.clone()).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
 /// About how many bytes the request's line and headers had: how many spaces there were is not known.
 fn head_length(request: &Request) -> usize {
     let line = request.method().as_str().len() + request.uri().to_string().len() + "  HTTP/1.1\r\n".len();
@@ -221,6 +277,10 @@ fn head_length(request: &Request) -> usize {
 }
 
 async fn index(Extension(info): Extension<ConnInfo>) -> String {
+    index_text(&info)
+}
+
+fn index_text(info: &ConnInfo) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let at = info.local_address;
     format!(
@@ -229,6 +289,7 @@ async fn index(Extension(info): Extension<ConnInfo>) -> String {
          'Authorization: Bearer TOKEN' or the subprotocol 'parlor.token.TOKEN'.\n\
          A server of parlor's has the token in the file 'token' of its data directory; the one in 'token.read' only lets\n\
          you watch.\n\
+         `parlor open` opens the page in a browser and signs it in.\n\n\
          '?agent=NAME' chooses an agent, '?dialect=draft' the draft of protocol version 2.\n\n\
          An editor starts 'parlor acp' instead and needs no token.\n"
     )

@@ -132,6 +132,14 @@ impl Listeners {
         self.address
     }
 
+    /// Serves a page over HTTP to browsers that are signed in. Its requests have the [browser](crate::browsers::SignedIn) as an
+    /// extension.
+    pub fn set_page(&mut self, page: axum::Router) {
+        if let Some(http) = &mut self.http {
+            http.set_page(page);
+        }
+    }
+
     /// The Unix socket.
     pub fn socket(&self) -> &Path {
         &self.files.socket

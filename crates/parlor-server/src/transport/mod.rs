@@ -15,6 +15,8 @@ mod line_connection;
 #[cfg(feature = "http")]
 mod listen;
 mod relay;
+#[cfg(feature = "http")]
+mod sign_in;
 mod stdio;
 #[cfg(feature = "http")]
 mod unix;

@@ -6,8 +6,8 @@ use maud::{Markup, html};
 use parlor_json::Members;
 use parlor_session::text_of;
 
-use super::markdown;
-use super::text::{clean, clean_line};
+use super::code;
+use super::text::{clean, clean_line, percent_encoded};
 use crate::assets::icon;
 
 /// A block of content of a message or a tool call.
@@ -108,7 +108,7 @@ impl<'a> ContentBlock<'a> {
             Self::Media { kind, mime, data, name } => {
                 let address = match source {
                     MediaSource::Embedded => format!("data:{mime};base64,{data}"),
-                    MediaSource::Served(prefix) => format!("{prefix}{place}"),
+                    MediaSource::Served(prefix) => format!("{prefix}{}", percent_encoded(place)),
                 };
                 let name = clean_line(name);
                 match kind {
@@ -137,7 +137,7 @@ impl<'a> ContentBlock<'a> {
                 html! {
                     details.file {
                         summary.chip title=(clean_line(uri)) { (icon("file", "")) (clean_line(name)) }
-                        (markdown::code(&clean(text)))
+                        (code::file(&clean(text), name))
                     }
                 }
             }
@@ -227,7 +227,7 @@ mod tests {
         );
         assert_eq!(
             html(MediaSource::Served("/s/1/media/")),
-            r#"<img class="media" src="/s/1/media/m-1:0" alt="image" loading="lazy">"#
+            r#"<img class="media" src="/s/1/media/m-1%3A0" alt="image" loading="lazy">"#
         );
     }
 }

@@ -2,11 +2,12 @@
 
 use jiff::Timestamp;
 use maud::{Markup, PreEscaped, html};
-use parlor_session::{Content, Entry, EntryId, Role, Transcript, text_of};
+use parlor_session::{Entry, EntryId, Role, TerminalId, Transcript};
 
-use super::content_block::{ContentBlock, MediaSource};
-use super::markdown::MarkdownBlocks;
-use super::text::{clean, clean_line, element_id};
+use super::content_block::MediaSource;
+use super::message::MessageBlocks;
+use super::text::{clean_line, element_id};
+use super::tool_call::CardContext;
 use super::{event, plan, tool_call};
 use crate::assets::icon;
 
@@ -35,26 +36,24 @@ pub fn entry(entry: &Entry, context: &EntryContext<'_>) -> Option<Markup> {
         return None;
     }
     let id = element_id(entry.id());
-    let body = entry.body();
+    let EntryContext { transcript, cwd, media, is_waiting, .. } = *context;
+    let card = CardContext { transcript, cwd, media, is_waiting };
     Some(match entry.id() {
-        EntryId::Message(role, _) => message(*role, &id, &body.content, context),
-        EntryId::ToolCall(call) => {
-            let EntryContext { transcript, cwd, media, is_waiting, .. } = *context;
-            let card = tool_call::card(entry, &call.to_string(), transcript, cwd, media, is_waiting);
-            html! { li.entry.call id=(id) { (card) } }
+        EntryId::Message(role, _) => {
+            let mut blocks = MessageBlocks::new(*role);
+            blocks.update(entry, &id, media);
+            message(*role, &id, blocks.blocks(), context)
         }
+        EntryId::ToolCall(_) => html! { li.entry.call id=(id) { (tool_call::card(entry, card)) } },
         EntryId::Terminal(terminal) => {
-            html! { li.entry.call id=(id) { (tool_call::terminal_card(&terminal.to_string(), body)) } }
+            html! { li.entry.call id=(id) { (tool_call::terminal_card(entry, terminal, card)) } }
         }
-        EntryId::Plan(_) => html! { li.entry.call id=(id) { (plan::card(body)) } },
-        EntryId::Event(_) if event::is_failure(body) => {
-            html! { li.entry.fail id=(id) { (event::html(entry)) } }
-        }
+        EntryId::Plan(_) => html! { li.entry.call id=(id) { (plan::card(entry.body())) } },
         EntryId::Event(_)
         | EntryId::Compaction(_)
         | EntryId::Subagent(_)
         | EntryId::SessionMessage(_)
-        | EntryId::Note(_) => html! { li.entry.turn id=(id) { (event::html(entry)) } },
+        | EntryId::Note(_) => event::element(entry, &id),
     })
 }
 
@@ -62,7 +61,7 @@ pub fn entry(entry: &Entry, context: &EntryContext<'_>) -> Option<Markup> {
 pub fn is_shown(entry: &Entry, transcript: &Transcript) -> bool {
     !entry.body().removed
         && match entry.id() {
-            EntryId::Terminal(id) => !is_in_tool_call(entry, id, transcript),
+            EntryId::Terminal(id) => tool_call_of(entry, id, transcript).is_none(),
             EntryId::Message(..)
             | EntryId::ToolCall(_)
             | EntryId::Plan(_)
@@ -74,65 +73,51 @@ pub fn is_shown(entry: &Entry, transcript: &Transcript) -> bool {
         }
 }
 
-/// The last change of what an entry shows: its own, or that of a terminal that it refers to.
-pub fn revision(entry: &Entry, transcript: &Transcript) -> u64 {
-    let EntryId::ToolCall(_) = entry.id() else { return entry.seq() };
-    let terminals =
-        tool_call::terminals(entry.body()).filter_map(|id| transcript.get(&EntryId::Terminal(id)));
-    terminals.map(Entry::seq).fold(entry.seq(), u64::max)
-}
-
 /// How far around a terminal the tool call that shows it is searched.
 const NEAR: usize = 64;
 
-fn is_in_tool_call(entry: &Entry, id: &parlor_session::TerminalId, transcript: &Transcript) -> bool {
+/// The tool call that shows a terminal.
+pub(crate) fn tool_call_of<'a>(
+    entry: &Entry,
+    id: &TerminalId,
+    transcript: &'a Transcript,
+) -> Option<&'a Entry> {
     let entries = transcript.entries();
-    let Ok(index) = entries.binary_search_by_key(&entry.created(), Entry::created) else { return false };
+    let index = entries.binary_search_by_key(&entry.created(), Entry::created).ok()?;
     let near = &entries[index.saturating_sub(NEAR)..entries.len().min(index + NEAR)];
-    near.iter().any(|near| {
+    near.iter().find(|near| {
         matches!(near.id(), EntryId::ToolCall(_))
             && tool_call::terminals(near.body()).any(|terminal| terminal == *id)
     })
 }
 
-fn message(role: Role, id: &str, content: &Content, context: &EntryContext<'_>) -> Markup {
-    let blocks = message_blocks(role, id, content, context.media);
-    let blocks = html! { @for block in blocks { (block) } };
+/// The element of a message with the HTML of its blocks.
+pub(crate) fn message(role: Role, id: &str, blocks: &[String], context: &EntryContext<'_>) -> Markup {
+    let blocks = html! { @for block in blocks { (PreEscaped(block)) } };
     match role {
         Role::User => html! {
-            li.entry.user id=(id) { (who("You", id, context)) div.md id=(format!("{id}:c")) { (blocks) } }
+            li.entry.user id=(id) { (who("You", id, context)) div.md id=(blocks_id(id)) { (blocks) } }
         },
         Role::Agent => html! {
             li.entry.agent id=(id) {
-                (who(&clean_line(context.agent), id, context)) div.md id=(format!("{id}:c")) { (blocks) }
+                (who(&clean_line(context.agent), id, context)) div.md id=(blocks_id(id)) { (blocks) }
             }
         },
         Role::Thought => html! {
             li.entry id=(id) {
                 details.thought {
                     summary { (icon("chev", "chev")) "Thought" }
-                    div.md id=(format!("{id}:c")) { (blocks) }
+                    div.md id=(blocks_id(id)) { (blocks) }
                 }
             }
         },
     }
 }
 
-/// The blocks of a message: text as Markdown, or as it was written if a person wrote it, and other content.
-fn message_blocks(role: Role, id: &str, content: &Content, media: MediaSource<'_>) -> Vec<Markup> {
-    let mut blocks = Vec::new();
-    for (index, item) in content.joined().iter().enumerate() {
-        match text_of(item.json) {
-            Some(text) if role == Role::User => blocks.push(html! { p.written { (clean(text.trim_end())) } }),
-            Some(text) => {
-                let mut markdown = MarkdownBlocks::default();
-                markdown.push(&text);
-                blocks.extend(markdown.blocks().iter().map(|block| PreEscaped(block.clone())));
-            }
-            None => blocks.push(ContentBlock::of(item.json).html(media, &format!("{id}:{index}"))),
-        }
-    }
-    blocks
+/// The id of the element that has the blocks of a message.
+pub(crate) fn blocks_id(id: &str) -> String {
+    // No id of an entry has a colon.
+    format!("{id}:c")
 }
 
 /// The head of a message: who wrote it, its number as a link to it, and when.

@@ -6,9 +6,9 @@
 use maud::{Markup, html};
 use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
+use super::code;
 use super::content_block::is_web_or_mail;
 use super::text::clean;
-use crate::assets::icon;
 
 const OPTIONS: Options =
     Options::ENABLE_TABLES.union(Options::ENABLE_STRIKETHROUGH).union(Options::ENABLE_TASKLISTS);
@@ -76,16 +76,6 @@ pub fn to_html(text: &str) -> String {
     blocks.blocks.concat()
 }
 
-/// Code that is not part of a Markdown text, with a button to copy it.
-pub fn code(text: &str) -> Markup {
-    html! {
-        div.code {
-            pre tabindex="0" { code { (text) } }
-            button.btn.quiet.small.icon type="button" data-do="copy-code" aria-label="Copy code" { (icon("copy", "")) }
-        }
-    }
-}
-
 /// Where the blocks at the top level of a text begin.
 fn starts(text: &str) -> Vec<usize> {
     let mut starts: Vec<usize> = Vec::new();
@@ -131,8 +121,8 @@ fn block(text: &str) -> String {
 struct Filter {
     /// For each open link, whether it is kept as a link.
     links: Vec<bool>,
-    /// The code of the open code block.
-    code: Option<String>,
+    /// The language and the text of the open code block.
+    code: Option<(String, String)>,
 }
 
 impl Filter {
@@ -141,22 +131,26 @@ impl Filter {
     }
 
     fn event<'a>(&mut self, event: Event<'a>) -> Option<Event<'a>> {
-        if let Some(code) = &mut self.code {
+        if let Some((_, code)) = &mut self.code {
             if let Event::Text(text) = &event {
                 code.push_str(text);
             }
             if event != Event::End(TagEnd::CodeBlock) {
                 return None;
             }
-            let code = self.code.take().unwrap_or_default();
-            return Some(own_html(self::code(code.strip_suffix('\n').unwrap_or(&code))));
+            let (language, code) = self.code.take().unwrap_or_default();
+            return Some(own_html(code::block(code.strip_suffix('\n').unwrap_or(&code), &language)));
         }
         match event {
             Event::Html(text) | Event::InlineHtml(text) => Some(Event::Text(text)),
             Event::Start(Tag::HtmlBlock) => Some(Event::Start(Tag::Paragraph)),
             Event::End(TagEnd::HtmlBlock) => Some(Event::End(TagEnd::Paragraph)),
-            Event::Start(Tag::CodeBlock(CodeBlockKind::Indented | CodeBlockKind::Fenced(_))) => {
-                self.code = Some(String::new());
+            Event::Start(Tag::CodeBlock(kind)) => {
+                let language = match kind {
+                    CodeBlockKind::Fenced(language) => language.into_string(),
+                    CodeBlockKind::Indented => String::new(),
+                };
+                self.code = Some((language, String::new()));
                 None
             }
             Event::Start(Tag::Link { dest_url, title, .. } | Tag::Image { dest_url, title, .. }) => {
@@ -262,7 +256,7 @@ mod tests {
         check(
             "```rust\nfn a<T>() {}\n\n```\n\n|a|b|\n|-:|-|\n|1|<b>|\n",
             &expect![[r##"
-                <div class="code"><pre tabindex="0"><code>fn a&lt;T&gt;() {}
+                <div class="code"><pre tabindex="0"><code><span class="k">fn</span> a&lt;<span class="ty">T</span>&gt;() {}
                 </code></pre><button class="btn quiet small icon" type="button" data-do="copy-code" aria-label="Copy code"><svg class="i" aria-hidden="true"><use href="#i-copy"/></svg></button></div><table><thead><tr><th>a</th><th>b</th></tr></thead><tbody>
                 <tr><td>1</td><td>&lt;b&gt;</td></tr>
                 </tbody></table>

@@ -2,17 +2,21 @@
 //!
 //! All content is untrusted. Text is escaped by `maud`; what an agent sends becomes tags only through [`markdown`].
 
-pub mod ansi;
+mod code;
 pub mod content_block;
-pub mod diff;
+mod diff;
 mod entry;
 mod event;
+mod fragments;
 pub mod markdown;
+mod message;
 mod plan;
+mod terminal;
 pub mod text;
 mod tool_call;
 
 #[cfg(test)]
 mod tests;
 
-pub use self::entry::{EntryContext, entry, is_shown, revision};
+pub use self::entry::{EntryContext, entry, is_shown};
+pub use self::fragments::{Fragments, Patch};

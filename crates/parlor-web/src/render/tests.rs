@@ -208,10 +208,13 @@ fn kinds_of_tool_calls_show_what_they_do() {
         (r#""title":"`ls`","kind":"execute","status":"completed""#, "Runls"),
         (
             r#""title":"x","kind":"read","status":"completed","locations":[{"path":"/w/a.rs","line":3}]"#,
-            "Reada.rs:3",
+            "Reada.rs",
         ),
         (r#""title":"Reading","kind":"read","status":"completed""#, "Reading"),
-        (r#""title":"x","kind":"search","status":"completed","rawInput":{"pattern":"a|b"}"#, "Searcha|b"),
+        (
+            r#""title":"x","kind":"search","status":"completed","rawInput":{"pattern":"a|b"}"#,
+            r#"Search"a|b""#,
+        ),
         (
             r#""title":"x","kind":"edit","status":"completed","content":[{"type":"diff","changes":[],"patch":{"text":"--- /w/a\n+++ /w/a\n@@ -1 +1,2 @@\n-a\n+b\n+c\n"}}]"#,
             "Edita+2 −1",
@@ -234,8 +237,6 @@ fn a_terminal_is_shown_once_by_its_tool_call() {
     assert_safe(&html, "a terminal");
     assert_eq!(html.matches("<span class=\"a1\">red</span>").count(), 1, "{html}");
     assert!(html.contains("exit 2") && html.contains("data-s=\"bad\" open"), "{html}");
-    let call = transcript.entries().last().unwrap();
-    assert!(revision(call, &transcript) >= call.seq());
 }
 
 #[test]
@@ -248,14 +249,7 @@ fn plans_events_and_unknown_updates_are_shown() {
     let html = rendered(&transcript);
     assert_safe(&html, "events");
     let text = tokens(&html).text.borrow().clone();
-    for part in [
-        "1 of 2 done",
-        "Turn failed",
-        "overloaded",
-        "2026-03-04 09:29 UTC",
-        "Unknown update _new",
-        r#""x":1"#,
-    ] {
+    for part in ["1 of 2 done", "Turn failed", "overloaded", "2026-03-04 09:29 UTC", "_new", r#""x":1"#] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }

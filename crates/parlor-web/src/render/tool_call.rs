@@ -1,27 +1,24 @@
 //! Tool calls and terminals as cards: one line that opens.
 
 use maud::{Markup, html};
-use parlor_json::{Json, JsonRef, Members, Object};
+use parlor_json::{Members, Object};
 use parlor_session::{Body, Entry, EntryId, TerminalId, Transcript};
+use parlor_view::content_block::compact;
+use parlor_view::diff::{self as view_diff, FileDiff};
+use parlor_view::tool_call::{ToolContent, ToolDetails, ToolStatus, ToolSubject, without_fence};
+use parlor_wire::ToolKind;
 
 use super::content_block::{ContentBlock, MediaSource};
-use super::diff::{self, FileDiff};
 use super::text::{clean, clean_line, element_id};
-use super::{ansi, markdown};
+use super::{code, diff, terminal};
 use crate::assets::{icon, state_icon};
 
-/// Bytes at the end of a program's output that are shown.
-const MAX_OUTPUT: usize = 256 << 10;
+/// Bytes of a command that is not repeated below the summary: a longer one may be cut there.
+const MAX_IN_SUMMARY: usize = 32;
 
-/// The names that tools use for a command.
-const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
-
-/// The names that tools use for the directory of a command.
-const DIRECTORIES: [&str; 3] = ["cwd", "workdir", "directory"];
-
-/// How far a tool call has come.
+/// How far the work on a card has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ToolState {
+pub(crate) enum CardState {
     Pending,
     Running,
     /// A person has to answer a request about it.
@@ -31,17 +28,7 @@ pub(crate) enum ToolState {
     Cancelled,
 }
 
-impl ToolState {
-    fn of(status: Option<&str>) -> Self {
-        match status {
-            Some("completed") => Self::Completed,
-            Some("failed") => Self::Failed,
-            Some("cancelled") => Self::Cancelled,
-            Some("in_progress") => Self::Running,
-            Some(_) | None => Self::Pending,
-        }
-    }
-
+impl CardState {
     fn class(self) -> &'static str {
         match self {
             Self::Pending | Self::Cancelled => "idle",
@@ -64,9 +51,21 @@ impl ToolState {
     }
 }
 
+impl From<ToolStatus> for CardState {
+    fn from(status: ToolStatus) -> Self {
+        match status {
+            ToolStatus::Pending => Self::Pending,
+            ToolStatus::Running => Self::Running,
+            ToolStatus::Completed => Self::Completed,
+            ToolStatus::Failed => Self::Failed,
+            ToolStatus::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
 /// A card: a summary in one line, and what it opens.
 pub(crate) struct Card<'a> {
-    pub(crate) state: ToolState,
+    pub(crate) state: CardState,
     pub(crate) icon: &'static str,
     /// What is done: `Run`, `Edit`.
     pub(crate) verb: &'a str,
@@ -80,7 +79,7 @@ pub(crate) struct Card<'a> {
 impl Card<'_> {
     pub(crate) fn html(&self) -> Markup {
         html! {
-            details.tool data-s=(self.state.class()) open[self.state == ToolState::Failed] {
+            details.tool data-s=(self.state.class()) open[self.state == CardState::Failed] {
                 summary {
                     (icon("chev", "chev")) (icon(self.icon, "kind"))
                     @if !self.verb.is_empty() { span { (self.verb) } }
@@ -94,207 +93,124 @@ impl Card<'_> {
     }
 }
 
-/// What a tool call does, as far as its card shows it.
-struct ToolCall<'a> {
-    body: &'a Body,
-    input: Object,
-    command: Option<String>,
-    diffs: Vec<FileDiff>,
-}
-
-impl<'a> ToolCall<'a> {
-    fn new(body: &'a Body) -> Self {
-        let input = body.fields.get_object("rawInput").unwrap_or_default();
-        let command = COMMANDS.iter().find_map(|name| command_text(input.get(name)?));
-        let items = body.content.iter().filter_map(|item| Members::parse(item.json));
-        let is_diff = |item: &Members<'_>| item.get_str("type").as_deref() == Some("diff");
-        let diffs = items.filter(is_diff).flat_map(|item| FileDiff::all_in(&item)).collect();
-        Self { body, input, command, diffs }
-    }
-
-    fn path(&self, cwd: &str) -> Option<String> {
-        let locations = self.body.fields.get_array("locations").unwrap_or_default();
-        let first = locations.first().and_then(|location| location.to_object())?;
-        let path = first.get_string("path")?;
-        let line = first.get_u64("line").map(|line| format!(":{line}")).unwrap_or_default();
-        Some(format!("{}{line}", relative(&path, cwd)))
-    }
-
-    /// The icon, the verb and the subject.
-    fn summary(&self, id: &str, cwd: &str) -> (&'static str, &'static str, Markup) {
-        let fields = &self.body.fields;
-        let title = fields.get_string("title").filter(|title| !title.trim().is_empty());
-        let title = title.unwrap_or_else(|| id.to_owned());
-        let code = |text: String| html! { code.what.cut { (clean_line(&text)) } };
-        let titled = || html! { span.what.cut { (clean_line(&title)) } };
-        let path = || self.path(cwd).map(code);
-        let input = |names: &[&str]| names.iter().find_map(|name| self.input.get_string(name)).map(code);
-        let (icon, verb, subject) = match fields.get_string("kind").as_deref() {
-            Some("execute") => {
-                let command = self.command.clone().unwrap_or_else(|| title.trim_matches('`').to_owned());
-                ("term", "Run", Some(code(command)))
-            }
-            Some("read") => ("file", "Read", path()),
-            Some("edit") => {
-                let paths: Vec<&str> = self.diffs.iter().map(|diff| relative(&diff.path, cwd)).collect();
-                let subject = match paths.as_slice() {
-                    [] => path(),
-                    [path] => Some(code((*path).to_owned())),
-                    paths => Some(code(format!("{} files: {}", paths.len(), paths.join(", ")))),
-                };
-                ("edit", "Edit", subject)
-            }
-            Some("delete") => ("x", "Delete", path()),
-            Some("move") => ("file", "Move", None),
-            Some("search") => ("search", "Search", input(&["pattern", "query", "regex"])),
-            Some("fetch") => ("link", "Fetch", input(&["url", "uri", "query"])),
-            Some(_) | None => ("dots", "", None),
-        };
-        match subject {
-            Some(subject) => (icon, verb, subject),
-            // The title says it all.
-            None => (icon, "", titled()),
-        }
-    }
-
-    fn directory(&self) -> Option<String> {
-        DIRECTORIES.iter().find_map(|name| self.input.get_string(name)).filter(|path| !path.is_empty())
-    }
-
-    /// The input, if it has more than the command and its directory.
-    fn more_input(&self) -> Option<&Json> {
-        let is_shown =
-            |name: &str| name == "description" || COMMANDS.contains(&name) || DIRECTORIES.contains(&name);
-        let has_more =
-            self.command.is_none() || self.input.iter().any(|(name, _)| !is_shown(&name.to_text()));
-        let input = self.body.fields.get("rawInput");
-        input.filter(|input| !matches!(input.as_str(), "null" | "{}") && has_more)
-    }
+/// Where and how the content of a card is shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CardContext<'a> {
+    pub(crate) transcript: &'a Transcript,
+    pub(crate) cwd: &'a str,
+    pub(crate) media: MediaSource<'a>,
+    pub(crate) is_waiting: bool,
 }
 
 /// The card of a tool call.
-pub(crate) fn card(
-    entry: &Entry,
-    id: &str,
-    transcript: &Transcript,
-    cwd: &str,
-    media: MediaSource<'_>,
-    is_waiting: bool,
-) -> Markup {
-    let body = entry.body();
-    let call = ToolCall::new(body);
-    let (icon, verb, subject) = call.summary(id, cwd);
-    let state = ToolState::of(body.fields.get_str("status").as_deref());
-    let is_open = matches!(state, ToolState::Pending | ToolState::Running);
-    let state = if is_waiting && is_open { ToolState::Waiting } else { state };
-    let terminals: Vec<&Entry> =
-        terminals(body).filter_map(|id| transcript.get(&EntryId::Terminal(id))).collect();
-    let exit = terminals.iter().find_map(|terminal| exit(terminal.body()));
-    let counts =
-        call.diffs.iter().map(FileDiff::counts).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
-    let result = html! {
-        @if state == ToolState::Waiting { "waits for you" }
-        @else if let Some(exit) = &exit { (exit) }
-        @else if !call.diffs.is_empty() { (diff::counts_html(counts)) }
-    };
-    let directory = call
-        .directory()
-        .or_else(|| terminals.iter().find_map(|terminal| terminal.body().fields.get_string("cwd")));
-    let place = element_id(entry.id());
-    let content = html! {
-        @if let Some(command) = &call.command {
-            @if let Some(directory) = &directory { header { "in " code { (clean_line(directory)) } } }
-            (command_html(command))
-        }
-        @if let Some(input) = call.more_input() { (section("Input", &html! { pre.term tabindex="0" { (clean(input.as_str())) } })) }
-        @for (index, item) in body.content.iter().enumerate() {
-            (item_html(item.json, transcript, cwd, media, &format!("{place}:{index}")))
-        }
-        @if body.content.is_empty() && let Some(output) = body.fields.get("rawOutput").filter(|output| !output.is_null()) {
-            (output_html(&output.to_text().unwrap_or_else(|| output.as_str().into())))
-        }
-    };
-    Card { state, icon, verb, subject, result, body: content }.html()
+pub(crate) fn card(entry: &Entry, context: CardContext<'_>) -> Markup {
+    let details = ToolDetails::of_entry(entry, context.cwd);
+    details_card(&details, &element_id(entry.id()), context)
 }
 
 /// The card of a terminal that no tool call shows.
-pub(crate) fn terminal_card(id: &str, body: &Body) -> Markup {
-    let command = body.fields.get("command").and_then(command_text).unwrap_or_else(|| id.to_owned());
-    let exit = exit(body);
-    let state = match exit.as_deref() {
-        None => ToolState::Running,
-        Some("exit 0") => ToolState::Completed,
-        Some(_) => ToolState::Failed,
+pub(crate) fn terminal_card(entry: &Entry, id: &TerminalId, context: CardContext<'_>) -> Markup {
+    details_card(&ToolDetails::of_terminal(entry, id), &element_id(entry.id()), context)
+}
+
+fn details_card(details: &ToolDetails, place: &str, context: CardContext<'_>) -> Markup {
+    let state = CardState::from(details.status);
+    let is_open = matches!(state, CardState::Pending | CardState::Running);
+    let state = if context.is_waiting && is_open { CardState::Waiting } else { state };
+    let (verb, subject) = details.summary();
+    let subject = match subject {
+        ToolSubject::Command(text) | ToolSubject::Path(text) => {
+            html! { code.what.cut { (clean_line(&text)) } }
+        }
+        ToolSubject::Text(text) => html! { span.what.cut { (clean_line(&text)) } },
     };
-    let directory = body.fields.get_string("cwd");
-    let content = html! {
-        @if let Some(directory) = directory { header { "in " code { (clean_line(&directory)) } } }
-        (terminal_html(body))
+    let result = html! { @if state == CardState::Waiting { "waits for you" } @else { (facts(details, context.transcript)) } };
+    let body = body(details, place, context);
+    Card { state, icon: icon_of(details.kind.as_ref()), verb, subject, result, body }.html()
+}
+
+/// The results in a few words; the numbers of changed lines have colours.
+fn facts(details: &ToolDetails, transcript: &Transcript) -> Markup {
+    let diffs: Vec<FileDiff> = details.diffs().cloned().collect();
+    let (added, removed) = view_diff::total(&diffs);
+    let in_words = format!("+{added} -{removed}");
+    let facts = details.facts(transcript);
+    html! {
+        @for (index, fact) in facts.iter().enumerate() {
+            @if index > 0 { " · " }
+            @if *fact == in_words && !diffs.is_empty() { (diff::counts((added, removed))) } @else { (clean_line(fact)) }
+        }
+    }
+}
+
+fn body(details: &ToolDetails, place: &str, context: CardContext<'_>) -> Markup {
+    let terminal_directory = || {
+        let terminals =
+            details.terminals().filter_map(|id| context.transcript.get(&EntryId::Terminal(id.clone())));
+        terminals.map(Entry::body).find_map(|body| body.fields.get_string("cwd"))
     };
-    let subject = html! { code.what.cut { (clean_line(&command)) } };
-    let result = html! { (exit.unwrap_or_default()) };
-    Card { state, icon: "term", verb: "Run", subject, result, body: content }.html()
+    let directory = details.directory.clone().or_else(terminal_directory);
+    html! {
+        @if let Some(directory) = &directory { header { "in " code { (clean_line(directory)) } } }
+        @if let Some(command) = details.command.as_deref().filter(|command| command.len() > MAX_IN_SUMMARY || command.contains('\n')) {
+            (command_html(command))
+        }
+        @if let Some(input) = details.unshown_input(Some(&details.title), context.cwd) {
+            div.part { header { "Input" } pre.term tabindex="0" { (clean(&compact(input))) } }
+        }
+        @for (index, content) in details.content.iter().enumerate() {
+            (content_html(content, context, &format!("{place}:{index}")))
+        }
+        @if details.content.is_empty() && let Some(output) = details.raw_text() {
+            (terminal::output(output.as_bytes()))
+        }
+    }
+}
+
+fn content_html(content: &ToolContent, context: CardContext<'_>, place: &str) -> Markup {
+    match content {
+        ToolContent::Text(text) => terminal::output(without_fence(text).as_bytes()),
+        ToolContent::Block(block) => block_html(block, context.media, place),
+        ToolContent::Diffs(diffs) => html! {
+            @for file in diffs {
+                div.part {
+                    header { code.grow { (clean_line(&file.path)) } (diff::counts(file.counts())) }
+                    (diff::table(file))
+                }
+            }
+        },
+        ToolContent::Terminal(id) => {
+            let terminal = context.transcript.get(&EntryId::Terminal(id.clone()));
+            html! { @if let Some(terminal) = terminal { (terminal::output(&terminal.body().output)) } }
+        }
+        ToolContent::Unknown(json) => code::block(&clean(json.as_str()), "json"),
+    }
+}
+
+fn block_html(block: &Object, media: MediaSource<'_>, place: &str) -> Markup {
+    ContentBlock::of(&block.text()).html(media, place)
+}
+
+fn icon_of(kind: Option<&ToolKind>) -> &'static str {
+    match kind {
+        Some(ToolKind::Execute) => "term",
+        Some(ToolKind::Read | ToolKind::Move) => "file",
+        Some(ToolKind::Edit) => "edit",
+        Some(ToolKind::Delete) => "x",
+        Some(ToolKind::Search) => "search",
+        Some(ToolKind::Fetch) => "link",
+        Some(_) | None => "dots",
+    }
 }
 
 /// The terminals whose output belongs to a tool call.
 pub(crate) fn terminals(body: &Body) -> impl Iterator<Item = TerminalId> + '_ {
     body.content.iter().filter_map(|item| {
-        let item = Members::parse(item.json)?;
+        // An item that refers to a terminal is short.
+        let item = if item.json.len() < 512 { Members::parse(item.json)? } else { return None };
         let is_terminal = item.get_str("type").as_deref() == Some("terminal");
         is_terminal.then(|| item.get("terminalId")?.to_json_str()).flatten().map(TerminalId::from)
     })
-}
-
-fn section(name: &str, inside: &Markup) -> Markup {
-    html! { div.part { header { (name) } (inside) } }
-}
-
-fn item_html(item: &str, transcript: &Transcript, cwd: &str, media: MediaSource<'_>, place: &str) -> Markup {
-    let members = Members::parse(item).unwrap_or_default();
-    match members.get_str("type").as_deref() {
-        Some("content") => {
-            let block = members.get("content").map_or(item, |block| block.as_str());
-            let block = ContentBlock::of(block);
-            if let ContentBlock::Text(text) = &block {
-                return output_html(without_fence(text));
-            }
-            block.html(media, place)
-        }
-        Some("diff") => {
-            let files = FileDiff::all_in(&members);
-            html! {
-                @for file in &files {
-                    div.part {
-                        header { code.grow { (clean_line(relative(&file.path, cwd))) } (diff::counts_html(file.counts())) }
-                        (file.html())
-                    }
-                }
-                // An item that has nothing of a diff is shown as it is.
-                @if files.is_empty() { (markdown::code(&clean(item))) }
-            }
-        }
-        Some("terminal") => {
-            let id = members.get("terminalId").and_then(JsonRef::to_json_str).map(TerminalId::from);
-            let terminal = id.and_then(|id| transcript.get(&EntryId::Terminal(id)));
-            html! { @if let Some(terminal) = terminal { (terminal_html(terminal.body())) } }
-        }
-        Some(_) | None => markdown::code(&clean(item)),
-    }
-}
-
-fn terminal_html(body: &Body) -> Markup {
-    output_html(&String::from_utf8_lossy(&body.output))
-}
-
-/// The end of a program's output.
-fn output_html(output: &str) -> Markup {
-    let start = output.len().saturating_sub(MAX_OUTPUT);
-    let start = (start..=output.len()).find(|at| output.is_char_boundary(*at)).unwrap_or(output.len());
-    let shown = output[start..].trim_end();
-    html! {
-        @if start > 0 { header { (start) " bytes before this are not shown" } }
-        @if !shown.is_empty() { pre.term tabindex="0" aria-label="Output" { (ansi::to_html(shown)) } }
-    }
 }
 
 /// A command in words that are not broken.
@@ -306,38 +222,5 @@ pub(crate) fn command_html(command: &str) -> Markup {
                 span { (word) }
             }
         }
-    }
-}
-
-/// A command as text: a string, or a list of arguments.
-pub(crate) fn command_text(value: &Json) -> Option<String> {
-    let Some(arguments) = value.elements() else { return value.to_text().map(std::borrow::Cow::into_owned) };
-    let arguments = arguments.into_iter().map(|argument| Some(argument.to_text()?.into_owned()));
-    Some(arguments.collect::<Option<Vec<_>>>()?.join(" "))
-}
-
-/// How a terminal's program ended.
-fn exit(body: &Body) -> Option<String> {
-    let status = body.fields.get_object("exitStatus")?;
-    let code = status.get("exitCode").filter(|code| code.as_str().bytes().all(|byte| byte.is_ascii_digit()));
-    let signal = status.get_string("signal").map(|signal| format!("killed by {}", clean_line(&signal)));
-    Some(code.map(|code| format!("exit {}", code.as_str())).or(signal).unwrap_or_else(|| "ended".to_owned()))
-}
-
-/// A path inside `cwd` without it.
-fn relative<'a>(path: &'a str, cwd: &str) -> &'a str {
-    let inside = path.strip_prefix(cwd.trim_end_matches('/')).and_then(|path| path.strip_prefix('/'));
-    inside.filter(|inside| !inside.is_empty() && !cwd.is_empty()).unwrap_or(path)
-}
-
-/// The text inside a code fence around all of it.
-fn without_fence(text: &str) -> &str {
-    let inner = text.trim();
-    let fence = &inner[..inner.bytes().take_while(|byte| *byte == b'`').count()];
-    let body = (fence.len() >= 3).then(|| inner.strip_suffix(fence)).flatten();
-    let body = body.and_then(|body| body.get(fence.len()..)?.split_once('\n'));
-    match body {
-        Some((_, body)) if !body.contains(&format!("\n{fence}")) => body.strip_suffix('\n').unwrap_or(body),
-        Some(_) | None => text,
     }
 }

@@ -14,13 +14,14 @@ use parlor_server::config::{
     ServerConfig,
 };
 use parlor_server::data_dir::{DataDir, Lock};
-use parlor_server::hub::{Hub, LIVE_SESSIONS, Options};
+use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Role};
 use parlor_server::transport::{Limits, ListenError, Listeners};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::sync::watch;
 
 use crate::background_server::StartupError;
 use crate::command_error::CommandError;
+use crate::commands::open;
 use crate::commands::status::RunningTurn;
 use crate::path_options::PathOptions;
 use crate::signals::{self, RestartSignal, StopSignals};
@@ -235,6 +236,10 @@ impl Serve {
         let live_sessions = self.live_sessions;
         let options = Options { store, agents, config: config_source, reaper, idle, live_sessions, private };
         let hub = Hub::new(options).await.map_err(CommandError::server_unavailable)?;
+        if let Err(error) = hub.browsers().load(&data.path().join("browsers")) {
+            hub.stop().await;
+            return Err(CommandError::server_unavailable(error));
+        }
         let limits = Limits::default();
         let mut listeners = Listeners::open(&data, &lock, tokens.clone(), http.as_ref(), limits).await;
         if let (Err(error), Some(http)) = (&listeners, http.as_mut().filter(|_| may_use_any_port))
@@ -243,14 +248,18 @@ impl Serve {
             http.listen.set_port(0);
             listeners = Listeners::open(&data, &lock, tokens, Some(http), limits).await;
         }
-        let listeners = match listeners {
+        let mut listeners = match listeners {
             Ok(listeners) => listeners,
             Err(error) => {
                 hub.stop().await;
                 return Err(listen_error(&error));
             }
         };
-        print_addresses(&listeners, &data, &default);
+        listeners.set_page(parlor_web::page::router(Arc::clone(&hub)));
+        // Nobody reads the output of a server in the background; `parlor open` makes links.
+        let now = jiff::Timestamp::now().as_millisecond();
+        let code = if self.background { None } else { hub.browsers().new_link(Role::Driver, now).ok() };
+        print_addresses(&listeners, &data, &default, code.as_deref());
 
         let (stop, stopping) = watch::channel(false);
         let watched = lock.clone();
@@ -369,13 +378,16 @@ fn store(url: Option<&str>, data: &DataDir) -> Result<Arc<dyn Store>, CommandErr
 }
 
 /// Prints the addresses of the server. Programs that start the server parse these lines. Write errors are ignored.
-fn print_addresses(listeners: &Listeners, data: &DataDir, agent: &str) {
+fn print_addresses(listeners: &Listeners, data: &DataDir, agent: &str, code: Option<&str>) {
     let mut text = format!("parlor {} is ready\n", env!("CARGO_PKG_VERSION"));
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
         let _ = writeln!(text, "  {name:<8} {value}");
     };
     if let Some(address) = listeners.address() {
-        line("web", &format_args!("http://{address}/"));
+        match code {
+            Some(code) => line("web", &open::link(address.port(), code)),
+            None => line("web", &format_args!("http://{address}/")),
+        }
         line("acp", &format_args!("ws://{address}/acp"));
         if std::env::var_os("PARLOR_TOKEN").is_some_and(|token| !token.is_empty()) {
             line("token", &"the value of PARLOR_TOKEN");

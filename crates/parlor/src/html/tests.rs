@@ -86,7 +86,7 @@ fn a_page_has_the_rendered_messages_and_tool_calls() {
         r#"<li class="entry" id="m-t1"><details class="thought">"#,
         r#"<li class="entry call" id="t-c1"><details class="tool" data-s="ok">"#,
         r#"<strong>bold</strong> <a href="https://example.org/?a=1&amp;b=2""#,
-        "<code>fn main() {}</code>",
+        r#"<code><span class="k">fn</span> <span class="f">main</span>() {}</code>"#,
         "<h2>agent &lt;b&gt;</h2>",
     ] {
         assert!(page.contains(part), "{part}: {page}");
