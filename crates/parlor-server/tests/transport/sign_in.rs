@@ -1,5 +1,7 @@
 //! Browsers: links, cookies, tickets, and what other pages and hosts cannot do.
 
+use std::fmt::Write;
+
 use axum::routing::get;
 use axum::{Extension, Router};
 use parlor_server::browsers::SignedIn;
@@ -40,10 +42,10 @@ async fn send(server: &Server, request: &str, headers: &[(&str, &str)]) -> Respo
     let mut text = format!("{request} HTTP/1.1\r\nConnection: close\r\n");
     let host = page_host(server);
     if !headers.iter().any(|(name, _)| *name == "Host") {
-        text += &format!("Host: {host}\r\n");
+        let _ = write!(text, "Host: {host}\r\n");
     }
     for (name, value) in headers {
-        text += &format!("{name}: {value}\r\n");
+        let _ = write!(text, "{name}: {value}\r\n");
     }
     stream.write_all(format!("{text}Content-Length: 0\r\n\r\n").as_bytes()).await.unwrap();
     let mut answer = String::new();
