@@ -345,6 +345,7 @@ impl Context {
             id: session.id().clone(),
             cwd: cwd.clone(),
             older: session.older_cursor(),
+            older_messages: session.older_messages(),
             replica: Replica::Live(session.clone()),
             is_reloaded,
         };
@@ -404,10 +405,15 @@ impl Context {
                 self.session_call("_parlor/withdraw", |params| params.with("id", id)).await.map(drop)
             }
             Call::Answer { id, result } => self.answer(&id, result).await,
-            Call::Fork { at, note } => {
-                let with = |params: Object| match &at {
-                    Some(at) => params.with("messageId", at.as_json()),
-                    None => params,
+            Call::Fork { at, agent, note } => {
+                let with = |mut params: Object| {
+                    if let Some(at) = &at {
+                        params.set("messageId", at.as_json());
+                    }
+                    if let Some(agent) = agent {
+                        params.set("_meta", Object::new().with("parlor/agent", agent));
+                    }
+                    params
                 };
                 self.fork("session/fork", with, note).await
             }
