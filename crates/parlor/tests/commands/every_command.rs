@@ -237,6 +237,8 @@ impl Stored {
 #[test]
 fn the_table_has_every_command() {
     let mut listed = commands();
+    // The terminal client runs until it is detached; tests/terminal_client tests it.
+    listed.retain(|name| !["attach", "new"].contains(&name.as_str()));
     listed.sort_unstable();
     let mut tested: Vec<_> = CASES.iter().map(|case| case.args[0].to_owned()).collect();
     tested.sort_unstable();

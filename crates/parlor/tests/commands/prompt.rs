@@ -246,7 +246,7 @@ fn errors_are_reported_with_hints_and_exit_codes() {
             .contains("is not a directory")
     );
     let output = scenario.run(&["prompt", "--new", "crash"]).exit_code(1);
-    assert!(output.stderr.contains("the turn ended with error"), "{output:#?}");
+    assert!(output.stderr.contains("the turn failed"), "{output:#?}");
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn an_interrupt_cancels_the_turn() {
     let scenario = Scenario::new(PARLOR).with_server();
     let (code, output) = interrupted(&scenario, "say Hanging.\nsleep 60000", 1);
     assert_eq!(code, Some(130));
-    assert_eq!(output[1..], ["cancelling; Ctrl-C again detaches", "the turn ended with cancelled"]);
+    assert_eq!(output[1..], ["cancelling; Ctrl-C again detaches", "the turn was cancelled"]);
     assert!(scenario.run(&["show", "latest"]).success().stdout.contains("turn cancelled"));
 }
 
@@ -392,7 +392,7 @@ fn an_interrupt_keeps_the_queued_prompts_of_other_clients() {
         let output = first.wait_with_output().unwrap();
         let first_err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(130), "{agent}: {first_err}");
-        assert!(first_err.ends_with("the turn ended with cancelled\n"), "{agent}: {first_err}");
+        assert!(first_err.ends_with("the turn was cancelled\n"), "{agent}: {first_err}");
         let output = second.wait_with_output().unwrap();
         let rest: Vec<_> = err.collect();
         assert!(output.status.success(), "{agent}: {rest:?}");
