@@ -2,7 +2,7 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few codes of keys are special")]
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -721,6 +721,28 @@ impl KeyMap {
         HELP.iter().map(row).collect()
     }
 
+    /// The help and the names of all actions as tables of Markdown, for the documentation.
+    pub fn markdown(&self) -> String {
+        let mut page = "| where | key | action |\n|---|---|---|\n".to_owned();
+        let mut last = None;
+        for row in self.help() {
+            let place = if last == Some(row.place) { "" } else { row.place.title() };
+            last = Some(row.place);
+            let _ = writeln!(page, "| {place} | `{}` | {} |", row.keys, row.text);
+        }
+        page.push_str("\n| table | actions and their default keys |\n|---|---|\n");
+        for place in Place::ALL {
+            let bindings = self.bindings.iter().filter(|binding| binding.place == place);
+            let actions = bindings.map(|binding| {
+                let keys: Vec<_> = binding.keys.iter().map(ToString::to_string).collect();
+                format!("{} `{}`", binding.action.name(), keys.join(" "))
+            });
+            let actions = actions.collect::<Vec<_>>().join(", ");
+            let _ = writeln!(page, "| `[keys.{}]` | {actions} |", place.name());
+        }
+        page
+    }
+
     /// The keys of some actions: the first of each, then the second of each. Shift-Enter is left out: few terminals report it.
     fn keys_of(&self, place: Place, actions: &[Action]) -> String {
         let keys: Vec<&[Key]> = actions
@@ -798,6 +820,14 @@ mod tests {
         assert!(error("nowhere", "fork", "f").contains("no place 'nowhere'"));
         assert!(error("input", "fork", "f").contains("no action 'fork'"));
         assert!(error("messages", "fork", "Hyper-f").contains("'Hyper-f' is no key"));
+    }
+
+    #[test]
+    fn the_documentation_lists_all_keys_and_actions() {
+        let page = include_str!("../../../docs/terminal.md");
+        let wanted = KeyMap::default().markdown();
+        let missing: Vec<_> = wanted.lines().filter(|line| !page.contains(line)).collect();
+        assert!(missing.is_empty(), "docs/terminal.md lacks:\n{}", missing.join("\n"));
     }
 
     #[test]

@@ -432,7 +432,7 @@ fn status_of(status: Option<&ToolCallStatus>) -> ToolStatus {
         Some(ToolCallStatus::InProgress) => ToolStatus::Running,
         Some(ToolCallStatus::Completed) => ToolStatus::Completed,
         Some(ToolCallStatus::Failed) => ToolStatus::Failed,
-        Some(ToolCallStatus::Other(status)) if *status == *"cancelled" => ToolStatus::Cancelled,
+        Some(ToolCallStatus::Cancelled) => ToolStatus::Cancelled,
         Some(_) | None => ToolStatus::Pending,
     }
 }

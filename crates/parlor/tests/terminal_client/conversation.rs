@@ -196,7 +196,7 @@ fn the_prompt_is_written_in_an_editor() {
     fs::write(&editor, "#!/bin/sh\nprintf 'say from the editor' > \"$1\"\n").unwrap();
     let mut command = scenario.command(&["new"]);
     command.env("EDITOR", format!("sh {}", editor.display()));
-    let mut screen = Screen::run(command, 80, 24);
+    let mut screen = Screen::run(&command, 80, 24);
     screen.wait_for("Enter start");
     screen.press("\u{7}");
     screen.wait_for("› say from the editor");

@@ -60,11 +60,11 @@ impl Screen {
     }
 
     pub(crate) fn with_size(scenario: &Scenario, args: &[&str], columns: u16, rows: u16) -> Self {
-        Self::run(scenario.command(args), columns, rows)
+        Self::run(&scenario.command(args), columns, rows)
     }
 
     /// Runs a command that the test has made.
-    pub(crate) fn run(program: Command, columns: u16, rows: u16) -> Self {
+    pub(crate) fn run(program: &Command, columns: u16, rows: u16) -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&person).unwrap();
         unlockpt(&person).unwrap();
@@ -72,7 +72,7 @@ impl Screen {
         let line = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
         tcsetwinsize(&line, size(columns, rows)).unwrap();
         let stream = || Stdio::from(OwnedFd::from(line.try_clone().unwrap()));
-        let mut command = in_session(&program);
+        let mut command = in_session(program);
         command
             .env("TERM", "xterm-256color")
             .env("LC_ALL", "C.UTF-8")

@@ -110,14 +110,14 @@ fn the_help_lists_the_keys_of_the_configuration() {
     let mut command = scenario.command(&["new"]);
     command.env("PARLOR_CONFIG", &config);
     // The running server has no configuration file: only `--config` is compared with it.
-    let mut screen = Screen::run(command, 120, 40);
+    let mut screen = Screen::run(&command, 120, 40);
     screen.wait_for("Enter start");
     screen.press("\u{1b}OP");
     screen.wait_for("Ctrl-K            fork here");
     std::fs::write(&config, "[keys.messages]\nfork = \"e\"\n").unwrap();
     let mut command = scenario.command(&["new"]);
     command.env("PARLOR_CONFIG", &config);
-    let mut screen = Screen::run(command, 120, 40);
+    let mut screen = Screen::run(&command, 120, 40);
     assert_eq!(screen.wait(), Some(2));
     screen.wait_for("keys.toml:2: e is assigned twice in 'messages'");
 }
