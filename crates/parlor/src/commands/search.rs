@@ -219,9 +219,9 @@ fn numbers(sessions: &OfflineSessions, session: &str) -> Option<HashMap<String, 
     let row = sessions.find(session, LatestScope::All).ok()?;
     let opened = sessions.read(&row).ok()?;
     let numbers = MessageNumbers::of(&opened.transcript);
-    let by_id = numbers.iter().filter_map(|(number, entry)| match entry.id() {
-        EntryId::Message(_, id) => Some((id.to_string(), number)),
-        _ => None,
+    let by_id = numbers.iter().filter_map(|(number, entry)| {
+        let EntryId::Message(_, id) = entry.id() else { return None };
+        Some((id.to_string(), number))
     });
     Some(by_id.collect())
 }

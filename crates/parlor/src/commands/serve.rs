@@ -277,7 +277,7 @@ impl Serve {
             return Err(CommandError::failed(message).hint("later changes are lost; start the server again"));
         }
         if matches!(end, ServerEnd::Stop) && !self.background {
-            print_stderr!("stopped the server; the sessions are stored");
+            print_stderr!("stopped the server");
         }
         Ok(end)
     }

@@ -232,7 +232,9 @@ fn errors_are_reported_with_hints_and_exit_codes() {
     scenario.run(&["prompt", "--new", "--timeout", "soon", "x"]).exit_code(2);
     scenario.run(&["prompt", "-s", "latest", "--agent", "demo", "x"]).exit_code(2);
     let output = scenario.run(&["prompt", "--new", "--agent", "nobody", "x"]).exit_code(2);
-    assert!(output.stderr.contains("unknown agent 'nobody'"), "{output:#?}");
+    assert!(output.stderr.starts_with("parlor: unknown agent 'nobody'"), "{output:#?}");
+    let output = scenario.run(&["prompt", "--new", "--agent", "clade", "x"]).exit_code(2);
+    assert!(output.stderr.ends_with("hint: did you mean 'claude'?\n"), "{output:#?}");
     let output = scenario.run(&["prompt", "--new", "--agent", "goose", "x"]).exit_code(4);
     assert!(
         output.stderr.contains("cannot start agent") && output.stderr.contains("parlor agents"),

@@ -22,7 +22,7 @@ fn the_command_searches_with_and_without_a_server() {
         for part in [
             "A \u{fffd}31mtitle",
             &id,
-            "  agent · ",
+            "  agent · #",
             "  tool · ",
             "just now\n  The CAFÉ is open, \u{fffd}friends.",
         ] {
