@@ -43,10 +43,11 @@ mod turn_printer;
 #[cfg(test)]
 mod untrusted_text;
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anstream::ColorChoice;
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::command_error::CommandError;
 
@@ -91,7 +92,53 @@ impl From<Color> for ColorChoice {
 
 /// The definition of the command line.
 pub(crate) fn command_line() -> clap::Command {
-    Cli::command()
+    let command = Cli::command();
+    let template = help_template(&command);
+    command.help_template(template)
+}
+
+/// The commands by topic, in the order of the help.
+const COMMAND_GROUPS: &[(&str, &[&str])] = &[
+    ("Prompts and requests", &["attach", "new", "prompt", "inbox", "answer", "cancel"]),
+    (
+        "Sessions",
+        &[
+            "ls",
+            "show",
+            "watch",
+            "search",
+            "fork",
+            "edit",
+            "regenerate",
+            "set",
+            "title",
+            "archive",
+            "rm",
+            "export",
+            "usage",
+        ],
+    ),
+    ("Agents", &["setup", "agents", "login", "import", "demo-agent"]),
+    ("Server", &["serve", "stop", "restart", "status", "doctor", "logs", "backup", "service"]),
+    ("Editors and tools", &["acp", "fold", "translate", "completions", "man"]),
+];
+
+/// The template of the help, which lists the commands by topic: clap lists them without groups.
+fn help_template(command: &clap::Command) -> String {
+    let styles = command.get_styles();
+    let (header, literal) = (styles.get_header(), styles.get_literal());
+    let mut template = "{about-with-newline}\n{usage-heading} {usage}\n\n".to_owned();
+    for (topic, names) in COMMAND_GROUPS {
+        let _ = writeln!(template, "{header}{topic}:{header:#}");
+        for name in *names {
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(template, "  {literal}{name:<11}{literal:#}  {about}");
+        }
+        template.push('\n');
+    }
+    let _ = write!(template, "{header}Options:{header:#}\n{{options}}{{after-help}}");
+    template
 }
 
 #[derive(Subcommand)]
@@ -144,7 +191,7 @@ enum Command {
 const AFTER_HELP: &str = "\
 Examples:
   parlor serve                         start the server
-  parlor prompt --new what is here?    prompt an agent in a new session
+  parlor prompt --new 'what is here?'  prompt an agent in a new session
   parlor ls                            list the sessions
   parlor show latest                   print a transcript
 
@@ -169,7 +216,8 @@ Environment:
   NO_COLOR          no colours";
 
 fn main() -> ExitCode {
-    let Cli { command, color } = Cli::parse();
+    let matches = command_line().get_matches();
+    let Cli { command, color } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     ColorChoice::from(color).write_global();
     let Some(command) = command else { return without_command() };
     let result = match command {
@@ -224,4 +272,20 @@ fn without_command() -> ExitCode {
         return ExitCode::from(2);
     }
     terminal_client::open_latest().unwrap_or_else(|error| error.report())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_lists_every_command_once() {
+        let command = Cli::command();
+        let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut shown: Vec<_> = shown.map(clap::Command::get_name).collect();
+        let mut listed: Vec<_> = COMMAND_GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        shown.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(listed, shown);
+    }
 }

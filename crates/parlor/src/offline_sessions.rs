@@ -17,6 +17,9 @@ use crate::command_error::CommandError;
 use crate::output;
 use crate::path_options::{self, PathOptions};
 
+/// How many of several matching sessions an error lists.
+const SHOWN_MATCHES: usize = 5;
+
 /// The sessions of a data directory.
 pub(crate) struct OfflineSessions {
     /// `None` if there is no database yet.
@@ -181,12 +184,17 @@ impl OfflineSessions {
             ))
             .hint("`parlor ls` lists the sessions; `latest` is the latest one of this directory")),
             many => {
-                let mut ids: Vec<String> = found.iter().take(3).map(|row| session_id(row)).collect();
+                let (length, now) = (self.id_length()?, output::now());
+                let describe = |row: &&SessionRow| {
+                    let id: String = session_id(row).chars().take(length).collect();
+                    format!("{id} ({}, {})", output::short_path(&row.cwd), output::ago(row.active_at, now))
+                };
+                let mut ids: Vec<String> = found.iter().take(SHOWN_MATCHES).map(describe).collect();
                 if many > ids.len() {
                     ids.push("…".to_owned());
                 }
                 Err(CommandError::bad_input(format_args!("'{name}' matches {many} sessions"))
-                    .hint(format_args!("use a longer prefix: {}", ids.join(", "))))
+                    .hint(format_args!("use an id: {}", ids.join(", "))))
             }
         }
     }

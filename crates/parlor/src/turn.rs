@@ -245,8 +245,7 @@ impl TurnFollower<'_> {
         if json {
             output::print_json(&self.output(reason, error))?;
         } else if !is_completed {
-            let error = error.map(|error| format!(": {error}")).unwrap_or_default();
-            let line = format!("the turn ended with {}{error}", reason.unwrap_or_default());
+            let line = turn_printer::end_line(&reason.unwrap_or_default(), error.as_deref());
             check_write(self.printer.notice(&line, RED))?;
         }
         for (_, title) in &self.undecided {

@@ -11,7 +11,7 @@ use crate::offline_sessions::OfflineSessions;
 use crate::output::{self, DIM, GREEN, YELLOW, short_path};
 use crate::path_options::PathOptions;
 use crate::server;
-use crate::table::{Cell, Table};
+use crate::table::{Cell, Table, terminal_width};
 
 /// List the known agents
 ///
@@ -149,8 +149,14 @@ fn list(
     }
 }
 
+/// The width below which the command that installs an agent is truncated.
+const NARROW: usize = 80;
+
 fn table(listed: &[ListedAgent]) -> Table {
-    let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "LOGIN", "~INSTALLED"]);
+    // The command that installs an agent is truncated only where it cannot be whole.
+    let is_narrow = terminal_width().is_some_and(|width| width < NARROW);
+    let installed = if is_narrow { "~INSTALLED" } else { "INSTALLED" };
+    let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "LOGIN", installed]);
     table.drop_if_narrow(&["COMMAND", "FROM", "SPEAKS"]);
     for agent in listed {
         let installed = match (&agent.path, agent.install) {

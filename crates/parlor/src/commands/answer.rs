@@ -45,7 +45,7 @@ pub(crate) struct Answer {
 const EXAMPLES: &str = "Examples:
   parlor answer r3
   parlor answer r3 --allow
-  parlor answer r3 --option allow-always";
+  parlor answer r3 --option allow_always";
 
 /// The answer that was chosen.
 struct Chosen {

@@ -49,7 +49,7 @@ pub(crate) struct Serve {
     /// and report an error as one JSON object
     #[arg(long, hide = true)]
     background: bool,
-    /// Use this agent for clients that select none, by name; or add an agent, whose first one is the default. Repeatable
+    /// Use this known agent for clients that select none; or add an agent, of which the first one is the default. Repeatable
     #[arg(long = "agent", value_name = "NAME[=COMMAND]", value_parser = agent)]
     agents: Vec<AgentOption>,
     /// Store sessions in `sqlite:PATH` or `memory:` [default: parlor.db in the data directory]
@@ -275,6 +275,9 @@ impl Serve {
         if matches!(end, ServerEnd::Deleted) {
             let message = format!("the data directory {} was deleted or moved", data.path().display());
             return Err(CommandError::failed(message).hint("later changes are lost; start the server again"));
+        }
+        if matches!(end, ServerEnd::Stop) && !self.background {
+            print_stderr!("stopped the server");
         }
         Ok(end)
     }

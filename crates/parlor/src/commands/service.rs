@@ -10,10 +10,9 @@ use crate::command_error::CommandError;
 use crate::output::{self, short_path};
 use crate::path_options::PathOptions;
 
-/// Run the server as a service of systemd
+/// Write or remove a systemd user unit for the server
 ///
-/// Writes or removes a systemd user unit, which starts the server when you log in, and prints the commands that put this into
-/// effect.
+/// The unit starts the server when you log in. Prints the commands that put this into effect.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Service {

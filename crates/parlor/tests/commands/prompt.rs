@@ -232,7 +232,9 @@ fn errors_are_reported_with_hints_and_exit_codes() {
     scenario.run(&["prompt", "--new", "--timeout", "soon", "x"]).exit_code(2);
     scenario.run(&["prompt", "-s", "latest", "--agent", "demo", "x"]).exit_code(2);
     let output = scenario.run(&["prompt", "--new", "--agent", "nobody", "x"]).exit_code(2);
-    assert!(output.stderr.contains("unknown agent 'nobody'"), "{output:#?}");
+    assert!(output.stderr.starts_with("parlor: unknown agent 'nobody'"), "{output:#?}");
+    let output = scenario.run(&["prompt", "--new", "--agent", "clade", "x"]).exit_code(2);
+    assert!(output.stderr.ends_with("hint: did you mean 'claude'?\n"), "{output:#?}");
     let output = scenario.run(&["prompt", "--new", "--agent", "goose", "x"]).exit_code(4);
     assert!(
         output.stderr.contains("cannot start agent") && output.stderr.contains("parlor agents"),
@@ -246,7 +248,7 @@ fn errors_are_reported_with_hints_and_exit_codes() {
             .contains("is not a directory")
     );
     let output = scenario.run(&["prompt", "--new", "crash"]).exit_code(1);
-    assert!(output.stderr.contains("the turn ended with error"), "{output:#?}");
+    assert!(output.stderr.contains("the turn failed"), "{output:#?}");
 }
 
 #[test]
@@ -371,7 +373,7 @@ fn an_interrupt_cancels_the_turn() {
     let scenario = Scenario::new(PARLOR).with_server();
     let (code, output) = interrupted(&scenario, "say Hanging.\nsleep 60000", 1);
     assert_eq!(code, Some(130));
-    assert_eq!(output[1..], ["cancelling; Ctrl-C again detaches", "the turn ended with cancelled"]);
+    assert_eq!(output[1..], ["cancelling; Ctrl-C again detaches", "the turn was cancelled"]);
     assert!(scenario.run(&["show", "latest"]).success().stdout.contains("turn cancelled"));
 }
 
@@ -392,7 +394,7 @@ fn an_interrupt_keeps_the_queued_prompts_of_other_clients() {
         let output = first.wait_with_output().unwrap();
         let first_err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(130), "{agent}: {first_err}");
-        assert!(first_err.ends_with("the turn ended with cancelled\n"), "{agent}: {first_err}");
+        assert!(first_err.ends_with("the turn was cancelled\n"), "{agent}: {first_err}");
         let output = second.wait_with_output().unwrap();
         let rest: Vec<_> = err.collect();
         assert!(output.status.success(), "{agent}: {rest:?}");

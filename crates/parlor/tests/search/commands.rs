@@ -8,7 +8,7 @@ use crate::PARLOR;
 #[test]
 fn the_command_searches_with_and_without_a_server() {
     let mut scenario = Scenario::new(PARLOR);
-    let nothing = "No entries match.\n'any* thing*' matches words with these prefixes.\n";
+    let nothing = "No entries match.\nhint: 'any* thing*' also finds words that begin with any or thing\n";
     assert_eq!(scenario.run(&["search", "any", "thing"]).success().plain().stdout, nothing);
     assert_eq!(scenario.run(&["search", "any*"]).success().plain().stdout, "No entries match.\n");
     assert_eq!(scenario.run(&["search", "--json", "anything"]).success().json(), json!([]));
@@ -22,7 +22,7 @@ fn the_command_searches_with_and_without_a_server() {
         for part in [
             "A \u{fffd}31mtitle",
             &id,
-            "  agent · ",
+            "  agent · #",
             "  tool · ",
             "just now\n  The CAFÉ is open, \u{fffd}friends.",
         ] {
