@@ -46,6 +46,8 @@ mod untrusted_text;
 use std::process::ExitCode;
 
 use anstream::ColorChoice;
+use std::ffi::OsString;
+
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::command_error::CommandError;
@@ -169,7 +171,9 @@ Environment:
   NO_COLOR          no colours";
 
 fn main() -> ExitCode {
-    let Cli { command, color } = Cli::parse();
+    let args = std::env::args_os().collect();
+    let Cli { command, color } =
+        Cli::try_parse_from(message_ranges(args)).unwrap_or_else(|error| exit(error));
     ColorChoice::from(color).write_global();
     let Some(command) = command else { return without_command() };
     let result = match command {
@@ -215,6 +219,32 @@ fn main() -> ExitCode {
         Command::Detach(detach) => detach.run(),
     };
     result.unwrap_or_else(|error: CommandError| error.report())
+}
+
+/// Writes the ranges of messages that `show` takes so that they do not look like options: `-4..` as `#-4..`.
+fn message_ranges(mut args: Vec<OsString>) -> Vec<OsString> {
+    let show = args.iter().position(|arg| arg == "show").unwrap_or(args.len());
+    for arg in args.iter_mut().skip(show) {
+        let number =
+            arg.to_str().and_then(|text| text.strip_prefix('-')?.split_once("..")).map(|(number, _)| number);
+        if number.is_some_and(|number| number.parse::<u64>().is_ok()) {
+            let mut range = OsString::from("#");
+            range.push(&*arg);
+            *arg = range;
+        }
+    }
+    args
+}
+
+/// Reports bad usage, or prints the help, and exits.
+fn exit(mut error: clap::Error) -> ! {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    // The words of a prompt need no quotes, so that the whole text is what the user wants to send.
+    if error.kind() == ErrorKind::UnknownArgument && std::env::args_os().any(|arg| arg == "prompt") {
+        let tip = "to send words that start with a dash, put `--` before the text: parlor prompt -- TEXT...";
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.to_owned().into()]));
+    }
+    error.exit()
 }
 
 /// Opens the terminal client. Without a terminal, prints the help.

@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use parlor_client::{Connection, Hello};
 use parlor_json::{JsonStr, Object};
-use parlor_server::search::ROLES;
+use parlor_server::search::{FILTERS, ROLES};
 
 use crate::command_error::CommandError;
 use crate::offline_sessions::OfflineSessions;
@@ -67,6 +67,11 @@ impl Search {
             return Err(CommandError::bad_input("the query is empty")
                 .hint("`parlor search WORD` searches for a word; `parlor ls` lists all sessions"));
         }
+        let words = self.query.join(" ");
+        if words.split_whitespace().all(is_filter) {
+            return Err(CommandError::bad_input("the query has filters and no words")
+                .hint("add a word to search for; `parlor ls` lists all sessions"));
+        }
         let backend = SearchBackend::new(&self.paths)?;
         let mut params = self.params()?;
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
@@ -124,6 +129,11 @@ impl Search {
         }
         Ok(params)
     }
+}
+
+/// Whether a word of a query is a filter such as `role:agent`.
+fn is_filter(word: &str) -> bool {
+    word.split_once(':').is_some_and(|(name, value)| FILTERS.contains(&name) && !value.is_empty())
 }
 
 /// Answers the query: the server if it is running, else the store.
