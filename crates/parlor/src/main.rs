@@ -223,8 +223,10 @@ fn main() -> ExitCode {
 
 /// Writes the ranges of messages that `show` takes so that they do not look like options: `-4..` as `#-4..`.
 fn message_ranges(mut args: Vec<OsString>) -> Vec<OsString> {
-    let show = args.iter().position(|arg| arg == "show").unwrap_or(args.len());
-    for arg in args.iter_mut().skip(show) {
+    if args.get(1).is_none_or(|command| command != "show") {
+        return args;
+    }
+    for arg in args.iter_mut().skip(2) {
         let number =
             arg.to_str().and_then(|text| text.strip_prefix('-')?.split_once("..")).map(|(number, _)| number);
         if number.is_some_and(|number| number.parse::<u64>().is_ok()) {
@@ -240,7 +242,9 @@ fn message_ranges(mut args: Vec<OsString>) -> Vec<OsString> {
 fn exit(mut error: clap::Error) -> ! {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     // The words of a prompt need no quotes, so that the whole text is what the user wants to send.
-    if error.kind() == ErrorKind::UnknownArgument && std::env::args_os().any(|arg| arg == "prompt") {
+    if error.kind() == ErrorKind::UnknownArgument
+        && std::env::args_os().nth(1).is_some_and(|arg| arg == "prompt")
+    {
         let tip = "to send words that start with a dash, put `--` before the text: parlor prompt -- TEXT...";
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.to_owned().into()]));
     }
