@@ -43,6 +43,7 @@ mod turn_printer;
 #[cfg(test)]
 mod untrusted_text;
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -216,8 +217,10 @@ Environment:
   NO_COLOR          no colours";
 
 fn main() -> ExitCode {
-    let matches = command_line().get_matches();
-    let Cli { command, color } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let args = std::env::args_os().collect();
+    let parsed = command_line().try_get_matches_from(message_ranges(args));
+    let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
+    let Cli { command, color } = parsed.unwrap_or_else(|error| exit(error));
     ColorChoice::from(color).write_global();
     let Some(command) = command else { return without_command() };
     let result = match command {
@@ -263,6 +266,36 @@ fn main() -> ExitCode {
         Command::Detach(detach) => detach.run(),
     };
     result.unwrap_or_else(|error: CommandError| error.report())
+}
+
+/// Writes the ranges of messages that `show` takes so that they do not look like options: `-4..` as `#-4..`.
+fn message_ranges(mut args: Vec<OsString>) -> Vec<OsString> {
+    if args.get(1).is_none_or(|command| command != "show") {
+        return args;
+    }
+    for arg in args.iter_mut().skip(2) {
+        let number =
+            arg.to_str().and_then(|text| text.strip_prefix('-')?.split_once("..")).map(|(number, _)| number);
+        if number.is_some_and(|number| number.parse::<u64>().is_ok()) {
+            let mut range = OsString::from("#");
+            range.push(&*arg);
+            *arg = range;
+        }
+    }
+    args
+}
+
+/// Reports bad usage, or prints the help, and exits.
+fn exit(mut error: clap::Error) -> ! {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    // The words of a prompt need no quotes, so that the whole text is what the user wants to send.
+    if error.kind() == ErrorKind::UnknownArgument
+        && std::env::args_os().nth(1).is_some_and(|arg| arg == "prompt")
+    {
+        let tip = "to send words that start with a dash, put `--` before the text: parlor prompt -- TEXT...";
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.to_owned().into()]));
+    }
+    error.exit()
 }
 
 /// Opens the terminal client. Without a terminal, prints the help.

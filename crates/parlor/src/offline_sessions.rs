@@ -149,11 +149,16 @@ impl OfflineSessions {
         }
         let cwd = cwd.filter(|_| self.sessions(&all, 1).is_ok_and(|others| !others.is_empty()));
         Err(match (cwd, archived) {
-            (Some(cwd), _) => {
-                let which = if archived { "no archived session" } else { "no session" };
+            (Some(cwd), true) => {
                 let cwd = output::short_path(&cwd.to_string_lossy());
-                CommandError::bad_input(format_args!("{which} has the directory {cwd}")).hint(
-                    "--all selects the latest session of all directories; `parlor ls` lists the sessions",
+                CommandError::bad_input(format_args!("there is no archived session in {cwd}")).hint(
+                    "--all selects the latest session of all directories; `parlor ls --archived` lists them",
+                )
+            }
+            (Some(cwd), false) => {
+                let cwd = output::short_path(&cwd.to_string_lossy());
+                CommandError::bad_input(format_args!("there is no session in {cwd} yet")).hint(
+                    "`parlor prompt --new TEXT` starts one; --all selects the latest session of all directories",
                 )
             }
             (None, true) => CommandError::bad_input("there are no archived sessions"),

@@ -64,7 +64,7 @@ impl PathOptions {
     }
 
     pub(crate) fn config(&self) -> Result<Config, CommandError> {
-        Config::load(self.config.clone(), std::env::var_os("PARLOR_CONFIG")).map_err(CommandError::bad_input)
+        Config::load(self.config.clone(), std::env::var_os("PARLOR_CONFIG")).map_err(CommandError::config)
     }
 }
 

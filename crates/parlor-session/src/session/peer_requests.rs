@@ -19,6 +19,8 @@ pub enum Answer {
     Result(Json),
     /// An error: the client cannot answer.
     Error(Json),
+    /// The client cannot answer, and the request waits for other clients, also for such that are not attached.
+    LeftOpen,
 }
 
 /// The response to the agent.
@@ -47,10 +49,8 @@ struct PeerRequest {
     call: Option<ToolCallId>,
     /// Clients that have it and have not answered.
     pending: Vec<ClientId>,
-    /// Attached clients that answered with an error.
-    failed: Vec<ClientId>,
-    /// The last error.
-    error: Option<Json>,
+    /// Whether it waits for clients that are not attached, so that errors of attached clients do not end it.
+    is_left_open: bool,
 }
 
 impl PeerRequests {
@@ -79,7 +79,8 @@ impl PeerRequests {
             return false;
         }
         out.effects.extend(pending.iter().map(|client| Effect::SendRequest(id, *client)));
-        self.0.insert(id, PeerRequest { form, call, pending, failed: Vec::new(), error: None });
+        let is_left_open = pending.is_empty();
+        self.0.insert(id, PeerRequest { form, call, pending, is_left_open });
         true
     }
 
@@ -87,45 +88,40 @@ impl PeerRequests {
     pub(super) fn on_attached(&mut self, id: ClientId, client: &Client, out: &mut Step) {
         for (peer_request, open) in &mut self.0 {
             if (!open.form || client.can_elicit) && !open.pending.contains(&id) {
-                open.failed.retain(|failed| *failed != id);
                 open.pending.push(id);
                 out.effects.push(Effect::SendRequest(*peer_request, id));
             }
         }
     }
 
-    /// Handles a detached client. If all remaining clients answered with errors, the request fails.
-    pub(super) fn on_detached(&mut self, id: ClientId, out: &mut Step) {
-        let mut to_end = Vec::new();
-        for (peer_request, open) in &mut self.0 {
+    /// Handles a detached client. The requests that it has not answered wait for other clients.
+    pub(super) fn on_detached(&mut self, id: ClientId) {
+        for open in self.0.values_mut() {
+            let before = open.pending.len();
             open.pending.retain(|pending| *pending != id);
-            open.failed.retain(|failed| *failed != id);
-            if open.pending.is_empty() && !open.failed.is_empty() {
-                to_end.extend(open.error.take().map(|error| (*peer_request, error)));
-            }
+            open.is_left_open |= open.pending.len() < before;
         }
-        to_end.into_iter().for_each(|(id, error)| self.end(id, Reply::Error(error), out));
     }
 
     /// Handles a client that closed the session and stays connected.
     pub(super) fn on_closed(&mut self, id: ClientId, out: &mut Step) {
         let pending = self.0.iter().filter(|(_, open)| open.pending.contains(&id));
         out.effects.extend(pending.map(|(peer_request, _)| Effect::CancelClientRequest(*peer_request, id)));
-        self.on_detached(id, out);
+        self.on_detached(id);
     }
 
-    /// Handles an answer: the first result counts; an error counts if no other client can answer.
+    /// Handles an answer: the first result counts; an error counts if no other client can answer and none left it open.
     pub(super) fn on_answer(&mut self, id: PeerRequestId, by: ClientId, answer: Answer, out: &mut Step) {
         let Some(open) = self.0.get_mut(&id) else { return };
         let Some(index) = open.pending.iter().position(|pending| *pending == by) else { return };
         open.pending.remove(index);
         match answer {
             Answer::Result(result) => self.decide(id, by, result, out),
-            Answer::Error(error) if open.pending.is_empty() => self.end(id, Reply::Error(error), out),
-            Answer::Error(error) => {
-                open.failed.push(by);
-                open.error = Some(error);
+            Answer::Error(error) if open.pending.is_empty() && !open.is_left_open => {
+                self.end(id, Reply::Error(error), out);
             }
+            Answer::Error(_) => {}
+            Answer::LeftOpen => open.is_left_open = true,
         }
     }
 

@@ -107,7 +107,7 @@ impl Prompt {
     fn check_options(&self, row: &SessionRow) -> Result<(), CommandError> {
         let id = session_id(row);
         let (option, reason, hint) = match (&self.agent, &self.cwd) {
-            (Some(agent), _) => {
+            (Some(agent), _) if *agent != row.agent => {
                 let reason = format!("belongs to agent '{}'", row.agent);
                 (
                     format!("--agent {agent}"),
@@ -115,12 +115,12 @@ impl Prompt {
                     format!("`parlor prompt --new --agent {agent}` starts a session with it"),
                 )
             }
-            (None, Some(cwd)) => {
+            (_, Some(cwd)) => {
                 let option = format!("--cwd {}", cwd.display());
                 let hint = format!("`parlor prompt --new {option}` starts a session there");
                 (option, format!("works in {}", row.cwd), hint)
             }
-            (None, None) => return Ok(()),
+            (_, None) => return Ok(()),
         };
         Err(CommandError::bad_input(format_args!("{option} has no effect: session {id} {reason}")).hint(hint))
     }

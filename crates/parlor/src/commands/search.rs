@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use parlor_client::{Connection, Hello};
 use parlor_json::{JsonStr, Object};
-use parlor_server::search::ROLES;
+use parlor_server::search::{FILTERS, ROLES};
 use parlor_session::{EntryId, MessageNumbers};
 
 use crate::command_error::CommandError;
@@ -71,6 +71,11 @@ impl Search {
         if self.query.iter().all(|word| word.trim().is_empty()) {
             return Err(CommandError::bad_input("the query is empty")
                 .hint("`parlor search WORD` searches for a word; `parlor ls` lists all sessions"));
+        }
+        let words = self.query.join(" ");
+        if words.split_whitespace().all(is_filter) {
+            return Err(CommandError::bad_input("the query has filters and no words")
+                .hint("add a word to search for; `parlor ls` lists all sessions"));
         }
         let backend = SearchBackend::new(&self.paths)?;
         let mut params = self.params()?;
@@ -135,6 +140,11 @@ impl Search {
         }
         Ok(params)
     }
+}
+
+/// Whether a word of a query is a filter such as `role:agent`.
+fn is_filter(word: &str) -> bool {
+    word.split_once(':').is_some_and(|(name, value)| FILTERS.contains(&name) && !value.is_empty())
 }
 
 /// Answers the query: the server if it is running, else the store.

@@ -100,8 +100,8 @@ fn merge_agents(options: Vec<AgentOption>, config: &Config) -> Result<Agents, Co
         .hint("the first --agent is the default; the others add agents, as NAME=COMMAND"));
     }
     let (new, default) = split_agents(options);
-    let agents = Agents::new(new, config).map_err(config_error)?;
-    default.iter().try_fold(agents, |agents, name| agents.with_default(name)).map_err(config_error)
+    let agents = Agents::new(new, config).map_err(CommandError::config)?;
+    default.iter().try_fold(agents, |agents, name| agents.with_default(name)).map_err(CommandError::config)
 }
 
 /// The configuration of a server that runs, with the options that are stronger than it.
@@ -147,14 +147,6 @@ fn split_agents(options: Vec<AgentOption>) -> (Vec<AgentConfig>, Option<String>)
     (new, default)
 }
 
-fn config_error(error: ConfigError) -> CommandError {
-    let failure = CommandError::bad_input(&error);
-    match error.hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
-}
-
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         // Determined now: the file may be replaced, by another version, while the server runs.
@@ -183,9 +175,9 @@ impl Serve {
 
     async fn serve(self, exe: &Path) -> Result<ServerEnd, CommandError> {
         let file = self.paths.config_file()?;
-        let text = file.as_ref().map(ConfigFile::read).transpose().map_err(config_error)?.flatten();
+        let text = file.as_ref().map(ConfigFile::read).transpose().map_err(CommandError::config)?.flatten();
         let config = match &file {
-            Some(file) => file.parse(text.as_deref()).map_err(config_error)?,
+            Some(file) => file.parse(text.as_deref()).map_err(CommandError::config)?,
             None => Config::default(),
         };
         let data = self.paths.open_data_dir()?;
@@ -323,7 +315,11 @@ fn is_in_use(error: &ListenError) -> bool {
 
 /// Names the process that uses the port, and the option that selects another one.
 fn listen_error(error: &ListenError) -> CommandError {
-    let ListenError::Listen { listen, .. } = error else { return CommandError::server_unavailable(error) };
+    let listen = match error {
+        ListenError::Listen { listen, .. } => listen,
+        ListenError::Remote(_) => return CommandError::bad_input(error),
+        ListenError::Socket { .. } | ListenError::Data(_) => return CommandError::server_unavailable(error),
+    };
     if !is_in_use(error) {
         return CommandError::server_unavailable(error);
     }

@@ -34,7 +34,7 @@ fn without_a_server_no_requests_are_open() {
         assert_eq!(scenario.run(&["inbox", "--json"]).success().stdout, "[]\n");
         for args in [&["inbox", "r1"][..], &["answer", "r1", "--allow"]] {
             let output = scenario.run(args).exit_code(2);
-            assert!(output.stderr.contains("request r1 is not open"), "{output:#?}");
+            assert!(output.stderr.contains("no server is running, so no request is open"), "{output:#?}");
         }
         // A server that was killed leaves its socket behind.
         scenario.serve(&[]);
@@ -87,7 +87,10 @@ fn a_request_is_answered_by_flags_and_by_option() {
         assert!(shown.contains(name), "{name}: {shown}");
         assert!(open(&scenario).is_empty());
         let output = scenario.run(&args).exit_code(2);
-        assert!(output.stderr.contains("is not open") && output.stderr.contains("hint:"), "{output:#?}");
+        assert!(
+            output.stderr.contains("there is no open request") && output.stderr.contains("hint:"),
+            "{output:#?}"
+        );
     }
 }
 
