@@ -526,7 +526,7 @@ impl Session {
             Input::Attached(id, client) => self.on_attached(id, client, new_id, out),
             Input::Detached(id) => {
                 self.clients.remove(&id);
-                self.peer_requests.on_detached(id);
+                self.peer_requests.on_detached(id, out);
                 self.resume_after_request(out);
             }
             Input::Closed(id) => {

@@ -49,7 +49,11 @@ struct PeerRequest {
     call: Option<ToolCallId>,
     /// Clients that have it and have not answered.
     pending: Vec<ClientId>,
-    /// Whether it waits for clients that are not attached, so that errors of attached clients do not end it.
+    /// Attached clients that answered with an error.
+    failed: Vec<ClientId>,
+    /// The last error.
+    error: Option<Json>,
+    /// Whether a client left it open, so that errors of the others do not end it.
     is_left_open: bool,
 }
 
@@ -79,8 +83,10 @@ impl PeerRequests {
             return false;
         }
         out.effects.extend(pending.iter().map(|client| Effect::SendRequest(id, *client)));
-        let is_left_open = pending.is_empty();
-        self.0.insert(id, PeerRequest { form, call, pending, is_left_open });
+        self.0.insert(
+            id,
+            PeerRequest { form, call, pending, failed: Vec::new(), error: None, is_left_open: false },
+        );
         true
     }
 
@@ -88,26 +94,31 @@ impl PeerRequests {
     pub(super) fn on_attached(&mut self, id: ClientId, client: &Client, out: &mut Step) {
         for (peer_request, open) in &mut self.0 {
             if (!open.form || client.can_elicit) && !open.pending.contains(&id) {
+                open.failed.retain(|failed| *failed != id);
                 open.pending.push(id);
                 out.effects.push(Effect::SendRequest(*peer_request, id));
             }
         }
     }
 
-    /// Handles a detached client. The requests that it has not answered wait for other clients.
-    pub(super) fn on_detached(&mut self, id: ClientId) {
-        for open in self.0.values_mut() {
-            let before = open.pending.len();
+    /// Handles a detached client. If all remaining clients answered with errors, the request fails.
+    pub(super) fn on_detached(&mut self, id: ClientId, out: &mut Step) {
+        let mut to_end = Vec::new();
+        for (peer_request, open) in &mut self.0 {
             open.pending.retain(|pending| *pending != id);
-            open.is_left_open |= open.pending.len() < before;
+            open.failed.retain(|failed| *failed != id);
+            if open.pending.is_empty() && !open.failed.is_empty() && !open.is_left_open {
+                to_end.extend(open.error.take().map(|error| (*peer_request, error)));
+            }
         }
+        to_end.into_iter().for_each(|(id, error)| self.end(id, Reply::Error(error), out));
     }
 
     /// Handles a client that closed the session and stays connected.
     pub(super) fn on_closed(&mut self, id: ClientId, out: &mut Step) {
         let pending = self.0.iter().filter(|(_, open)| open.pending.contains(&id));
         out.effects.extend(pending.map(|(peer_request, _)| Effect::CancelClientRequest(*peer_request, id)));
-        self.on_detached(id);
+        self.on_detached(id, out);
     }
 
     /// Handles an answer: the first result counts; an error counts if no other client can answer and none left it open.
@@ -120,7 +131,10 @@ impl PeerRequests {
             Answer::Error(error) if open.pending.is_empty() && !open.is_left_open => {
                 self.end(id, Reply::Error(error), out);
             }
-            Answer::Error(_) => {}
+            Answer::Error(error) => {
+                open.failed.push(by);
+                open.error = Some(error);
+            }
             Answer::LeftOpen => open.is_left_open = true,
         }
     }

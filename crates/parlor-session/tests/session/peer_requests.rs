@@ -90,21 +90,6 @@ fn a_request_that_a_client_leaves_open_is_not_ended_by_errors_of_others() {
 }
 
 #[test]
-fn a_request_without_drivers_is_not_ended_by_the_error_of_a_client_that_attaches() {
-    check(&expect![[r#"
-            ready queued
-            request 5
-            attach 1
-                send request 5 to 1
-            err 5 by 1
-            decide 5 by 4
-                durable
-                decision 5 by 4: "decision of 4"
-                respond to request 5: result "decision of 4"
-        "#]]);
-}
-
-#[test]
 fn a_request_without_drivers_waits_for_one() {
     check(&expect![[r#"
             ready serial
@@ -144,7 +129,7 @@ fn a_detached_client_is_not_waited_for() {
 }
 
 #[test]
-fn a_request_stays_open_when_all_clients_without_an_error_have_detached() {
+fn an_error_is_the_response_when_all_others_have_detached() {
     check(&expect![[r#"
             attach 1
             attach 2
@@ -162,11 +147,8 @@ fn a_request_stays_open_when_all_clients_without_an_error_have_detached() {
                 send request 5 to 2
             err 5 by 1
             detach 2
-            decide 5 by 3
                 - state running
-                durable
-                decision 5 by 3: "decision of 3"
-                respond to request 5: result "decision of 3"
+                respond to request 5: error "err of 1"
         "#]]);
 }
 
