@@ -240,8 +240,6 @@ impl Stored {
 #[test]
 fn the_table_has_every_command() {
     let mut listed = commands();
-    // The terminal client runs until it is detached; tests/terminal_client tests it.
-    listed.retain(|name| !["attach", "new"].contains(&name.as_str()));
     listed.sort_unstable();
     let cases = CASES.iter().map(|case| case.args[0]);
     let mut tested: Vec<_> = cases.chain(TERMINAL_CLIENT).map(str::to_owned).collect();
