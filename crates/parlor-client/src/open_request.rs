@@ -105,6 +105,11 @@ impl Client {
         self.call("_parlor/requests/subscribe", &Object::default()).await.map(drop)
     }
 
+    /// The requests that wait for a person, in all sessions of the server, the oldest first.
+    pub async fn open_requests(&self) -> Result<Vec<OpenRequest>, Error> {
+        self.connection().open_requests().await
+    }
+
     /// Answers an open request with a result, as a client that was sent the request would. Returns false if it is not open
     /// any more.
     pub async fn answer(&self, request: &str, result: Object) -> Result<bool, Error> {

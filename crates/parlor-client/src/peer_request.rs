@@ -266,6 +266,13 @@ impl PeerRequest {
         self.send(Err(declined())).await;
     }
 
+    /// Responds that this client cannot answer, and that the server keeps the request open for other clients, also for such that
+    /// are not attached to the session. For an agent it is the same as [`decline`](Self::decline).
+    pub async fn leave_open(mut self) {
+        let data = Object::new().with("reason", live::LEFT_OPEN);
+        self.send(Err(declined().with_data(data.to_json()))).await;
+    }
+
     /// Waits until no response is wanted because another client responded or the agent cancelled the request. Returns false if
     /// the connection is closed.
     pub async fn cancelled(&mut self) -> bool {

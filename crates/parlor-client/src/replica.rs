@@ -116,6 +116,8 @@ pub(crate) struct SessionFold {
     is_state_noted: bool,
     /// The cursor for entries before those that a parlor server replayed.
     pub(crate) older: Option<Json>,
+    /// How many messages there are among those entries.
+    pub(crate) older_messages: usize,
     /// The last response that opened the session.
     pub(crate) opened: Object,
 }
@@ -173,6 +175,7 @@ impl SessionFold {
             prompt_accepted: None,
             is_state_noted: false,
             older: None,
+            older_messages: 0,
             opened: Object::default(),
         }
     }
@@ -232,6 +235,8 @@ impl SessionFold {
         // A resume from a number has no cursor: that of the first subscription stays.
         if let Some(older) = meta.get("parlor/older") {
             self.older = Some(older.clone());
+            let messages = meta.get_u64("parlor/olderMessages");
+            self.older_messages = messages.and_then(|count| count.try_into().ok()).unwrap_or_default();
         }
         self.opened = result.clone();
     }

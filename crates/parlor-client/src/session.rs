@@ -112,6 +112,11 @@ impl Session {
         self.replica.state().fold.older.clone()
     }
 
+    /// How many messages there are before the entries that were loaded, so that the next message has the next number.
+    pub fn older_messages(&self) -> usize {
+        self.replica.state().fold.older_messages
+    }
+
     /// Loads entries of a parlor server before a cursor, at most this many. The transcript stays as it is.
     pub async fn older(&self, before: &Json, entries: usize) -> Result<OlderEntries, Error> {
         let mut params = self.params();

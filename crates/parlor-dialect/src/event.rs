@@ -138,7 +138,12 @@ pub fn sentence(body: &Body) -> String {
     let text = |name: &str| fields.get_string(name);
     let by = || {
         let name = fields.get_object("by").and_then(|by| by.get_string("name"));
-        name.map(|name| format!(" (by {name})")).unwrap_or_default()
+        match name.as_deref() {
+            // The client is this program: a person decided.
+            Some("parlor") => " (on the command line)".to_owned(),
+            Some(name) => format!(" (by {name})"),
+            None => String::new(),
+        }
     };
     match text("type").as_deref() {
         Some("turn_failed") => {
@@ -153,8 +158,7 @@ pub fn sentence(body: &Body) -> String {
             format!("turn cancelled{}{why}", by())
         }
         Some("memory_rebuilt") => {
-            let reason = text("reason").map(|reason| format!(": {reason}")).unwrap_or_default();
-            format!("the agent's memory was rebuilt from the transcript{reason}")
+            "the agent no longer had this session and was given the transcript".to_owned()
         }
         Some("decision") => {
             let option = fields.get_object("option").unwrap_or_default();
@@ -162,7 +166,11 @@ pub fn sentence(body: &Body) -> String {
             let chosen = chosen.or_else(|| text("outcome")).unwrap_or_else(|| "answered".to_owned());
             let about = text("title").or_else(|| text("toolCallId"));
             let about = about.map(|about| format!(": {about}")).unwrap_or_default();
-            format!("decided \u{201c}{chosen}\u{201d}{about}{}", by())
+            match chosen.as_str() {
+                "accept" => format!("filled in{about}{}", by()),
+                "decline" => format!("declined{about}{}", by()),
+                chosen => format!("decided \u{201c}{chosen}\u{201d}{about}{}", by()),
+            }
         }
         Some(other) => other.to_owned(),
         None => "event".to_owned(),

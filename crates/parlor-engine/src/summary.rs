@@ -157,4 +157,6 @@ pub struct OpenRequest {
     pub tool_call: Option<Object>,
     /// When the agent sent it, in milliseconds since 1970.
     pub opened_at: i64,
+    /// How many attached clients have it and have not answered.
+    pub clients: usize,
 }

@@ -139,10 +139,12 @@ impl Feed {
         let before = (state.requests.len(), state.next_request);
         state.requests.retain(|_, listed| listed.session != *session || is_open(listed.request.request));
         for request in open {
-            let is_listed = |listed: &ListedRequest| {
+            let is_it = |listed: &&mut ListedRequest| {
                 listed.session == *session && listed.request.request == request.request
             };
-            if !state.requests.values().any(is_listed) {
+            if let Some(listed) = state.requests.values_mut().find(is_it) {
+                listed.request = Arc::new(request);
+            } else {
                 state.next_request += 1;
                 let id = state.next_request;
                 let listed = ListedRequest { session: session.clone(), request: Arc::new(request) };
@@ -350,7 +352,8 @@ pub(crate) async fn requests_to_json(
                 .with("requestId", request_name(id).as_str())
                 .with("sessionId", session.as_json())
                 .with("method", request.method.as_str())
-                .with("params", request.params.to_json());
+                .with("params", request.params.to_json())
+                .with("clients", request.clients);
             if let Some(call) = &request.tool_call {
                 object.set("toolCall", call.to_json());
             }

@@ -25,7 +25,7 @@ mod store;
 pub mod stored;
 pub mod transport;
 
-pub use agent::AGENT_UNAVAILABLE;
+pub use agent::{AGENT_NOT_CONFIGURED, AGENT_UNAVAILABLE};
 pub(crate) use parlor_engine::fields;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parlor_client::{
     Activity, Entry, EntryId, Json, MessageId, Object, Role, Session, SessionId, Slot, Snapshot, State,
-    ToolCall, ToolCallId, ToolCallStatus, ToolKind, Transcript,
+    ToolCall, ToolCallId, ToolCallStatus, ToolKind, Transcript, is_numbered,
 };
 use ratatui::text::Line;
 
@@ -21,9 +21,6 @@ use crate::theme::Theme;
 
 /// How many rendered entries are kept.
 const MAX_VIEWS: usize = 500;
-
-/// How much of a conversation another agent is given.
-pub const MAX_TEXT: usize = 200 << 10;
 
 /// What everything is drawn with.
 #[derive(Debug, Clone)]
@@ -152,6 +149,8 @@ pub struct Conversation {
     pages: Vec<(u32, Arc<Transcript>)>,
     /// The cursor for entries before the first page, if there are any.
     pub older: Option<Json>,
+    /// How many messages there are before the first page.
+    pub older_messages: usize,
     /// Whether entries before the first page were requested.
     pub is_loading_older: bool,
     /// Whether all earlier entries are to be loaded.
@@ -182,13 +181,14 @@ pub struct Conversation {
 
 impl Conversation {
     /// A conversation that follows its end.
-    pub fn new(id: SessionId, cwd: String, replica: Replica, older: Option<Json>) -> Self {
+    pub fn new(id: SessionId, cwd: String, replica: Replica) -> Self {
         Self {
             id,
             cwd,
             replica,
             pages: Vec::new(),
-            older,
+            older: None,
+            older_messages: 0,
             is_loading_older: false,
             wants_first: false,
             items: Vec::new(),
@@ -237,6 +237,8 @@ impl Conversation {
         let number = first - 1;
         self.is_loading_older = false;
         self.older = before;
+        let messages = page.entries().iter().filter(|entry| is_numbered(entry)).count();
+        self.older_messages = self.older_messages.saturating_sub(messages);
         let page = Arc::new(page);
         let items: Vec<_> = page
             .entries()
@@ -408,10 +410,10 @@ impl Conversation {
         self.items.is_empty()
     }
 
-    /// The number of a message; `None` while earlier ones are not loaded.
+    /// The number of a message; `None` for other entries.
     fn number(&self, index: usize) -> Option<usize> {
-        let is_known = self.older.is_none() && self.items[index].is_message;
-        is_known.then(|| self.items[..=index].iter().filter(|item| item.is_message).count())
+        let messages = || self.items[..=index].iter().filter(|item| item.is_message).count();
+        self.items[index].is_message.then(|| self.older_messages + messages())
     }
 
     fn fold(&self, key: ItemKey) -> Fold {
@@ -898,46 +900,13 @@ impl Conversation {
             .collect()
     }
 
-    /// The messages up to the selected entry as text, the last [`MAX_TEXT`] bytes of them.
-    pub fn text_so_far(&self) -> String {
-        let last = self.selected_index().map_or(self.items.len(), |index| index + 1);
-        let mut text = String::new();
-        for index in (0..last).rev() {
-            let part = self.with_entry(index, |entry, _| {
-                let name = match entry.id() {
-                    EntryId::Message(Role::User, _) => "user",
-                    EntryId::Message(Role::Agent, _) => "agent",
-                    EntryId::ToolCall(_) => "tool",
-                    EntryId::Message(Role::Thought, _)
-                    | EntryId::Plan(_)
-                    | EntryId::Terminal(_)
-                    | EntryId::Compaction(_)
-                    | EntryId::Subagent(_)
-                    | EntryId::SessionMessage(_)
-                    | EntryId::Event(_)
-                    | EntryId::Note(_) => return String::new(),
-                };
-                format!("{name}: {}\n\n", entry_text(entry).trim_end())
-            });
-            let part = part.unwrap_or_default();
-            if text.len() + part.len() > MAX_TEXT {
-                break;
-            }
-            text.insert_str(0, &part);
-        }
-        text
-    }
-
     /// The numbers of the first and last message on the screen, and how many there are.
     pub fn shown_numbers(&mut self, look: &Look) -> Option<(usize, usize, usize)> {
-        if self.older.is_some() {
-            return None;
-        }
         let shown = self.visible(look);
         let mut messages = shown.iter().filter_map(|(index, _)| self.number(*index));
         let first = messages.next()?;
         let last = messages.next_back().unwrap_or(first);
-        Some((first, last, self.messages()))
+        Some((first, last, self.older_messages + self.messages()))
     }
 
     /// The rows of the view. Each has the line and whether its entry is selected.
@@ -987,20 +956,20 @@ fn item(page: u32, entry: &Entry) -> Item {
         | EntryId::Event(_)
         | EntryId::Note(_) => Kind::Other,
     };
-    let is_message = matches!(entry.id(), EntryId::Message(..));
+    let is_message = is_numbered(entry);
     Item { key: ItemKey { page, created: entry.created() }, revision: entry.seq(), kind, is_message }
 }
 
 /// Whether an entry may still change.
 fn is_open(entry: &Entry) -> bool {
     let status = ToolCall::of_entry(entry).and_then(|call| call.status());
-    matches!(status, Some(ToolCallStatus::Pending | ToolCallStatus::InProgress))
+    matches!(status, Some(ToolCallStatus::Pending | ToolCallStatus::InProgress | ToolCallStatus::Paused))
 }
 
 /// Records when an entry began and ended.
 fn observe(entry: &Entry, times: &mut EntryTimes, now: Timestamp) {
     match ToolCall::of_entry(entry).map(|call| call.status()) {
-        Some(Some(ToolCallStatus::Completed | ToolCallStatus::Failed)) => {
+        Some(Some(ToolCallStatus::Completed | ToolCallStatus::Failed | ToolCallStatus::Cancelled)) => {
             times.ended = times.ended.or(Some(now));
         }
         Some(_) | None => times.started = times.started.or(Some(now)),

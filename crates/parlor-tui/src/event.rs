@@ -32,6 +32,8 @@ pub struct Opened {
     pub replica: Replica,
     /// The cursor for entries before those that are loaded.
     pub older: Option<Json>,
+    /// How many messages there are among those entries.
+    pub older_messages: usize,
     /// Whether everything was loaded again, so that changes have other numbers.
     pub is_reloaded: bool,
 }
@@ -235,6 +237,8 @@ pub enum Call {
     Fork {
         /// The message.
         at: Option<MessageId>,
+        /// The agent that continues, if it is another one.
+        agent: Option<String>,
         /// What to say about it.
         note: String,
     },

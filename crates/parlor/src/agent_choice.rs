@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::command_error::CommandError;
+use crate::commands::status;
 use crate::render::safe;
 use crate::server;
 
@@ -45,6 +46,9 @@ const BUILT_IN: &str = "demo";
 /// the request with the names of the agents.
 pub(crate) fn for_new_session(socket: &Path) -> Result<Option<String>, CommandError> {
     let known = query(socket)?;
+    if let Some(problem) = status::query(socket)?.config_problem() {
+        print_stderr!("the configuration is invalid and not used ({}); see `parlor status`", safe(&problem));
+    }
     print_built_in(&known);
     let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
     if known.default_reason != DefaultReason::Ambiguous || !can_ask {

@@ -39,6 +39,9 @@ const LONGEST_RETRY_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct StartupError {
     /// Whether another server has locked the data directory.
     is_locked: bool,
+    /// Whether the arguments or the configuration are invalid.
+    #[serde(default)]
+    is_bad_input: bool,
     message: String,
     hint: Option<String>,
 }
@@ -46,7 +49,8 @@ pub(crate) struct StartupError {
 impl StartupError {
     pub(crate) fn new(error: &CommandError) -> Self {
         let hint = error.hint_text().map(str::to_owned);
-        Self { is_locked: error.is_locked(), message: error.to_string(), hint }
+        let (is_locked, is_bad_input) = (error.is_locked(), error.is_bad_input());
+        Self { is_locked, is_bad_input, message: error.to_string(), hint }
     }
 
     /// Parses the report on the last line; other output, such as that of a panic, becomes the message.
@@ -55,7 +59,7 @@ impl StartupError {
         report.unwrap_or_else(|| {
             let output = stderr.lines().collect::<Vec<_>>().join("; ");
             let message = if output.is_empty() { "it exited without a message".to_owned() } else { output };
-            Self { is_locked: false, message, hint: None }
+            Self { is_locked: false, is_bad_input: false, message, hint: None }
         })
     }
 }
@@ -103,8 +107,13 @@ pub(crate) fn ensure_running(paths: &PathOptions) -> Result<DataDir, CommandErro
     };
     let log = data.path().join("log");
     let hint = error.hint.unwrap_or_else(|| format!("the log is in {}", log.display()));
-    Err(CommandError::server_unavailable(format_args!("cannot start the server: {}", error.message))
-        .hint(hint))
+    let message = format!("cannot start the server: {}", error.message);
+    let failed = if error.is_bad_input {
+        CommandError::bad_input(message)
+    } else {
+        CommandError::server_unavailable(message)
+    };
+    Err(failed.hint(hint))
 }
 
 /// Whether the running server can be used. A server of an earlier version is stopped if it has neither clients nor running

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use parlor_client::Error;
 use parlor_json::{JsonRef, Members};
-use parlor_server::AGENT_UNAVAILABLE;
+use parlor_server::config::ConfigError;
 use parlor_server::data_dir::DataDirError;
+use parlor_server::{AGENT_NOT_CONFIGURED, AGENT_UNAVAILABLE};
 use parlor_wire::code;
 
 use crate::render::safe;
@@ -69,6 +70,15 @@ impl CommandError {
         Self::new(ErrorClass::TimedOut, message)
     }
 
+    /// A setting in the configuration or on the command line is invalid.
+    pub(crate) fn config(error: ConfigError) -> Self {
+        let failure = Self::bad_input(&error);
+        match error.hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+
     /// A request of the agent waits for an answer.
     pub(crate) fn request_open(message: impl Display) -> Self {
         Self::new(ErrorClass::RequestOpen, message)
@@ -112,7 +122,7 @@ impl CommandError {
         let data = rpc.data().and_then(|data| Members::of(data.raw()).ok()).unwrap_or_default();
         let reason = data.get_str("reason");
         let failure = match (rpc.code(), reason.as_deref()) {
-            (code::AUTH_REQUIRED, _) | (_, Some(AGENT_UNAVAILABLE)) => {
+            (code::AUTH_REQUIRED, _) | (_, Some(AGENT_UNAVAILABLE | AGENT_NOT_CONFIGURED)) => {
                 Self { class: ErrorClass::AgentUnavailable, ..failure }
             }
             (code::INVALID_PARAMS | code::RESOURCE_NOT_FOUND, _) => {
@@ -140,6 +150,10 @@ impl CommandError {
 
     pub(crate) fn is_locked(&self) -> bool {
         self.class == ErrorClass::Locked
+    }
+
+    pub(crate) fn is_bad_input(&self) -> bool {
+        self.class == ErrorClass::BadInput
     }
 
     pub(crate) fn hint_text(&self) -> Option<&str> {

@@ -98,10 +98,9 @@ impl Form {
         &self.message
     }
 
-    /// The titles of the fields, or the link to open.
+    /// The fields with their types, or the link to open.
     pub(crate) fn fields(&self) -> Vec<String> {
-        let titles = self.fields.iter().map(|field| field.title.replace('\n', " "));
-        self.url.iter().cloned().chain(titles).collect()
+        self.url.iter().cloned().chain(self.fields.iter().map(Field::describe)).collect()
     }
 
     /// Prints the next question.
@@ -121,8 +120,8 @@ impl Form {
             writeln!(out, "  {RED}{}{RED:#}", safe(problem))?;
         }
         let Some(field) = self.fields.get(self.current) else { return Ok(()) };
-        let star = if field.is_required { " *" } else { "" };
-        writeln!(out, "  {BOLD}{}{BOLD:#}{star}", safe(&field.title.replace('\n', " ")))?;
+        let mark = if field.is_required { " (required)" } else { "" };
+        writeln!(out, "  {BOLD}{}{BOLD:#}{mark}", safe(&field.title.replace('\n', " ")))?;
         for line in field.description.iter().flat_map(|text| text.lines()) {
             writeln!(out, "    {DIM}{}{DIM:#}", safe(line))?;
         }
@@ -206,6 +205,23 @@ impl Field {
             default: schema.get("default").filter(|default| !default.is_null()).cloned(),
             kind,
         })
+    }
+
+    /// The title, the type or the options, and whether it is required.
+    fn describe(&self) -> String {
+        let titles = |options: &[(Json, String)]| {
+            options.iter().map(|(_, title)| title.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let kind = match &self.kind {
+            Kind::Text { .. } => "text".to_owned(),
+            Kind::Number { is_whole: true, .. } => "whole number".to_owned(),
+            Kind::Number { .. } => "number".to_owned(),
+            Kind::Boolean => "yes or no".to_owned(),
+            Kind::One(options) => format!("one of: {}", titles(options)),
+            Kind::Many(options) => format!("any of: {}", titles(options)),
+        };
+        let required = if self.is_required { "; required" } else { "" };
+        format!("{} ({kind}{required})", self.title).replace('\n', " ")
     }
 
     /// Parses a line: the value, `None` if an optional field is left out, or why it is invalid.
@@ -331,7 +347,7 @@ mod tests {
         assert_eq!(answer.unwrap(), format!(r#"{{"action":"accept","content":{content}}}"#));
         for wanted in [
             "? Coffee?",
-            "Your name *",
+            "Your name (required)",
             "required",
             "5 or less",
             "1 to 3",

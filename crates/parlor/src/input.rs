@@ -80,3 +80,8 @@ fn read(
         }
     }
 }
+
+/// Parses a number of lines or entries.
+pub(crate) fn parse_count(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "it is not a whole number, such as 20".to_owned())
+}

@@ -42,10 +42,12 @@ mod turn_printer;
 #[cfg(test)]
 mod untrusted_text;
 
+use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anstream::ColorChoice;
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::command_error::CommandError;
 
@@ -90,7 +92,53 @@ impl From<Color> for ColorChoice {
 
 /// The definition of the command line.
 pub(crate) fn command_line() -> clap::Command {
-    Cli::command()
+    let command = Cli::command();
+    let template = help_template(&command);
+    command.help_template(template)
+}
+
+/// The commands by topic, in the order of the help.
+const COMMAND_GROUPS: &[(&str, &[&str])] = &[
+    ("Prompts and requests", &["attach", "new", "prompt", "inbox", "answer", "cancel"]),
+    (
+        "Sessions",
+        &[
+            "ls",
+            "show",
+            "watch",
+            "search",
+            "fork",
+            "edit",
+            "regenerate",
+            "set",
+            "title",
+            "archive",
+            "rm",
+            "export",
+            "usage",
+        ],
+    ),
+    ("Agents", &["setup", "agents", "login", "import", "demo-agent"]),
+    ("Server", &["serve", "stop", "restart", "status", "doctor", "logs", "backup", "service"]),
+    ("Editors and tools", &["acp", "fold", "translate", "completions", "man"]),
+];
+
+/// The template of the help, which lists the commands by topic: clap lists them without groups.
+fn help_template(command: &clap::Command) -> String {
+    let styles = command.get_styles();
+    let (header, literal) = (styles.get_header(), styles.get_literal());
+    let mut template = "{about-with-newline}\n{usage-heading} {usage}\n\n".to_owned();
+    for (topic, names) in COMMAND_GROUPS {
+        let _ = writeln!(template, "{header}{topic}:{header:#}");
+        for name in *names {
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(template, "  {literal}{name:<11}{literal:#}  {about}");
+        }
+        template.push('\n');
+    }
+    let _ = write!(template, "{header}Options:{header:#}\n{{options}}{{after-help}}");
+    template
 }
 
 #[derive(Subcommand)]
@@ -144,7 +192,7 @@ enum Command {
 const AFTER_HELP: &str = "\
 Examples:
   parlor serve                         start the server
-  parlor prompt --new what is here?    prompt an agent in a new session
+  parlor prompt --new 'what is here?'  prompt an agent in a new session
   parlor ls                            list the sessions
   parlor show latest                   print a transcript
 
@@ -169,7 +217,10 @@ Environment:
   NO_COLOR          no colours";
 
 fn main() -> ExitCode {
-    let Cli { command, color } = Cli::parse();
+    let args = std::env::args_os().collect();
+    let parsed = command_line().try_get_matches_from(message_ranges(args));
+    let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
+    let Cli { command, color } = parsed.unwrap_or_else(|error| exit(error));
     ColorChoice::from(color).write_global();
     let Some(command) = command else { return without_command() };
     let result = match command {
@@ -218,6 +269,36 @@ fn main() -> ExitCode {
     result.unwrap_or_else(|error: CommandError| error.report())
 }
 
+/// Writes the ranges of messages that `show` takes so that they do not look like options: `-4..` as `#-4..`.
+fn message_ranges(mut args: Vec<OsString>) -> Vec<OsString> {
+    if args.get(1).is_none_or(|command| command != "show") {
+        return args;
+    }
+    for arg in args.iter_mut().skip(2) {
+        let number =
+            arg.to_str().and_then(|text| text.strip_prefix('-')?.split_once("..")).map(|(number, _)| number);
+        if number.is_some_and(|number| number.parse::<u64>().is_ok()) {
+            let mut range = OsString::from("#");
+            range.push(&*arg);
+            *arg = range;
+        }
+    }
+    args
+}
+
+/// Reports bad usage, or prints the help, and exits.
+fn exit(mut error: clap::Error) -> ! {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    // The words of a prompt need no quotes, so that the whole text is what the user wants to send.
+    if error.kind() == ErrorKind::UnknownArgument
+        && std::env::args_os().nth(1).is_some_and(|arg| arg == "prompt")
+    {
+        let tip = "to send words that start with a dash, put `--` before the text: parlor prompt -- TEXT...";
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.to_owned().into()]));
+    }
+    error.exit()
+}
+
 /// Opens the terminal client. Without a terminal, prints the help.
 fn without_command() -> ExitCode {
     if !terminal_client::has_terminal() {
@@ -225,4 +306,20 @@ fn without_command() -> ExitCode {
         return ExitCode::from(2);
     }
     terminal_client::open_latest().unwrap_or_else(|error| error.report())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_lists_every_command_once() {
+        let command = Cli::command();
+        let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut shown: Vec<_> = shown.map(clap::Command::get_name).collect();
+        let mut listed: Vec<_> = COMMAND_GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        shown.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(listed, shown);
+    }
 }

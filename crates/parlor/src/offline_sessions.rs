@@ -17,6 +17,9 @@ use crate::command_error::CommandError;
 use crate::output;
 use crate::path_options::{self, PathOptions};
 
+/// How many of several matching sessions an error lists.
+const SHOWN_MATCHES: usize = 5;
+
 /// The sessions of a data directory.
 pub(crate) struct OfflineSessions {
     /// `None` if there is no database yet.
@@ -146,11 +149,16 @@ impl OfflineSessions {
         }
         let cwd = cwd.filter(|_| self.sessions(&all, 1).is_ok_and(|others| !others.is_empty()));
         Err(match (cwd, archived) {
-            (Some(cwd), _) => {
-                let which = if archived { "no archived session" } else { "no session" };
+            (Some(cwd), true) => {
                 let cwd = output::short_path(&cwd.to_string_lossy());
-                CommandError::bad_input(format_args!("{which} has the directory {cwd}")).hint(
-                    "--all selects the latest session of all directories; `parlor ls` lists the sessions",
+                CommandError::bad_input(format_args!("there is no archived session in {cwd}")).hint(
+                    "--all selects the latest session of all directories; `parlor ls --archived` lists them",
+                )
+            }
+            (Some(cwd), false) => {
+                let cwd = output::short_path(&cwd.to_string_lossy());
+                CommandError::bad_input(format_args!("there is no session in {cwd} yet")).hint(
+                    "`parlor prompt --new TEXT` starts one; --all selects the latest session of all directories",
                 )
             }
             (None, true) => CommandError::bad_input("there are no archived sessions"),
@@ -181,12 +189,17 @@ impl OfflineSessions {
             ))
             .hint("`parlor ls` lists the sessions; `latest` is the latest one of this directory")),
             many => {
-                let mut ids: Vec<String> = found.iter().take(3).map(|row| session_id(row)).collect();
+                let (length, now) = (self.id_length()?, output::now());
+                let describe = |row: &&SessionRow| {
+                    let id: String = session_id(row).chars().take(length).collect();
+                    format!("{id} ({}, {})", output::short_path(&row.cwd), output::ago(row.active_at, now))
+                };
+                let mut ids: Vec<String> = found.iter().take(SHOWN_MATCHES).map(describe).collect();
                 if many > ids.len() {
                     ids.push("…".to_owned());
                 }
                 Err(CommandError::bad_input(format_args!("'{name}' matches {many} sessions"))
-                    .hint(format_args!("use a longer prefix: {}", ids.join(", "))))
+                    .hint(format_args!("use an id: {}", ids.join(", "))))
             }
         }
     }

@@ -38,13 +38,19 @@ pub(crate) fn opened_at(request: &OpenRequest) -> Option<i64> {
 
 /// Finds an open request by its id; the leading `r` may be omitted.
 pub(crate) fn find(requests: Vec<OpenRequest>, name: &str) -> Result<OpenRequest, CommandError> {
-    let is_named = |request: &OpenRequest| request.id == name || request.id.strip_prefix('r') == Some(name);
+    let number = name.strip_prefix(['r', 'R']).unwrap_or(name);
+    let is_named = |request: &OpenRequest| request.id.strip_prefix('r') == Some(number);
     requests.into_iter().find(is_named).ok_or_else(|| not_open(name))
 }
 
+/// Without a server no request is open.
+pub(crate) fn no_server() -> CommandError {
+    CommandError::bad_input("no server is running, so no request is open")
+}
+
 /// A request is not open any more, or never was.
-pub(crate) fn not_open(name: &str) -> CommandError {
-    CommandError::bad_input(format_args!("request {name} is not open: it was answered or cancelled"))
+fn not_open(name: &str) -> CommandError {
+    CommandError::bad_input(format_args!("there is no open request {name}"))
         .hint("`parlor inbox` lists the open requests")
 }
 

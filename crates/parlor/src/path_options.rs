@@ -46,6 +46,10 @@ impl PathOptions {
 
     /// Opens the data directory, if it exists, without changing it.
     pub(crate) fn existing_data_dir(&self) -> Result<Option<DataDir>, CommandError> {
+        if self.config.is_some() {
+            // A file that does not exist is an error also for commands that do not use it.
+            self.config_file()?.map(|file| file.read()).transpose().map_err(CommandError::bad_input)?;
+        }
         DataDir::open_existing(&self.data_dir()?).map_err(|error| {
             CommandError::server_unavailable(error)
                 .hint("`parlor doctor` checks the directory; --data selects another one")
@@ -60,7 +64,7 @@ impl PathOptions {
     }
 
     pub(crate) fn config(&self) -> Result<Config, CommandError> {
-        Config::load(self.config.clone(), std::env::var_os("PARLOR_CONFIG")).map_err(CommandError::bad_input)
+        Config::load(self.config.clone(), std::env::var_os("PARLOR_CONFIG")).map_err(CommandError::config)
     }
 }
 

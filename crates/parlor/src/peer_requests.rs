@@ -73,7 +73,9 @@ enum Reply {
     Respond(Object),
     /// No option is selected. Most agents end the turn then.
     Cancel,
-    /// This client does not answer; other clients can.
+    /// This client cannot answer; the request waits for other clients and in the inbox.
+    LeaveOpen,
+    /// This client does not support the request.
     Decline,
 }
 
@@ -127,16 +129,14 @@ impl Decision {
         Self { request, reply, notice }
     }
 
-    /// The request, if it is left to other clients.
+    /// The request, if this client does not support it.
     pub(crate) fn declined(&self) -> Option<&PeerRequest> {
         matches!(self.reply, Reply::Decline).then_some(&self.request)
     }
 
     /// Whether a person has to decide, and cannot do it here.
-    pub(crate) fn is_left_to_others(&self) -> bool {
-        let is_for_people =
-            matches!(self.request.method(), "session/request_permission" | "elicitation/create");
-        is_for_people && matches!(self.reply, Reply::Decline)
+    pub(crate) fn is_left_open(&self) -> bool {
+        matches!(self.reply, Reply::LeaveOpen)
     }
 
     /// Sends the reply to the server.
@@ -145,6 +145,7 @@ impl Decision {
             Reply::Select(option) => self.request.select(&option).await,
             Reply::Respond(result) => self.request.respond(result).await,
             Reply::Cancel => self.request.cancel().await,
+            Reply::LeaveOpen => self.request.leave_open().await,
             Reply::Decline => self.request.decline().await,
         }
     }
@@ -191,7 +192,7 @@ impl RequestQueue {
         let notice = self.policy.notice(&permission.summary(), selected);
         let reply = match (self.policy, selected) {
             (_, Some(option)) => Reply::Select(option.clone()),
-            (ApprovalPolicy::LeaveToOthers, None) => Reply::Decline,
+            (ApprovalPolicy::LeaveToOthers, None) => Reply::LeaveOpen,
             (ApprovalPolicy::AllowAll | ApprovalPolicy::RejectAll | ApprovalPolicy::AskUser, None) => {
                 Reply::Cancel
             }
@@ -215,7 +216,7 @@ impl RequestQueue {
             let notice = format!("{message}: declined (--no)");
             return Ok(Some(Decision::new(request, Reply::Respond(decline_response()), Some(notice))));
         }
-        Ok(Some(Decision::new(request, Reply::Decline, Some(format!("{message}: {reason}")))))
+        Ok(Some(Decision::new(request, Reply::LeaveOpen, Some(format!("{message}: {reason}")))))
     }
 
     /// Queues a request for the user, and shows it if it is the only one.

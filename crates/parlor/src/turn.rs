@@ -9,7 +9,8 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::FutureExt;
 use parlor_client::{
-    Error, MetaPatch, Object, PeerRequest, PeerRequests, Prompt, Session, Slot, TurnEvent, Updates,
+    Error, MetaPatch, Object, OpenRequest, PeerRequest, PeerRequests, Prompt, Session, Slot, TurnEvent,
+    Updates,
 };
 use parlor_dialect::view;
 use parlor_session::{Activity, EntryId, ReplayCursor, Role, State, Target, Transcript, Update};
@@ -17,6 +18,7 @@ use parlor_wire::code;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
 
 use crate::command_error::CommandError;
 use crate::event_lines::EventLines;
@@ -69,10 +71,12 @@ struct TurnFollower<'a> {
     /// The sequence number when the prompt was sent, if the session was idle. Requests that arrive before the agent has accepted
     /// the prompt belong to its turn, unless another client has sent a prompt.
     idle_at: Option<u64>,
-    /// The requests that were left to other clients and that none of them has decided yet, by tool call and title.
+    /// The requests that this client declined and that no other client has decided yet, by tool call and title.
     undecided: Vec<(Option<String>, String)>,
-    /// Requests that stay open when this command ends; dropping one before the connection is closed would decline it.
-    left_open: Vec<Decision>,
+    /// When requests of this turn that were left open for other clients are looked at, while some may be open.
+    check_left_open_at: Option<Instant>,
+    /// The notices about such requests that are to be printed if other clients can answer them.
+    left_open_notices: Vec<String>,
     /// The working directory of the session.
     cwd: &'a str,
     printer: TurnPrinter,
@@ -94,6 +98,9 @@ pub(crate) struct TurnIntro<'a> {
 /// How long an agent may take to start or to accept a prompt before a notice is printed.
 pub(crate) const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
+/// How often a request that was left open is looked at: the clients that can answer it may leave.
+const LEFT_OPEN_INTERVAL: Duration = Duration::from_millis(200);
+
 /// The name of an agent in a sentence.
 pub(crate) fn agent_name(agent: Option<&str>) -> String {
     agent.map_or_else(|| "the agent".to_owned(), |agent| format!("agent '{agent}'"))
@@ -109,6 +116,8 @@ enum Event {
     Interrupt,
     /// The agent has not accepted the prompt for `NOTICE_DELAY`.
     Slow,
+    /// Requests that were left open have to be looked at.
+    CheckLeftOpen,
     Disconnected,
 }
 
@@ -150,7 +159,8 @@ impl TurnOptions {
             queue: RequestQueue::new(self.yes, self.no),
             idle_at: Some(session.transcript()).filter(is_idle).map(|transcript| transcript.seq()),
             undecided: Vec::new(),
-            left_open: Vec::new(),
+            check_left_open_at: None,
+            left_open_notices: Vec::new(),
             cwd,
             printer: TurnPrinter::new(!self.json),
             events: self.json.then(EventLines::new),
@@ -162,12 +172,20 @@ impl TurnOptions {
                 check_write(turn.printer.notice(line, DIM))?;
             }
         }
-        let ended = match intro.timeout {
-            Some(timeout) => tokio::time::timeout(timeout, turn.run(prompt, intro.agent))
-                .await
-                .unwrap_or_else(|_| Err(timeout_error(timeout, session))),
-            None => turn.run(prompt, intro.agent).await,
+        let deadline = intro.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let ended = {
+            let mut running = pin!(turn.run(prompt, intro.agent));
+            tokio::select! {
+                biased;
+                ended = &mut running => Some(ended),
+                () = sleep_until(deadline) => {
+                    // Dropping the request of a queued prompt on an open connection would withdraw the prompt.
+                    session.client().disconnect().await;
+                    None
+                }
+            }
         };
+        let ended = ended.unwrap_or_else(|| Err(turn.timeout_error(intro.timeout.unwrap_or_default())));
         match ended {
             Ok(state) => turn.report(&state, self.json),
             Err(error) => {
@@ -216,10 +234,12 @@ impl TurnOptions {
     }
 }
 
-fn timeout_error(timeout: Duration, session: &Session) -> CommandError {
-    let (id, time) = (session.id(), output::span(timeout.as_secs()));
-    CommandError::timed_out(format_args!("the turn did not end within {time}; it continues in session {id}"))
-        .hint(format_args!("`parlor watch {id}` follows it, `parlor cancel {id}` cancels it"))
+/// Waits until a time; forever without one.
+async fn sleep_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Whether an update lists queued prompts.
@@ -235,6 +255,23 @@ fn is_queued(update: &Update) -> bool {
 }
 
 impl TurnFollower<'_> {
+    /// The error that `--timeout` elapsed.
+    fn timeout_error(&self, timeout: Duration) -> CommandError {
+        let (id, time) = (self.session.id(), output::span(timeout.as_secs()));
+        if self.updates.is_none() && self.idle_at.is_none() {
+            return CommandError::timed_out(format_args!(
+                "the prompt is still queued after {time}; it runs when the present turn has ended"
+            ))
+            .hint(format_args!(
+                "`parlor watch {id}` follows the session, `parlor cancel {id} --queued` cancels the turn and withdraws the prompt"
+            ));
+        }
+        CommandError::timed_out(format_args!(
+            "the turn did not end within {time}; it continues in session {id}"
+        ))
+        .hint(format_args!("`parlor watch {id}` follows it, `parlor cancel {id}` cancels it"))
+    }
+
     /// Prints the end of the turn and returns the exit code.
     fn report(mut self, state: &State, json: bool) -> Result<ExitCode, CommandError> {
         check_write(self.printer.print_unfinished(&self.transcript))?;
@@ -245,8 +282,7 @@ impl TurnFollower<'_> {
         if json {
             output::print_json(&self.output(reason, error))?;
         } else if !is_completed {
-            let error = error.map(|error| format!(": {error}")).unwrap_or_default();
-            let line = format!("the turn ended with {}{error}", reason.unwrap_or_default());
+            let line = turn_printer::end_line(&reason.unwrap_or_default(), error.as_deref());
             check_write(self.printer.notice(&line, RED))?;
         }
         for (_, title) in &self.undecided {
@@ -284,6 +320,7 @@ impl TurnFollower<'_> {
                 request = self.requests.next() => request.map_or(Event::Disconnected, Event::Request),
                 // If another turn is running, a notice about the queue was printed before.
                 () = &mut slow, if is_waiting && was_idle && !is_notice_printed => Event::Slow,
+                () = sleep_until(self.check_left_open_at) => Event::CheckLeftOpen,
             };
             // The prompt may have been accepted after `prompting` was polled.
             if is_waiting
@@ -314,6 +351,7 @@ impl TurnFollower<'_> {
                 let line = format!("waiting for {} to accept the prompt ...", agent_name(agent));
                 check_write(self.printer.notice(&line, DIM))?;
             }
+            Event::CheckLeftOpen => self.check_left_open().await?,
             Event::Interrupt => self.on_interrupt().await?,
             Event::Disconnected => {
                 let last_state = self.drain_updates()?;
@@ -334,7 +372,10 @@ impl TurnFollower<'_> {
 
     /// Starts to follow the turn of an accepted prompt. Earlier updates and losses belong to other turns.
     fn on_prompted(&mut self, prompted: Result<parlor_client::Turn, Error>) -> Result<(), CommandError> {
-        let turn = prompted.map_err(|error| prompt_error(&error))?;
+        let turn = prompted.map_err(|error| match error.code() {
+            Some(code::REQUEST_CANCELLED) if self.is_interrupted => CommandError::interrupted(WITHDRAWN),
+            _ => prompt_error(&error),
+        })?;
         self.message = turn.message_id().map(ToString::to_string);
         self.updates = Some(UpdateSource::Turn(turn));
         self.reported_losses = self.session.losses().count;
@@ -388,18 +429,17 @@ impl TurnFollower<'_> {
             Some(UpdateSource::Session(_)) => true,
         };
         if !is_ours {
-            // Other clients decide it. Declining at once keeps the request from waiting for this client.
-            request.decline().await;
+            // Other clients decide it, attached ones or those that read the inbox.
+            request.leave_open().await;
             return Ok(());
         }
         check_write(self.printer.finish())?;
-        if let Some(decision) = check_write(self.queue.on_request(request, &self.transcript, self.cwd))? {
-            if decision.is_left_to_others() && self.is_only_client().await? {
-                let error = self.open_request_error().await?;
-                self.left_open.push(decision);
-                return Err(error);
-            }
-            if let Some(notice) = &decision.notice {
+        if let Some(mut decision) = check_write(self.queue.on_request(request, &self.transcript, self.cwd))? {
+            let notice = decision.notice.take();
+            if decision.is_left_open() {
+                self.check_left_open_at = Some(Instant::now() + LEFT_OPEN_INTERVAL);
+                self.left_open_notices.extend(notice);
+            } else if let Some(notice) = &notice {
                 check_write(self.printer.notice(notice, YELLOW))?;
             }
             if let Some(request) = decision.declined() {
@@ -410,29 +450,20 @@ impl TurnFollower<'_> {
         Ok(())
     }
 
-    /// Whether no other client is connected to the server.
-    async fn is_only_client(&self) -> Result<bool, CommandError> {
-        let status = self.session.client().call("_parlor/status", &Object::default()).await;
-        let status = status.map_err(|error| CommandError::client(&error))?;
-        Ok(status.get_u64("clients").is_some_and(|clients| clients <= 1))
-    }
-
-    /// The error that a request of this session waits for a person.
-    async fn open_request_error(&self) -> Result<CommandError, CommandError> {
-        let id = self.session.id();
-        let listed = self.session.client().call("_parlor/requests", &Object::default()).await;
+    /// Looks at the requests that were left open: it is an error if no attached client can answer one of them.
+    async fn check_left_open(&mut self) -> Result<(), CommandError> {
+        let listed = self.session.client().open_requests().await;
         let listed = listed.map_err(|error| CommandError::client(&error))?;
-        let requests = listed.get_array("requests").unwrap_or_default();
-        let is_ours = |request: &Object| request.get_json_str("sessionId").as_ref() == Some(id.as_json());
-        let request = requests.into_iter().filter_map(JsonRef::to_object).find(is_ours);
-        let request = request.and_then(|request| request.get_string("requestId"));
-        let message = format!("session {id} waits for an answer and there is no terminal to ask");
-        Ok(match request {
-            Some(request) => CommandError::request_open(format_args!("{message} (request {request})")).hint(
-                format_args!("`parlor inbox {request}` shows it, `parlor answer {request} --allow` allows it; --yes or --no decide in advance"),
-            ),
-            None => CommandError::request_open(message).hint("`parlor inbox` lists open requests"),
-        })
+        let id = self.session.id();
+        let ours: Vec<_> = listed.iter().filter(|request| request.session == *id).collect();
+        if let Some(request) = ours.iter().find(|request| request.fields.get_u64("clients") == Some(0)) {
+            return Err(open_request_error(request));
+        }
+        for notice in std::mem::take(&mut self.left_open_notices) {
+            check_write(self.printer.notice(&notice, YELLOW))?;
+        }
+        self.check_left_open_at = (!ours.is_empty()).then(|| Instant::now() + LEFT_OPEN_INTERVAL);
+        Ok(())
     }
 
     /// Removes a request from `undecided` if an event entry says that another client decided it.
@@ -482,6 +513,22 @@ impl TurnFollower<'_> {
     }
 }
 
+/// The error that a request waits for a person.
+fn open_request_error(request: &OpenRequest) -> CommandError {
+    let OpenRequest { id, session, method, .. } = request;
+    let hint = if method == "elicitation/create" {
+        format!("`parlor answer {id}` fills it in on a terminal, `parlor answer {id} --deny` declines it")
+    } else {
+        format!(
+            "`parlor inbox {id}` shows it, `parlor answer {id} --allow` allows it; --yes or --no decide in advance"
+        )
+    };
+    CommandError::request_open(format_args!(
+        "session {session} waits for an answer and there is no terminal to ask (request {id})"
+    ))
+    .hint(hint)
+}
+
 /// The tool call and the title of a request, as the event of its decision names them.
 fn subject_of(request: &PeerRequest) -> (Option<String>, String) {
     let params = request.params();
@@ -514,10 +561,12 @@ async fn next_update(updates: &mut Option<UpdateSource>) -> Option<Update> {
     }
 }
 
+const WITHDRAWN: &str = "the prompt was withdrawn before its turn started";
+
 /// Why a prompt was rejected.
 fn prompt_error(error: &Error) -> CommandError {
     if error.code() == Some(code::REQUEST_CANCELLED) {
-        return CommandError::failed("the prompt was withdrawn before its turn started");
+        return CommandError::failed(WITHDRAWN);
     }
     CommandError::client(error)
 }

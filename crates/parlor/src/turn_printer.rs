@@ -213,6 +213,22 @@ pub(crate) fn text(content: &Content) -> String {
     content.joined().iter().map(|item| block_text(item.json)).collect()
 }
 
+/// Says how a turn ended that the agent did not complete.
+pub(crate) fn end_line(reason: &str, error: Option<&str>) -> String {
+    let line = match reason {
+        "cancelled" => "the turn was cancelled",
+        "refusal" => "the agent refused",
+        "error" => "the turn failed",
+        "max_tokens" => "the turn ended: the limit of tokens was reached",
+        "max_turn_requests" => "the turn ended: the limit of requests to the model was reached",
+        other => &format!("the turn ended: {other}"),
+    };
+    match error {
+        Some(error) => format!("{line}: {error}"),
+        None => line.to_owned(),
+    }
+}
+
 /// The error message of a state.
 pub(crate) fn error_of(state: &parlor_session::State) -> Option<String> {
     let error = state.fields.get("error").map(Json::raw)?;

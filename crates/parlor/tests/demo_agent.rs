@@ -207,7 +207,7 @@ fn the_help_of_demo_agent() {
 
             Examples:
               parlor prompt --new --agent demo 'say hello'
-              parlor demo-agent --state sessions.json < messages.jsonl
+              parlor demo-agent --state sessions.db < messages.jsonl
         "#]],
         &expect![""],
     );

@@ -25,53 +25,73 @@ fn the_help_of_parlor_and_fold() {
         "",
         0,
         &expect![[r#"
-            A session server for coding agents that speak the Agent Client Protocol
+            A session server for coding agents that speak the Agent Client Protocol.
 
-            Usage: parlor [OPTIONS] <COMMAND>
+            Without a command, on a terminal: opens the terminal client with the latest session of this
+            directory.
 
-            Commands:
-              serve        Run the server
-              acp          Speak ACP on standard input and output, for editors
-              ls           List sessions, the latest first
-              show         Print the transcript of a session
-              search       Search the text of all sessions
+            Usage: parlor [OPTIONS] [COMMAND]
+
+            Prompts and requests:
+              attach       Open the terminal client
+              new          Open the terminal client with a new session
               prompt       Send a prompt to a session, and stream the answer
               inbox        List the requests of agents that wait for you, in all sessions
               answer       Answer a request of an agent
               cancel       Cancel the running turn of a session
+
+            Sessions:
+              ls           List sessions, the latest first
+              show         Print the transcript of a session
               watch        Follow a session live
-              fork         Fork a session at a message
+              search       Search the text of all sessions
+              fork         Fork a session at a message, also to continue it with another agent
               edit         Replace an earlier prompt, in a fork of the session
               regenerate   Send an earlier prompt again, in a fork of the session
-              export       Write a session to a file or to standard output
               set          Set the mode, the model, another option or the title of a session
-              usage        Print the tokens, the cost and the time of turns
               title        Set or clear the title of a session
               archive      Archive or unarchive sessions
               rm           Delete sessions permanently
-              status       Print the state of the server
-              logs         Print the log of the server
-              backup       Write a copy of all sessions to a file
-              service      Run the server as a service of systemd
-              completions  Print the completion script of a shell
-              man          Print the manual page of parlor or of a command
+              export       Write a session to a file or to standard output
+              usage        Print the tokens, the cost and the time of turns
+
+            Agents:
+              setup        Choose the default agent and connect editors
+              agents       List the known agents
+              login        Log in to an agent
+              import       Import the sessions of an agent
+              demo-agent   Run the demo agent on standard input and output
+
+            Server:
+              serve        Run the server
               stop         Stop the server
               restart      Restart the server
-              agents       List the known agents
+              status       Print the state of the server
               doctor       Check the installation
-              demo-agent   Run the demo agent on standard input and output
+              logs         Print the log of the server
+              backup       Write a copy of all sessions to a file
+              service      Write or remove a systemd user unit for the server
+
+            Editors and tools:
+              acp          Speak ACP on standard input and output, for editors
               fold         Fold session updates into a transcript
               translate    Translate messages of an agent or a client to another protocol version
-              help         Print this message or the help of the given subcommand(s)
+              completions  Print the completion script of a shell
+              man          Print the manual page of parlor or of a command
 
             Options:
-                  --color <WHEN>  Print colours: auto (on a terminal), always or never
-              -h, --help          Print help
-              -V, --version       Print version
+                  --color <WHEN>
+                      Print colours: auto (on a terminal), always or never
+
+              -h, --help
+                      Print help (see a summary with '-h')
+
+              -V, --version
+                      Print version
 
             Examples:
               parlor serve                         start the server
-              parlor prompt --new what is here?    prompt an agent in a new session
+              parlor prompt --new 'what is here?'  prompt an agent in a new session
               parlor ls                            list the sessions
               parlor show latest                   print a transcript
 
@@ -143,10 +163,9 @@ fn the_help_of_parlor_and_fold() {
               -h, --help
                       Print help (see a summary with '-h')
 
-            Example:
-              echo
-              '{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"Hi"}}' |
-              parlor fold
+            Examples:
+              parlor export latest --format jsonl | parlor fold --text
+              parlor fold --dialect v1 recording.jsonl
         "#]],
         &expect![""],
     );

@@ -10,8 +10,8 @@ mod update_line;
 
 pub use crate::broadcast::{AgentLine, Broadcast, ParamsExtra, drop_reserved, is_notice, map_sessions};
 pub use requests::{
-    BEGUN, CLIENT_GONE, CLIENT_SERVICE, SETTLED, agent_info, answer_to_agent, cancelled_answer, check_prompt,
-    commands_for, prompt_to_agent, request_to_agent, request_to_client, speaks_v2,
+    BEGUN, CLIENT_GONE, CLIENT_SERVICE, LEFT_OPEN, SETTLED, agent_info, answer_to_agent, cancelled_answer,
+    check_prompt, commands_for, prompt_to_agent, request_to_agent, request_to_client, speaks_v2,
 };
 pub use session_state::{
     HOOKS, MESSAGE, counts_session, diff, drop_generated_title, failed_state, is_idle, state_after,

@@ -22,6 +22,10 @@ pub const CLIENT_SERVICE: &str = "_parlor/client/";
 /// The `data.reason` of the error for such a request when the client that was sent it has disconnected.
 pub const CLIENT_GONE: &str = "client_gone";
 
+/// The reason in the error of a client that cannot answer a peer request and leaves it open for other clients, also for such
+/// that are not attached to the session.
+pub const LEFT_OPEN: &str = "left_open";
+
 /// Converts the method and params of a client's request for the agent.
 pub fn request_to_agent(
     method: &str,

@@ -133,6 +133,11 @@ pub fn drop_generated_title(update: &mut Update) -> bool {
     else {
         return false;
     };
+    // The mark is null if a title replaces a generated one.
+    if meta.get(TITLE_MARK).is_some_and(Json::is_null) {
+        meta.remove(TITLE_MARK);
+        return false;
+    }
     if meta.get_str(TITLE_MARK).as_deref() != Some("made") {
         return false;
     }

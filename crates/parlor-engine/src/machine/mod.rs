@@ -101,7 +101,7 @@ pub struct SessionMachine {
     requests: BTreeMap<PeerRequestId, PeerRequest>,
     next_peer_request: u64,
     /// The open requests that were last reported in an output.
-    reported_requests: Vec<PeerRequestId>,
+    reported_requests: Vec<(PeerRequestId, usize)>,
     /// The number of the next sending of a peer request to a client.
     next_sending: u64,
     forks: fork::Forks,

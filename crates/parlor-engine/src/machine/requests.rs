@@ -292,12 +292,14 @@ impl SessionMachine {
             Answer::Result(result) => {
                 Answer::Result(live::answer_to_agent(&request.method, &result, from, to, &mut self.losses))
             }
-            error @ Answer::Error(_) => error,
+            Answer::Error(error) if !request.forwarded && is_left_open(&error) => Answer::LeftOpen,
+            answer @ (Answer::Error(_) | Answer::LeftOpen) => answer,
         };
         if request.forwarded {
             let reply = match answer {
                 Answer::Result(result) => Reply::Result(result),
                 Answer::Error(error) => Reply::Error(error),
+                Answer::LeftOpen => Reply::Error(cannot_ask()),
             };
             self.effects.push(Effect::RespondRequest(peer_request, reply));
         } else {
@@ -323,17 +325,22 @@ impl SessionMachine {
         self.respond(client, id, &Object::default());
     }
 
-    /// Reports the open requests that any driver may answer, if they are others than before.
+    /// Reports the open requests that any driver may answer, if they or the numbers of their clients are others than before.
     pub(super) fn report_open_requests(&mut self) {
-        if self.open_requests().eq(self.reported_requests.iter().copied()) {
+        let open = self.requests.iter().filter(|(_, request)| !request.forwarded);
+        let open: Vec<_> = open.map(|(id, request)| (*id, self.clients_with(request))).collect();
+        if open == self.reported_requests {
             return;
         }
-        self.reported_requests = self.open_requests().collect();
-        let reported = self
-            .reported_requests
-            .iter()
-            .filter_map(|id| Some(self.open_request_info(*id, self.requests.get(id)?)));
+        let reported =
+            open.iter().filter_map(|(id, _)| Some(self.open_request_info(*id, self.requests.get(id)?)));
         self.output.open_requests = Some(reported.collect());
+        self.reported_requests = open;
+    }
+
+    /// How many attached clients have a request and have not answered.
+    fn clients_with(&self, request: &PeerRequest) -> usize {
+        request.clients.keys().filter(|client| self.subscribers.contains_key(client)).count()
     }
 
     fn open_request_info(&self, id: PeerRequestId, request: &PeerRequest) -> OpenRequest {
@@ -350,6 +357,7 @@ impl SessionMachine {
             tool_call: encode(Dialect::V1).ok().and_then(|params| self.whole_tool_call(&params)),
             params: encode(Dialect::V2).unwrap_or(params),
             opened_at: request.opened_at,
+            clients: self.clients_with(request),
         }
     }
 
@@ -400,6 +408,12 @@ fn not_open() -> RpcError {
     let data = Object::new().with("reason", "not_open");
     let error = RpcError::new(code::INVALID_PARAMS, "the request is not open: it was answered or cancelled");
     error.with_data(data.to_json())
+}
+
+/// Whether a client leaves a request open with its error.
+fn is_left_open(error: &Json) -> bool {
+    let data = error.to_object().and_then(|error| error.get_object("data"));
+    data.and_then(|data| data.get_string("reason")).as_deref() == Some(live::LEFT_OPEN)
 }
 
 /// The answer for a client that cannot be sent a request.

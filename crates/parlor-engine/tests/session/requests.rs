@@ -61,6 +61,21 @@ fn a_client_that_attaches_later_is_asked_after_its_response() {
 }
 
 #[test]
+fn a_request_that_is_left_open_is_listed_with_the_clients_that_can_answer_it() {
+    let mut script = with_a_request();
+    script.commands();
+    assert_eq!(script.open_requests[0].clients, 2);
+    let (_, request) = *script.peer_requests.iter().find(|(client, _)| *client == 1).unwrap();
+    let left_open = r#"{"code":-32601,"message":"no terminal","data":{"reason":"left_open"}}"#;
+    let answer = Answer::Error(Json::parse(left_open).unwrap());
+    script.handle([Event::Answered { request, by: ClientId(1), answer }]);
+    assert_eq!(script.open_requests[0].clients, 1);
+    script.handle([Event::Disconnected(ClientId(2))]);
+    assert_eq!(script.open_requests[0].clients, 0);
+    assert_eq!(script.commands(), [""; 0]);
+}
+
+#[test]
 fn the_request_waits_while_no_driver_is_attached() {
     let mut script = with_a_request();
     script.commands();

@@ -37,8 +37,8 @@ pub(crate) use self::opened::{AgentSessionGuard, BoundAgent, EarlyMessages};
 pub(crate) use self::registry::Registry;
 pub(crate) use self::session_cache::{AgentSessionCache, PendingCreates};
 pub(crate) use self::sessionless::{AgentRequest, CancelToken, register_mcp_servers};
-pub use self::start::AGENT_UNAVAILABLE;
 pub(crate) use self::start::start;
+pub use self::start::{AGENT_NOT_CONFIGURED, AGENT_UNAVAILABLE};
 pub(crate) use parlor_engine::opening::History;
 
 /// How many calls of one agent may be in flight.

@@ -62,6 +62,7 @@ impl AgentRequest {
                 Ok(live::answer_to_agent(&self.method, &result, from, to, &mut Losses::default()))
             }
             Answer::Error(error) => Err(error),
+            Answer::LeftOpen => Err(parlor_engine::cannot_ask()),
         };
         self.reply(&reply);
     }

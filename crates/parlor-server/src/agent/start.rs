@@ -14,7 +14,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 
 use super::{Agent, Startup, agent_error, timeout_error};
 use crate::auth_method::TERMINAL_AUTH;
-use crate::config::{AgentConfig, EmbeddedAgent};
+use crate::config::{AgentConfig, EmbeddedAgent, Preset};
 use crate::services::access::FileAccess;
 use parlor_process::{Command, Process, Reaper};
 
@@ -50,6 +50,9 @@ impl From<StartError> for RpcError {
 
 /// The `reason` in the data of an error: the agent cannot be started.
 pub const AGENT_UNAVAILABLE: &str = "agent_unavailable";
+
+/// The `reason` in the data of an error: the agent of a session is not configured any more.
+pub const AGENT_NOT_CONFIGURED: &str = "agent_not_configured";
 
 /// Starts an agent. Errors have the reason [`AGENT_UNAVAILABLE`].
 pub(crate) async fn start(
@@ -159,9 +162,22 @@ async fn start_and_initialize(
     // The lines of its standard error are logged in this span.
     let span = tracing::info_span!("process", agent = config.name);
     let mut process = span.in_scope(|| Process::start(&command, reaper)).map_err(|error| {
-        let message = format!("cannot start agent '{}': {error}", config.label());
-        let mut data = Object::default();
-        data.set("hint", "`parlor agents` shows which agents are installed");
+        let path = env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, path)| path);
+        let is_missing = error.kind() == std::io::ErrorKind::NotFound && !config.is_installed(path.as_ref());
+        let message = if is_missing {
+            format!("agent '{}' is not installed: there is no program '{program}'", config.label())
+        } else {
+            format!("cannot start agent '{}': {error}", config.label())
+        };
+        let is_preset = |preset: &&Preset| preset.agent().is_ok_and(|agent| agent.command == config.command);
+        let install = Preset::named(&config.name).filter(is_preset).and_then(|preset| preset.install);
+        let hint = match install.filter(|_| is_missing) {
+            Some(install) => {
+                format!("`{install}` installs it; `parlor agents` shows which agents are installed")
+            }
+            None => "`parlor agents` shows which agents are installed".to_owned(),
+        };
+        let data = Object::new().with("hint", hint);
         RpcError::new(code::INTERNAL_ERROR, message).with_data(data.to_json())
     })?;
     let (Some(mut stdin), Some(mut stdout)) = (process.take_stdin(), process.take_stdout()) else {

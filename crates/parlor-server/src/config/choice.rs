@@ -130,7 +130,7 @@ impl Agents {
         match choice {
             None => self.default_agent(path_env).agent().cloned(),
             Some(AgentChoice::Named(name)) => {
-                self.get(name).cloned().ok_or_else(|| self.unknown(name, "agent".to_owned()))
+                self.get(name).cloned().ok_or_else(|| self.unknown(name, String::new()))
             }
             Some(AgentChoice::Command(command)) => match command.first() {
                 Some(program) => Ok(AgentConfig::new(name_of(program, &command[1..]), command.clone())),
@@ -148,11 +148,38 @@ impl Agents {
         ConfigError {
             location,
             message: format!("unknown agent '{name}' (known: {})", names.join(", ")),
-            hint: Some(format!(
-                "[agents.{name}] in config.toml adds it, or `parlor serve --agent '{name}=COMMAND'`"
-            )),
+            hint: Some(match closest(name, &names) {
+                Some(closest) => format!("did you mean '{closest}'?"),
+                None => {
+                    format!(
+                        "[agents.{name}] in config.toml adds it, or `parlor serve --agent '{name}=COMMAND'`"
+                    )
+                }
+            }),
         }
     }
+}
+
+/// The name that differs from the given one by at most two letters.
+fn closest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+    let distances = names.iter().map(|known| (distance(name, known), *known));
+    let (distance, closest) = distances.min()?;
+    (distance <= 2 && distance < closest.chars().count() / 2 + 1).then_some(closest)
+}
+
+/// How many letters have to be inserted, deleted or replaced to turn one word into the other.
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
+    for (line, a) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = line + 1;
+        for (column, b) in to.chars().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[row.len() - 1]
 }
 
 impl AgentConfig {

@@ -102,9 +102,9 @@ const IDLE_TIMEOUT: u32 = 30 * 60;
 
 /// A setting in a file or on the command line that is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{location}: {message}")]
+#[error("{location}{}{message}", if location.is_empty() { "" } else { ": " })]
 pub struct ConfigError {
-    /// The file with the line or table, or the command-line flag.
+    /// The file with the line or table, or the command-line flag; empty for a request of a client.
     pub location: String,
     /// What is wrong with the setting.
     pub message: String,

@@ -11,7 +11,7 @@ use parlor_wire::{RpcError, code};
 
 pub(crate) use self::index::index;
 use self::params::SearchParams;
-pub use self::params::since;
+pub use self::params::{FILTERS, since};
 use self::snippet::Snippet;
 use crate::stored;
 use parlor_engine::search_text::words_of;

@@ -116,7 +116,7 @@ impl SearchParams {
 }
 
 /// The names of filters in a query.
-const FILTERS: [&str; 4] = ["role", "cwd", "agent", "since"];
+pub const FILTERS: [&str; 4] = ["role", "cwd", "agent", "since"];
 
 /// Splits a filter, or a word that is probably a misspelled filter: `name:value`, but not `a::b`, `localhost:80` or
 /// `https://`.

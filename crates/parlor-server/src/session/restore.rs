@@ -10,7 +10,9 @@ use parlor_json::{JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
 
-use crate::agent::{AgentSessionGuard, BoundAgent, History, Opener, Startup, UnloadedSession};
+use crate::agent::{
+    AGENT_NOT_CONFIGURED, AgentSessionGuard, BoundAgent, History, Opener, Startup, UnloadedSession,
+};
 use crate::hub::HubState;
 
 impl AgentSessionGuard {
@@ -78,7 +80,7 @@ fn not_configured(hub: &HubState, row: &parlor_store::SessionRow, id: &SessionId
         row.agent,
         names.join(", ")
     );
-    let data = Object::new().with("reason", "agent_not_configured").with("agent", &row.agent);
+    let data = Object::new().with("reason", AGENT_NOT_CONFIGURED).with("agent", &row.agent);
     RpcError::new(code::INTERNAL_ERROR, message).with_data(data.to_json())
 }
 

@@ -287,8 +287,7 @@ fn index_text(info: &ConnInfo) -> String {
         "parlor {version}: a session server for agents that speak the Agent Client Protocol.\n\n\
          Connect a WebSocket to ws://{at}/acp, one message a frame, with the header\n\
          'Authorization: Bearer TOKEN' or the subprotocol 'parlor.token.TOKEN'.\n\
-         A server of parlor's has the token in the file 'token' of its data directory; the one in 'token.read' only lets\n\
-         you watch.\n\
+         The token is in the file 'token' of the data directory; the one in 'token.read' only allows to watch.\n\
          `parlor open` opens the page in a browser and signs it in.\n\n\
          '?agent=NAME' chooses an agent, '?dialect=draft' the draft of protocol version 2.\n\n\
          An editor starts 'parlor acp' instead and needs no token.\n"

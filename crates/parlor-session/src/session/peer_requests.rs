@@ -19,6 +19,8 @@ pub enum Answer {
     Result(Json),
     /// An error: the client cannot answer.
     Error(Json),
+    /// The client cannot answer, and the request waits for other clients, also for such that are not attached.
+    LeftOpen,
 }
 
 /// The response to the agent.
@@ -51,6 +53,8 @@ struct PeerRequest {
     failed: Vec<ClientId>,
     /// The last error.
     error: Option<Json>,
+    /// Whether a client left it open, so that errors of the others do not end it.
+    is_left_open: bool,
 }
 
 impl PeerRequests {
@@ -79,7 +83,10 @@ impl PeerRequests {
             return false;
         }
         out.effects.extend(pending.iter().map(|client| Effect::SendRequest(id, *client)));
-        self.0.insert(id, PeerRequest { form, call, pending, failed: Vec::new(), error: None });
+        self.0.insert(
+            id,
+            PeerRequest { form, call, pending, failed: Vec::new(), error: None, is_left_open: false },
+        );
         true
     }
 
@@ -100,7 +107,7 @@ impl PeerRequests {
         for (peer_request, open) in &mut self.0 {
             open.pending.retain(|pending| *pending != id);
             open.failed.retain(|failed| *failed != id);
-            if open.pending.is_empty() && !open.failed.is_empty() {
+            if open.pending.is_empty() && !open.failed.is_empty() && !open.is_left_open {
                 to_end.extend(open.error.take().map(|error| (*peer_request, error)));
             }
         }
@@ -114,18 +121,21 @@ impl PeerRequests {
         self.on_detached(id, out);
     }
 
-    /// Handles an answer: the first result counts; an error counts if no other client can answer.
+    /// Handles an answer: the first result counts; an error counts if no other client can answer and none left it open.
     pub(super) fn on_answer(&mut self, id: PeerRequestId, by: ClientId, answer: Answer, out: &mut Step) {
         let Some(open) = self.0.get_mut(&id) else { return };
         let Some(index) = open.pending.iter().position(|pending| *pending == by) else { return };
         open.pending.remove(index);
         match answer {
             Answer::Result(result) => self.decide(id, by, result, out),
-            Answer::Error(error) if open.pending.is_empty() => self.end(id, Reply::Error(error), out),
+            Answer::Error(error) if open.pending.is_empty() && !open.is_left_open => {
+                self.end(id, Reply::Error(error), out);
+            }
             Answer::Error(error) => {
                 open.failed.push(by);
                 open.error = Some(error);
             }
+            Answer::LeftOpen => open.is_left_open = true,
         }
     }
 

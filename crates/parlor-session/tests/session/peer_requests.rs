@@ -69,6 +69,27 @@ fn the_error_of_the_last_client_is_the_response() {
 }
 
 #[test]
+fn a_request_that_a_client_leaves_open_is_not_ended_by_errors_of_others() {
+    check(&expect![[r#"
+            attach 1
+            attach 2
+            ready queued
+            request 5
+                send request 5 to 1
+                send request 5 to 2
+            leave-open 5 by 1
+            err 5 by 2
+            attach 3
+                send request 5 to 3
+            err 5 by 3
+            decide 5 by 4
+                durable
+                decision 5 by 4: "decision of 4"
+                respond to request 5: result "decision of 4"
+        "#]]);
+}
+
+#[test]
 fn a_request_without_drivers_waits_for_one() {
     check(&expect![[r#"
             ready serial

@@ -4,7 +4,7 @@
 //! `withdraw 7 [by 1]`, `cancel [by 1] [turn]`, `dropped 7`, `ready serial|queued [without-history]`,
 //! `restored serial|queued [without-history]`, `applied` (early updates), `context ENVELOPE` (handed over), `lost`,
 //! `released`, `accepted 7 [ID]`, `rejected 7`, `ended 7 REASON`, `request 5 [form] [call=T]`, `answer 5 by 1`,
-//! `err 5 by 1`, `cancel-request 5`, `rebuilt`, `person [TITLE]`, `restart`.
+//! `err 5 by 1`, `leave-open 5 by 1`, `decide 5 by 1`, `cancel-request 5`, `rebuilt`, `person [TITLE]`, `restart`.
 //!
 //! Updates of the agent: `chunk ROLE [ID]: text` and `whole ROLE ID: text` with `image` for a block that is not text and
 //! ` | ` between blocks, `null ROLE ID`, `meta ROLE ID`, `tool ID STATUS`, `starts ID`, `title T`, `notice`, `event ID`,
@@ -173,9 +173,13 @@ impl Scenario {
                 let call = words.iter().find_map(|word| word.strip_prefix("call=")).map(Into::into);
                 Input::RequestOpened { peer_request: PeerRequestId(number(0)), form: has("form"), call }
             }
-            "answer" | "err" => {
+            "answer" | "err" | "leave-open" => {
                 let value = Json::parse(format!(r#""{verb} of {}""#, words[2])).unwrap();
-                let answer = if verb == "answer" { Answer::Result(value) } else { Answer::Error(value) };
+                let answer = match verb {
+                    "answer" => Answer::Result(value),
+                    "err" => Answer::Error(value),
+                    _ => Answer::LeftOpen,
+                };
                 Input::RequestAnswered {
                     peer_request: PeerRequestId(number(0)),
                     by: ClientId(number(2)),

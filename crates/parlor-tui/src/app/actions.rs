@@ -599,7 +599,7 @@ impl App {
         match action {
             Action::Fork => {
                 let note = format!("Forked{number}. Esc returns to the parent.");
-                effects.push(Effect::Send(Call::Fork { at: message, note }));
+                effects.push(Effect::Send(Call::Fork { at: message, agent: None, note }));
             }
             Action::Regenerate => {
                 match message.or_else(|| conversation.selected_prompt().map(|(id, _)| id)) {
@@ -1422,23 +1422,17 @@ impl App {
                 self.input.set(&text);
                 self.set_focus(Focus::Input);
             }
-            Choice::OtherAgent(agent) => self.continue_with(agent),
+            Choice::OtherAgent(agent) => self.continue_with(agent, effects),
             Choice::NewAgent(agent) => self.agent = Some(agent),
         }
     }
 
-    /// Prepares a session with another agent: its first prompt begins with the conversation so far, as a pasted block.
-    fn continue_with(&mut self, agent: String) {
+    /// Forks the session for another agent, which gets the transcript with its first prompt.
+    fn continue_with(&mut self, agent: String, effects: &mut Vec<Effect>) {
         let Some(conversation) = &self.conversation else { return };
-        let text = conversation.text_so_far();
-        let cwd = conversation.cwd.clone();
-        self.new_session();
-        self.new_cwd = cwd;
-        self.input.set("");
-        self.input.paste(&format!("The conversation so far:\n\n{text}"));
-        self.input.new_line();
-        self.note(&format!("Continues with {agent}: write what to do next"));
-        self.agent = Some(agent);
+        let at = conversation.selected_message();
+        let note = format!("Continues with {agent}. Esc returns to the parent.");
+        effects.push(Effect::Send(Call::Fork { at, agent: Some(agent), note }));
     }
 
     /// Sets the next or previous value of an option.

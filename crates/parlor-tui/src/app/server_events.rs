@@ -192,7 +192,7 @@ impl App {
             conversation.reconnect(opened.replica);
             if opened.is_reloaded {
                 conversation.reload();
-                conversation.older = opened.older;
+                (conversation.older, conversation.older_messages) = (opened.older, opened.older_messages);
             }
             conversation.sync(self.look.now);
             let new = conversation.messages().saturating_sub(before);
@@ -209,7 +209,8 @@ impl App {
             return;
         }
         self.keep_draft();
-        let mut conversation = Conversation::new(opened.id.clone(), opened.cwd, opened.replica, opened.older);
+        let mut conversation = Conversation::new(opened.id.clone(), opened.cwd, opened.replica);
+        (conversation.older, conversation.older_messages) = (opened.older, opened.older_messages);
         conversation.sync(self.look.now);
         conversation.resize(self.size.0, self.size.1.saturating_sub(6));
         self.was_busy = false;

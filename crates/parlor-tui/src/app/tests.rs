@@ -79,6 +79,7 @@ impl Script {
             cwd: "/home/dev/src/parlor".to_owned(),
             replica: Replica::Fixed(Arc::new(transcript(updates))),
             older: None,
+            older_messages: 0,
             is_reloaded: false,
         })))
     }
@@ -733,12 +734,14 @@ fn earlier_messages_are_loaded_when_the_view_comes_near() {
         cwd: "/".to_owned(),
         replica: Replica::Fixed(Arc::new(transcript(&refs(&all[20..])))),
         older: Some(cursor.clone()),
+        older_messages: 20,
         is_reloaded: false,
     })));
     script.screen(80, 24);
     let effects = script.press("PgUp PgUp PgUp");
     assert_eq!(call(&effects), [&Call::Older(cursor)], "requested once");
     let before = script.screen(80, 24);
+    assert!(before.contains("#21"), "the 20 messages that are not loaded count: {before}");
     let page = Box::new(transcript(&refs(&all[..20])));
     script.event(Event::Older { session: "s1".into(), page, before: None });
     let after = script.screen(80, 24);

@@ -152,6 +152,8 @@ struct Shared {
     /// Requests that an agent sent directly, by the ids that they have here.
     direct: HashMap<String, PeerRequest>,
     next_direct: u64,
+    /// The last request to open a session: an earlier one that is answered later has no effect.
+    last_ticket: u64,
 }
 
 /// Runs requests and reports what arrives.
@@ -217,6 +219,9 @@ impl Backend {
         // A prompt is answered when the agent accepts it, which may take long.
         let is_short =
             !matches!(call, Call::Prompt { .. } | Call::New { .. } | Call::Open { .. } | Call::Search { .. });
+        if let Call::Open { ticket, .. } | Call::New { ticket, .. } = call {
+            self.context.shared().last_ticket = ticket;
+        }
         let context = self.context.clone();
         let task = tokio::spawn(async move { context.run(call).await });
         self.calls.retain(|call| !call.is_finished());
@@ -329,6 +334,11 @@ impl Context {
         requests: PeerRequests,
         is_reloaded: bool,
     ) {
+        if self.shared().last_ticket != ticket {
+            // Requests that are dropped before would be declined.
+            client.disconnect().await;
+            return;
+        }
         let mut changes = session.changes();
         let events = self.events.clone();
         let follow = tokio::spawn(async move {
@@ -345,6 +355,7 @@ impl Context {
             id: session.id().clone(),
             cwd: cwd.clone(),
             older: session.older_cursor(),
+            older_messages: session.older_messages(),
             replica: Replica::Live(session.clone()),
             is_reloaded,
         };
@@ -404,10 +415,15 @@ impl Context {
                 self.session_call("_parlor/withdraw", |params| params.with("id", id)).await.map(drop)
             }
             Call::Answer { id, result } => self.answer(&id, result).await,
-            Call::Fork { at, note } => {
-                let with = |params: Object| match &at {
-                    Some(at) => params.with("messageId", at.as_json()),
-                    None => params,
+            Call::Fork { at, agent, note } => {
+                let with = |mut params: Object| {
+                    if let Some(at) = &at {
+                        params.set("messageId", at.as_json());
+                    }
+                    if let Some(agent) = agent {
+                        params.set("_meta", Object::new().with("parlor/agent", agent));
+                    }
+                    params
                 };
                 self.fork("session/fork", with, note).await
             }

@@ -1,4 +1,4 @@
-//! Owns the terminal and the connections: sends events to the [`App`](crate::App) and runs its effects.
+//! Owns the terminal and the connections: sends events to the [`App`] and runs its effects.
 
 mod backend;
 mod escape;

@@ -57,8 +57,10 @@ const EXAMPLES: &str = "Examples:
   parlor acp --direct --agent gemini";
 
 const ON_TERMINAL: &str = "\
-`parlor acp` is for editors, which start it as their agent. It waits for messages of the Agent Client Protocol, one JSON-RPC
-message per line; Ctrl-D ends it. `parlor prompt --new TEXT` sends a prompt from a terminal.";
+`parlor acp` is for editors, which start it as their agent. It waits for
+messages of the Agent Client Protocol, one JSON-RPC message per line; Ctrl-D
+ends it. To send a prompt from a terminal:
+  parlor prompt --new TEXT";
 
 /// How long a session without clients stays in memory with `--direct`.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);

@@ -10,8 +10,9 @@ use crate::command_error::CommandError;
 use crate::offline_sessions::OfflineSessions;
 use crate::output::{self, DIM, GREEN, YELLOW, short_path};
 use crate::path_options::PathOptions;
+use crate::render::safe;
 use crate::server;
-use crate::table::{Cell, Table};
+use crate::table::{Cell, Table, terminal_width};
 
 /// List the known agents
 ///
@@ -71,9 +72,19 @@ pub(super) struct KnownAgent {
 
 impl Agents {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
-        let config = self.paths.config()?;
         let data = self.paths.existing_data_dir()?;
         let socket = data.map(|data| data.socket()).filter(|socket| server::is_running(socket));
+        let config = match (self.paths.config(), &socket) {
+            // A running server keeps the configuration that was valid.
+            (Err(error), Some(_)) => {
+                print_stderr!(
+                    "the configuration is invalid and not used ({}); see `parlor status`",
+                    safe(&error.to_string())
+                );
+                Config::default()
+            }
+            (config, _) => config?,
+        };
         let known = match socket {
             Some(socket) => from_server(&socket)?,
             None => from_config(&config)?,
@@ -93,7 +104,7 @@ impl Agents {
 }
 
 fn from_config(config: &Config) -> Result<Vec<KnownAgent>, CommandError> {
-    let known = AgentSet::new(Vec::new(), config).map_err(CommandError::bad_input)?;
+    let known = AgentSet::new(Vec::new(), config).map_err(CommandError::config)?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let default = known.default_agent(&path).agent().ok();
     let agent = |config: &AgentConfig| KnownAgent {
@@ -149,8 +160,14 @@ fn list(
     }
 }
 
+/// The width below which the command that installs an agent is truncated.
+const NARROW: usize = 80;
+
 fn table(listed: &[ListedAgent]) -> Table {
-    let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "LOGIN", "~INSTALLED"]);
+    // The command that installs an agent is truncated only where it cannot be whole.
+    let is_narrow = terminal_width().is_some_and(|width| width < NARROW);
+    let installed = if is_narrow { "~INSTALLED" } else { "INSTALLED" };
+    let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "LOGIN", installed]);
     table.drop_if_narrow(&["COMMAND", "FROM", "SPEAKS"]);
     for agent in listed {
         let installed = match (&agent.path, agent.install) {

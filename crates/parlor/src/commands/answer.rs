@@ -45,7 +45,7 @@ pub(crate) struct Answer {
 const EXAMPLES: &str = "Examples:
   parlor answer r3
   parlor answer r3 --allow
-  parlor answer r3 --option allow-always";
+  parlor answer r3 --option allow_always";
 
 /// The answer that was chosen.
 struct Chosen {
@@ -67,12 +67,14 @@ impl Answer {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let socket = self.paths.existing_data_dir()?.map(|data| data.socket());
         let socket = socket.filter(|socket| server::is_running(socket));
-        let socket = socket.ok_or_else(|| open_request::not_open(&self.request))?;
+        let socket = socket.ok_or_else(open_request::no_server)?;
         let request = open_request::find(server::open_requests(&socket)?, &self.request)?;
         let chosen = self.choose(&request)?;
         let result = chosen.result.clone();
         if !server::query(&socket, async |server| server.answer(&request.id, result).await)? {
-            return Err(open_request::not_open(&request.id));
+            let message =
+                format!("request {} is not open any more: it was answered or cancelled", request.id);
+            return Err(CommandError::bad_input(message));
         }
         if self.json {
             let session_id = request.session.to_string();

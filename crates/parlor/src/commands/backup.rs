@@ -13,8 +13,11 @@ use crate::path_options::{DataOption, PathOptions};
 
 /// Write a copy of all sessions to a file
 ///
-/// The file is a consistent copy of the database, also while a server is running, and is checked after it was written. To
-/// restore it, stop the server and copy the file to `parlor.db` in the data directory. Fails if the file exists.
+/// The file is a consistent copy of the database, also while a server is running, and is checked after it was written. Fails if the
+/// file exists.
+///
+/// To restore it, stop the server, delete `parlor.db.journal` and `parlor.db-wal` in the data directory if they exist, and copy the file
+/// to `parlor.db` there.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Backup {
@@ -42,6 +45,15 @@ struct BackupReport {
 impl Backup {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let shown = self.file.display().to_string();
+        if self.file.is_dir() {
+            return Err(CommandError::bad_input(format_args!("{shown} is a directory"))
+                .hint(format_args!("name a file in it: {}", self.file.join("parlor.db").display())));
+        }
+        if let Some(parent) =
+            self.file.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.is_dir())
+        {
+            return Err(CommandError::bad_input(format_args!("there is no directory {}", parent.display())));
+        }
         if fs::symlink_metadata(&self.file).is_ok() {
             return Err(CommandError::bad_input(format_args!("{shown} exists"))
                 .hint("backups overwrite nothing: choose another name, or delete the file"));

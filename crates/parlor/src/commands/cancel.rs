@@ -55,7 +55,8 @@ impl Cancel {
         if self.json {
             output::print_json(&serde_json::json!({ "sessionId": name, "cancelled": was_running }))?;
         } else if was_running {
-            output::print(|out| writeln!(out, "cancelled the turn of {}", safe(&name)))?;
+            let withdrawn = if self.queued { " and withdrew all queued prompts" } else { "" };
+            output::print(|out| writeln!(out, "cancelled the turn of {}{withdrawn}", safe(&name)))?;
         } else {
             output::print(|out| writeln!(out, "no turn is running in {}", safe(&name)))?;
         }

@@ -23,12 +23,14 @@ pub(crate) struct DemoAgent {
 }
 
 const ON_TERMINAL: &str = "\
-`parlor demo-agent` is for clients, which start it as their agent. It waits for messages of the Agent Client Protocol, one
-JSON-RPC message per line; Ctrl-D ends it. `parlor prompt --new --agent demo help` uses it from a terminal.";
+`parlor demo-agent` is for clients, which start it as their agent. It waits
+for messages of the Agent Client Protocol, one JSON-RPC message per line;
+Ctrl-D ends it. To use it from a terminal:
+  parlor prompt --new --agent demo help";
 
 const EXAMPLES: &str = "Examples:
   parlor prompt --new --agent demo 'say hello'
-  parlor demo-agent --state sessions.json < messages.jsonl";
+  parlor demo-agent --state sessions.db < messages.jsonl";
 
 /// How long running turns may take to end when the agent stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use crate::command_error::CommandError;
 use crate::offline_sessions::{self, LatestOption, OfflineSessions};
 use crate::path_options::PathOptions;
+use crate::render::safe;
 use crate::session_list::{ListedSession, LiveState};
 use crate::{html, markdown, output, session_json, text_file};
 
@@ -77,7 +78,10 @@ impl Export {
             Format::Html => html::session(&opened, &transcript()),
         };
         match file {
-            Some(file) => text_file::write(file, &text, self.force)?,
+            Some(file) => {
+                text_file::write(file, &text, self.force)?;
+                print_stderr!("wrote {}", safe(&file.display().to_string()));
+            }
             None if matches!(format, Format::Markdown | Format::Html) => {
                 output::print(|out| out.write_all(text.as_bytes()))?;
             }

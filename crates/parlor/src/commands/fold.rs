@@ -18,7 +18,7 @@ use crate::{input, output, render};
 ///
 /// An invalid line is skipped and reported on standard error with its number and the reason; the exit code is then 2.
 #[derive(Args)]
-#[command(after_help = EXAMPLE)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Fold {
     /// Read these files in order [default: standard input]
     files: Vec<PathBuf>,
@@ -44,8 +44,9 @@ pub(crate) struct Fold {
     max_line: usize,
 }
 
-const EXAMPLE: &str = r#"Example:
-  echo '{"sessionUpdate":"agent_message_chunk","messageId":"m1","content":{"type":"text","text":"Hi"}}' | parlor fold"#;
+const EXAMPLES: &str = "Examples:
+  parlor export latest --format jsonl | parlor fold --text
+  parlor fold --dialect v1 recording.jsonl";
 
 impl Fold {
     pub(crate) fn run(&self) -> Result<ExitCode, CommandError> {

@@ -36,6 +36,7 @@ impl Inbox {
         let socket = self.paths.existing_data_dir()?.map(|data| data.socket());
         let requests = match socket.filter(|socket| server::is_running(socket)) {
             Some(socket) => server::open_requests(&socket)?,
+            None if self.request.is_some() => return Err(open_request::no_server()),
             None => Vec::new(),
         };
         if let Some(name) = &self.request {

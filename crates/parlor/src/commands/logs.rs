@@ -11,7 +11,7 @@ use clap::Args;
 use crate::command_error::CommandError;
 use crate::path_options::{DataOption, PathOptions};
 use crate::render::safe;
-use crate::{logging, output};
+use crate::{input, logging, output};
 
 /// Print the log of the server
 ///
@@ -28,7 +28,7 @@ pub(crate) struct Logs {
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// Print only the last lines; 0 for all
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 200)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 200, value_parser = input::parse_count)]
     lines: usize,
 }
 

@@ -9,6 +9,7 @@ use clap::Args;
 use parlor_store::Filter;
 
 use crate::command_error::CommandError;
+use crate::input;
 use crate::offline_sessions::OfflineSessions;
 use crate::output::{self, DIM, ago, short_path};
 use crate::path_options::{self, PathOptions};
@@ -18,11 +19,11 @@ use crate::table::{Cell, Table, terminal_width, truncate};
 
 /// List sessions, the latest first
 ///
-/// Prints the shortest unique prefix of each id. Other commands accept such a prefix, the whole id, or `latest` for the first
-/// session of the list. Works with and without a running server.
+/// Prints the shortest unique prefix of each id. Other commands accept such a prefix, the whole id, or `latest` for the latest
+/// session of this directory. Works with and without a running server.
 ///
 /// States: `running`, `needs you` (the agent waits for an answer, see `parlor inbox`), `failed` (the last turn failed),
-/// `interrupted` (the server was killed during a turn).
+/// `interrupted` (the server was stopped or killed during a turn).
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -39,7 +40,7 @@ pub(crate) struct Ls {
     #[arg(long)]
     archived: bool,
     /// List at most this many sessions; 0 for all
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = input::parse_count)]
     limit: usize,
     /// List forks below the sessions that they were forked from
     #[arg(long)]

@@ -29,12 +29,14 @@ impl Man {
         // Gives the commands their full names and the options that all commands have.
         parlor.build();
         if let Some(dir) = &self.dir {
+            let pages = output::count(page_count(&parlor), "page");
             std::fs::create_dir_all(dir).and_then(|()| generate_to(parlor, dir)).map_err(|error| {
                 CommandError::failed(format_args!(
                     "cannot write the manual pages to {}: {error}",
                     dir.display()
                 ))
             })?;
+            output::print(|out| writeln!(out, "wrote {pages} to {}", dir.display()))?;
             return Ok(ExitCode::SUCCESS);
         }
         let command = match &self.command {
@@ -53,4 +55,9 @@ impl Man {
         output::print(|out| out.write_all(&page))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// How many pages a command has: its own and those of its commands that are not hidden.
+fn page_count(command: &clap::Command) -> usize {
+    1 + command.get_subcommands().filter(|command| !command.is_hide_set()).map(page_count).sum::<usize>()
 }

@@ -32,7 +32,8 @@ use crate::turn::{NOTICE_DELAY, TurnIntro, TurnOptions, agent_name};
 /// else about the turn go to standard error. Requests of the agent are asked on the terminal, also if standard input is a pipe.
 /// Ctrl-C cancels the turn; a second Ctrl-C exits while the turn continues. Starts the local server if it is not running.
 ///
-/// The exit code is 0 if the turn ended with `end_turn`, 124 if `--timeout` elapsed, and 1 otherwise.
+/// The exit code is 0 if the agent completed the turn, 1 if the turn failed, was refused or cancelled, 3 if a request waits and there is
+/// no terminal to ask, 124 if `--timeout` elapsed, and 130 after Ctrl-C. `parlor --help` lists all codes.
 #[derive(Args)]
 #[command(override_usage = USAGE, after_help = EXAMPLES)]
 pub(crate) struct Prompt {
@@ -75,7 +76,7 @@ const USAGE: &str = "parlor prompt [OPTIONS] [TEXT]...
        parlor prompt [OPTIONS] --new [TEXT]...";
 
 const EXAMPLES: &str = "Examples:
-  parlor prompt --new What is in this directory?
+  parlor prompt --new 'What is in this directory?'
   parlor prompt now fix the second problem
   git diff | parlor prompt -s latest review this change
   parlor prompt -s 'flaky test' --timeout 10m -f log.txt explain this";
@@ -106,7 +107,7 @@ impl Prompt {
     fn check_options(&self, row: &SessionRow) -> Result<(), CommandError> {
         let id = session_id(row);
         let (option, reason, hint) = match (&self.agent, &self.cwd) {
-            (Some(agent), _) => {
+            (Some(agent), _) if *agent != row.agent => {
                 let reason = format!("belongs to agent '{}'", row.agent);
                 (
                     format!("--agent {agent}"),
@@ -114,12 +115,12 @@ impl Prompt {
                     format!("`parlor prompt --new --agent {agent}` starts a session with it"),
                 )
             }
-            (None, Some(cwd)) => {
+            (_, Some(cwd)) => {
                 let option = format!("--cwd {}", cwd.display());
                 let hint = format!("`parlor prompt --new {option}` starts a session there");
                 (option, format!("works in {}", row.cwd), hint)
             }
-            (None, None) => return Ok(()),
+            (_, None) => return Ok(()),
         };
         Err(CommandError::bad_input(format_args!("{option} has no effect: session {id} {reason}")).hint(hint))
     }

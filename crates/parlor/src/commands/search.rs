@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,10 +8,11 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use parlor_client::{Connection, Hello};
 use parlor_json::{JsonStr, Object};
-use parlor_server::search::ROLES;
+use parlor_server::search::{FILTERS, ROLES};
+use parlor_session::{EntryId, MessageNumbers};
 
 use crate::command_error::CommandError;
-use crate::offline_sessions::OfflineSessions;
+use crate::offline_sessions::{LatestScope, OfflineSessions};
 use crate::output::{self, BOLD, DIM, ago, count};
 use crate::path_options::{self, PathOptions};
 use crate::render::safe;
@@ -58,6 +60,9 @@ pub(crate) struct Search {
 const NARROW: usize = 100;
 const SHORT_ID: usize = 8;
 
+/// How many hits `--limit` accepts.
+const MAX_LIMIT: usize = 10_000;
+
 /// How many hits are requested at once.
 const PAGE: usize = 100;
 
@@ -66,6 +71,11 @@ impl Search {
         if self.query.iter().all(|word| word.trim().is_empty()) {
             return Err(CommandError::bad_input("the query is empty")
                 .hint("`parlor search WORD` searches for a word; `parlor ls` lists all sessions"));
+        }
+        let words = self.query.join(" ");
+        if words.split_whitespace().all(is_filter) {
+            return Err(CommandError::bad_input("the query has filters and no words")
+                .hint("add a word to search for; `parlor ls` lists all sessions"));
         }
         let backend = SearchBackend::new(&self.paths)?;
         let mut params = self.params()?;
@@ -88,18 +98,24 @@ impl Search {
             output::print(|out| {
                 if hits.is_empty() {
                     writeln!(out, "No entries match.")?;
-                    if self.query.iter().all(|word| word.chars().all(char::is_alphanumeric)) {
+                    let has_plain_words =
+                        self.query.iter().all(|word| word.chars().all(char::is_alphanumeric));
+                    if has_plain_words && self.agent.is_none() {
                         let prefixes = self.query.join("* ") + "*";
+                        let words = self.query.join(" or ");
                         writeln!(
                             out,
-                            "{DIM}'{}' matches words with these prefixes.{DIM:#}",
-                            safe(&prefixes)
+                            "{DIM}hint: '{}' also finds words that begin with {}{DIM:#}",
+                            safe(&prefixes),
+                            safe(&words)
                         )?;
                     }
                 }
-                hits.iter().try_for_each(|hit| show(hit, out))?;
+                let mut numbers = Numbers::new(&self.paths);
+                hits.iter().try_for_each(|hit| show(hit, &mut numbers, out))?;
                 if result.get("nextCursor").is_some() {
-                    writeln!(out, "{DIM}There are more matches; --limit prints them.{DIM:#}")?;
+                    let more = limit.saturating_mul(5).min(MAX_LIMIT);
+                    writeln!(out, "{DIM}There are more matches; --limit {more} prints more.{DIM:#}")?;
                 }
                 Ok(())
             })?;
@@ -124,6 +140,11 @@ impl Search {
         }
         Ok(params)
     }
+}
+
+/// Whether a word of a query is a filter such as `role:agent`.
+fn is_filter(word: &str) -> bool {
+    word.split_once(':').is_some_and(|(name, value)| FILTERS.contains(&name) && !value.is_empty())
 }
 
 /// Answers the query: the server if it is running, else the store.
@@ -154,7 +175,7 @@ impl SearchBackend {
 }
 
 /// Prints a hit: the session, the entry with its role and time, and the snippet.
-fn show(hit: &Object, out: &mut dyn Write) -> io::Result<()> {
+fn show(hit: &Object, numbers: &mut Numbers, out: &mut dyn Write) -> io::Result<()> {
     let named = |name: &str| hit.get_str(name).unwrap_or_default();
     let at: Option<jiff::Timestamp> = named("at").parse().ok();
     let when = at.map(|at| ago(at.as_millisecond(), output::now())).unwrap_or_default();
@@ -164,6 +185,9 @@ fn show(hit: &Object, out: &mut dyn Write) -> io::Result<()> {
     let (mut session, id) =
         (named("sessionId"), hit.get("toolCallId").and_then(|_| hit.get_str("toolCallId")));
     let mut id = id.unwrap_or_else(|| named("messageId"));
+    if let Some(number) = numbers.get(&session, &id) {
+        id = format!("#{number}").into();
+    }
     // On a narrow terminal, the ids are the prefixes that other commands print.
     if let Some(width) = terminal_width().filter(|width| *width < NARROW) {
         session = session.chars().take(SHORT_ID).collect::<String>().into();
@@ -175,6 +199,41 @@ fn show(hit: &Object, out: &mut dyn Write) -> io::Result<()> {
     let about: Vec<_> = about.iter().filter(|part| !part.is_empty()).map(|part| safe(part)).collect();
     writeln!(out, "  {DIM}{}{DIM:#}", about.join(" · "))?;
     writeln!(out, "  {}\n", highlighted(&named("snippet"), &ranges(hit)))
+}
+
+/// The numbers of messages, as `parlor show` prints them, of the sessions that have hits.
+struct Numbers {
+    /// The stored sessions; errors of the store leave the ids of messages in place of their numbers.
+    sessions: Option<OfflineSessions>,
+    /// The numbers by message id, by session id.
+    read: HashMap<String, HashMap<String, usize>>,
+}
+
+impl Numbers {
+    fn new(paths: &PathOptions) -> Self {
+        Self { sessions: OfflineSessions::open(paths).ok(), read: HashMap::new() }
+    }
+
+    /// The number of a message; `None` if it is not stored yet, or is no message.
+    fn get(&mut self, session: &str, message: &str) -> Option<usize> {
+        if !self.read.contains_key(session) {
+            let numbers = self.sessions.as_ref().and_then(|sessions| numbers(sessions, session));
+            self.read.insert(session.to_owned(), numbers.unwrap_or_default());
+        }
+        self.read.get(session)?.get(message).copied()
+    }
+}
+
+/// Reads a session and numbers its messages.
+fn numbers(sessions: &OfflineSessions, session: &str) -> Option<HashMap<String, usize>> {
+    let row = sessions.find(session, LatestScope::All).ok()?;
+    let opened = sessions.read(&row).ok()?;
+    let numbers = MessageNumbers::of(&opened.transcript);
+    let by_id = numbers.iter().filter_map(|(number, entry)| {
+        let EntryId::Message(_, id) = entry.id() else { return None };
+        Some((id.to_string(), number))
+    });
+    Some(by_id.collect())
 }
 
 /// The ranges of the matched words in the snippet, in characters.

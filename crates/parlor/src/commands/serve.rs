@@ -50,7 +50,7 @@ pub(crate) struct Serve {
     /// and report an error as one JSON object
     #[arg(long, hide = true)]
     background: bool,
-    /// Use this agent for clients that select none, by name; or add an agent, whose first one is the default. Repeatable
+    /// Use this known agent for clients that select none; or add an agent, of which the first one is the default. Repeatable
     #[arg(long = "agent", value_name = "NAME[=COMMAND]", value_parser = agent)]
     agents: Vec<AgentOption>,
     /// Store sessions in `sqlite:PATH` or `memory:` [default: parlor.db in the data directory]
@@ -101,8 +101,8 @@ fn merge_agents(options: Vec<AgentOption>, config: &Config) -> Result<Agents, Co
         .hint("the first --agent is the default; the others add agents, as NAME=COMMAND"));
     }
     let (new, default) = split_agents(options);
-    let agents = Agents::new(new, config).map_err(config_error)?;
-    default.iter().try_fold(agents, |agents, name| agents.with_default(name)).map_err(config_error)
+    let agents = Agents::new(new, config).map_err(CommandError::config)?;
+    default.iter().try_fold(agents, |agents, name| agents.with_default(name)).map_err(CommandError::config)
 }
 
 /// The configuration of a server that runs, with the options that are stronger than it.
@@ -148,14 +148,6 @@ fn split_agents(options: Vec<AgentOption>) -> (Vec<AgentConfig>, Option<String>)
     (new, default)
 }
 
-fn config_error(error: ConfigError) -> CommandError {
-    let failure = CommandError::bad_input(&error);
-    match error.hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
-}
-
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         // Determined now: the file may be replaced, by another version, while the server runs.
@@ -184,9 +176,9 @@ impl Serve {
 
     async fn serve(self, exe: &Path) -> Result<ServerEnd, CommandError> {
         let file = self.paths.config_file()?;
-        let text = file.as_ref().map(ConfigFile::read).transpose().map_err(config_error)?.flatten();
+        let text = file.as_ref().map(ConfigFile::read).transpose().map_err(CommandError::config)?.flatten();
         let config = match &file {
-            Some(file) => file.parse(text.as_deref()).map_err(config_error)?,
+            Some(file) => file.parse(text.as_deref()).map_err(CommandError::config)?,
             None => Config::default(),
         };
         let data = self.paths.open_data_dir()?;
@@ -285,6 +277,9 @@ impl Serve {
             let message = format!("the data directory {} was deleted or moved", data.path().display());
             return Err(CommandError::failed(message).hint("later changes are lost; start the server again"));
         }
+        if matches!(end, ServerEnd::Stop) && !self.background {
+            print_stderr!("stopped the server");
+        }
         Ok(end)
     }
 }
@@ -329,7 +324,11 @@ fn is_in_use(error: &ListenError) -> bool {
 
 /// Names the process that uses the port, and the option that selects another one.
 fn listen_error(error: &ListenError) -> CommandError {
-    let ListenError::Listen { listen, .. } = error else { return CommandError::server_unavailable(error) };
+    let listen = match error {
+        ListenError::Listen { listen, .. } => listen,
+        ListenError::Remote(_) => return CommandError::bad_input(error),
+        ListenError::Socket { .. } | ListenError::Data(_) => return CommandError::server_unavailable(error),
+    };
     if !is_in_use(error) {
         return CommandError::server_unavailable(error);
     }

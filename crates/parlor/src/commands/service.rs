@@ -1,3 +1,4 @@
+use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,10 +11,9 @@ use crate::command_error::CommandError;
 use crate::output::{self, short_path};
 use crate::path_options::PathOptions;
 
-/// Run the server as a service of systemd
+/// Write or remove a systemd user unit for the server
 ///
-/// Writes or removes a systemd user unit, which starts the server when you log in, and prints the commands that put this into
-/// effect.
+/// The unit starts the server when you log in. Prints the commands that put this into effect.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Service {
@@ -109,28 +109,38 @@ fn unit(paths: &PathOptions) -> Result<String, CommandError> {
     }
     // Agents are searched for in PATH, and that of systemd is short.
     let search_path = std::env::var("PATH").unwrap_or_default();
+    // The data and the configuration are where they are for the commands of this shell.
+    let mut environment = format!("Environment=\"PATH={}\"\n", escaped(&search_path));
+    for name in ["XDG_DATA_HOME", "XDG_CONFIG_HOME"] {
+        if let Some(path) = from_env(name).filter(|path| path.is_absolute()) {
+            let _ = writeln!(environment, "Environment=\"{name}={}\"", escaped(unit_text(&path)?));
+        }
+    }
     Ok(format!(
         "[Unit]\n\
          Description=parlor, a session server for coding agents\n\
          \n\
          [Service]\n\
          ExecStart={command}\n\
-         Environment=\"PATH={}\"\n\
+         {environment}\
          Restart=on-failure\n\
          \n\
          [Install]\n\
-         WantedBy=default.target\n",
-        escaped(&search_path)
+         WantedBy=default.target\n"
     ))
 }
 
 /// A path as a quoted word of a command of systemd.
 fn quoted(path: &Path) -> Result<String, CommandError> {
+    Ok(format!("\"{}\"", escaped(unit_text(path)?).replace('$', "$$")))
+}
+
+/// The text of a path, if a unit can contain it.
+fn unit_text(path: &Path) -> Result<&str, CommandError> {
     let is_text = |text: &&str| !text.chars().any(char::is_control);
-    let text = path.to_str().filter(is_text).ok_or_else(|| {
+    path.to_str().filter(is_text).ok_or_else(|| {
         CommandError::bad_input(format_args!("the path {} cannot be written to a unit", path.display()))
-    })?;
-    Ok(format!("\"{}\"", escaped(text).replace('$', "$$")))
+    })
 }
 
 fn escaped(text: &str) -> String {

@@ -21,8 +21,8 @@ use crate::table::{Cell, Table};
 
 /// Set the mode, the model, another option or the title of a session
 ///
-/// Without KEY, lists the options of the session with their values. The agent decides which options there are; it is started if it is
-/// not running. `title` is the same as `parlor title`.
+/// Without KEY, lists the stored options of the session with their values, and starts nothing. The agent decides which options there
+/// are; to set one, the server and the agent are started if they are not running. `title` is the same as `parlor title`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Set {

@@ -23,7 +23,7 @@ use crate::tty::Tty;
 
 /// Choose the default agent and connect editors
 ///
-/// Lists the agents on this machine, writes the chosen one to config.toml as `default_agent`, offers to log in, tests the agent and
+/// Lists the agents on this machine, writes the chosen one to config.toml as `default_agent`, tests the agent, offers to log in and
 /// prints the settings for editors. Asks on a terminal; without one, nothing is changed unless `--yes` is given. It can be run again
 /// at any time.
 #[derive(Args)]
@@ -87,8 +87,9 @@ impl Setup {
         output::print(|out| write_agents(&found, out))?;
         let installed: Vec<_> = found.iter().filter(|agent| agent.is_installed).collect();
         if installed.is_empty() && self.agent.is_none() {
+            output::print(|out| write_editors(&Editor::installed(&path), &exe, out))?;
             return Err(CommandError::failed("no agent is installed")
-                .hint("install one of these, then run `parlor setup` again; `parlor prompt` uses the demo agent until then"));
+                .hint("install one of those above, then run `parlor setup` again; `parlor prompt` uses the demo agent until then"));
         }
         let current = agents.default_agent(&path).agent().ok().filter(|agent| agent.name != BUILT_IN);
         let chosen = match (&self.agent, &tty) {
@@ -243,7 +244,7 @@ fn write_agents(found: &[FoundAgent<'_>], out: &mut dyn Write) -> io::Result<()>
             None => writeln!(out)?,
         }
     }
-    Ok(())
+    writeln!(out, "     {BUILT_IN:<width$}  {DIM}built in, used while no other agent is installed{DIM:#}")
 }
 
 /// Asks for the default agent; an empty line selects the present one, or the first.

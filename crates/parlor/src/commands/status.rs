@@ -120,6 +120,12 @@ pub(crate) struct LossCount {
 }
 
 impl ServerStatus {
+    /// Why the configuration file is not in force.
+    pub(crate) fn config_problem(&self) -> Option<String> {
+        let ConfigProblem { location, message, .. } = self.config.as_ref()?.error.as_ref()?;
+        Some(format!("{}: {message}", short_path(location)))
+    }
+
     /// The losses of all sessions, added up by kind.
     pub(crate) fn losses_by_kind(&self) -> Vec<LossCount> {
         let mut kinds = BTreeMap::<&str, LossCount>::new();

@@ -146,9 +146,9 @@ fn print_state(turn: &mut TurnPrinter, state: &State, is_first: bool) -> std::io
             turn.finish()?;
             let reason = state.stop_reason.as_ref().map(|reason| reason.to_text().into_owned());
             let reason = reason.filter(|reason| reason != "end_turn" && !is_first);
-            let error = turn_printer::error_of(state).map(|error| format!(": {error}")).unwrap_or_default();
+            let error = turn_printer::error_of(state);
             match reason {
-                Some(reason) => turn.notice(&format!("the turn ended with {reason}{error}"), RED),
+                Some(reason) => turn.notice(&turn_printer::end_line(&reason, error.as_deref()), RED),
                 None => Ok(()),
             }
         }

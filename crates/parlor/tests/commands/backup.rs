@@ -84,8 +84,10 @@ fn a_backup_overwrites_nothing() {
     let output = scenario.run(&["backup", "copy.db"]).exit_code(2);
     assert!(output.stderr.starts_with("parlor: copy.db exists\n  hint: "), "{output:#?}");
     assert_eq!(fs::read_to_string(&copy).unwrap(), "mine");
-    let output = scenario.run(&["backup", "missing/copy.db"]).exit_code(1);
-    assert!(output.stderr.starts_with("parlor: cannot write the backup to missing/copy.db: "), "{output:#?}");
+    let output = scenario.run(&["backup", "missing/copy.db"]).exit_code(2);
+    assert_eq!(output.stderr, "parlor: there is no directory missing\n");
+    let output = scenario.run(&["backup", "."]).exit_code(2);
+    assert!(output.stderr.starts_with("parlor: . is a directory\n"), "{output:#?}");
     let (code, seen) = Terminal::new(&scenario, &["backup", "other.db"]).wait();
     assert_eq!(code, Some(0), "{seen}");
     assert!(seen.starts_with("wrote other.db: 1 session, "), "{seen}");

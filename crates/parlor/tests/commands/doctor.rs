@@ -221,7 +221,7 @@ fn doctor_reports_an_agent_that_does_not_start() {
     let scenario = Scenario::new(PARLOR);
     let config = scenario.path().join("config.toml");
     for (command, part) in
-        [("no-such-program", "cannot start agent"), ("sh -c 'echo broken >&2; exit 3'", "broken")]
+        [("no-such-program", "is not installed"), ("sh -c 'echo broken >&2; exit 3'", "broken")]
     {
         fs::write(&config, format!("default_agent = 'mine'\n[agents.mine]\ncommand = \"{command}\"\n"))
             .unwrap();

@@ -17,7 +17,6 @@ const SETUP: &[(&str, &[&str])] = &[
     (
         "docs/commands.md",
         &[
-            "mkdir -p ~/.local/share/bash-completion/completions",
             // The sessions that the examples show.
             "parlor prompt --new --agent demo 'title Mending the tests\nsay the test is flaky because two threads race'",
             "parlor prompt --new --agent demo --no-wait 'title Cleaning up\nask Delete the old notes'",
@@ -46,7 +45,6 @@ const BEFORE: &[(&str, &str, &str)] = &[
 /// Examples that are not executed, with the reason. The text is the beginning of the command.
 const NOT_EXECUTED: &[(&str, &str, &str)] = &[
     ("README.md", "cargo ", "it builds parlor, as this test did"),
-    ("README.md", "alias parlor=", "the test has parlor in PATH"),
     ("docs/agents.md", "parlor setup", "it needs an agent; tests/commands/setup.rs tests it"),
     ("docs/agents.md", "parlor prompt --new --agent codex", "it needs codex"),
     ("docs/agents.md", "parlor login codex", "it needs codex; tests/commands/login.rs tests it"),

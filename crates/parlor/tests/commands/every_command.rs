@@ -140,6 +140,9 @@ const CASES: &[Case] = &[
     offline(&["stop"]),
 ];
 
+/// The commands that open the terminal client, which `tests/terminal_client` tests in each of these situations.
+const TERMINAL_CLIENT: [&str; 2] = ["attach", "new"];
+
 /// What the prompt of the session does: something of everything.
 const PROMPT: &str = "title A title that is longer than forty columns are wide\nthink Well\ntool Edit the notes\nplan One;Two\nusage\nsay hello";
 
@@ -239,7 +242,8 @@ impl Stored {
 fn the_table_has_every_command() {
     let mut listed = commands();
     listed.sort_unstable();
-    let mut tested: Vec<_> = CASES.iter().map(|case| case.args[0].to_owned()).collect();
+    let cases = CASES.iter().map(|case| case.args[0]);
+    let mut tested: Vec<_> = cases.chain(TERMINAL_CLIENT).map(str::to_owned).collect();
     tested.sort_unstable();
     tested.dedup();
     assert_eq!(tested, listed);

@@ -160,7 +160,7 @@ fn a_session_of_an_agent_that_is_not_configured_any_more_is_read_and_continued_b
     assert!(scenario.run(&["export", &session]).success().stdout.contains("One."));
     let listed = scenario.run(&["ls", "--json"]).success().json();
     assert_eq!((&listed[0]["sessionId"], &listed[0]["agent"]), (&json!(session), &json!("test")));
-    let output = scenario.run(&["prompt", "-s", &session, "say Three."]).exit_code(1);
+    let output = scenario.run(&["prompt", "-s", &session, "say Three."]).exit_code(4);
     let way_out = format!("parlor fork {session} --agent OTHER");
     assert!(output.stderr.contains("agent 'test'") && output.stderr.contains(&way_out), "{output:#?}");
     let forked = scenario.run(&["fork", &session, "--agent", "demo"]).success().stdout;

@@ -45,10 +45,10 @@ fn the_long_help_describes_command_arguments_and_options() {
         List sessions, the latest first
 
         Prints the shortest unique prefix of each id. Other commands accept such a prefix, the whole id, or
-        `latest` for the first session of the list. Works with and without a running server.
+        `latest` for the latest session of this directory. Works with and without a running server.
 
         States: `running`, `needs you` (the agent waits for an answer, see `parlor inbox`), `failed` (the
-        last turn failed), `interrupted` (the server was killed during a turn).
+        last turn failed), `interrupted` (the server was stopped or killed during a turn).
 
         Usage: parlor ls [OPTIONS]
 
@@ -192,7 +192,9 @@ fn the_long_help_describes_command_arguments_and_options() {
         the turn; a second Ctrl-C exits while the turn continues. Starts the local server if it is not
         running.
 
-        The exit code is 0 if the turn ended with `end_turn`, 124 if `--timeout` elapsed, and 1 otherwise.
+        The exit code is 0 if the agent completed the turn, 1 if the turn failed, was refused or cancelled,
+        3 if a request waits and there is no terminal to ask, 124 if `--timeout` elapsed, and 130 after
+        Ctrl-C. `parlor --help` lists all codes.
 
         Usage: parlor prompt [OPTIONS] [TEXT]...
                parlor prompt [OPTIONS] -s <SESSION> [TEXT]...
@@ -255,7 +257,7 @@ fn the_long_help_describes_command_arguments_and_options() {
                   Print help (see a summary with '-h')
 
         Examples:
-          parlor prompt --new What is in this directory?
+          parlor prompt --new 'What is in this directory?'
           parlor prompt now fix the second problem
           git diff | parlor prompt -s latest review this change
           parlor prompt -s 'flaky test' --timeout 10m -f log.txt explain this
@@ -307,8 +309,8 @@ fn the_long_help_describes_command_arguments_and_options() {
     expect![[r#"
         Delete sessions permanently
 
-        Running turns of these sessions are cancelled. Forks keep the content that they share with them.
-        Asks for confirmation on a terminal.
+        Running turns of these sessions are cancelled. An agent that can delete sessions also deletes its
+        own session. Forks keep the content that they share with them. Asks for confirmation on a terminal.
 
         Usage: parlor rm [OPTIONS] <SESSION>...
 
@@ -460,10 +462,9 @@ fn the_short_help_has_one_line_per_option() {
 pub(crate) fn commands() -> Vec<String> {
     let help = Scenario::new(PARLOR).run(&["--help"]).success().stdout;
     let list =
-        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let names =
-        list.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
-    names.filter(|name| *name != "help").map(str::to_owned).collect()
+        help.lines().skip_while(|line| !line.starts_with("Usage:")).take_while(|line| *line != "Options:");
+    let names = list.filter(|line| line.starts_with("  ")).filter_map(|line| line.split_whitespace().next());
+    names.map(str::to_owned).collect()
 }
 
 fn document(path: &str) -> String {
@@ -492,6 +493,23 @@ fn the_documentation_has_exactly_the_commands_of_the_help() {
     };
     let missing: Vec<_> = commands.iter().filter(|name| !is_listed(name)).collect();
     assert!(missing.is_empty(), "README.md does not list {missing:?}");
+}
+
+#[test]
+fn the_help_lists_the_commands_by_topic() {
+    let help = Scenario::new(PARLOR).run(&["--help"]).success().stdout;
+    for topic in ["Prompts and requests", "Sessions", "Agents", "Server", "Editors and tools"] {
+        assert!(help.contains(&format!("\n\n{topic}:\n  ")), "{help}");
+    }
+    let (_, options) = help.split_once("\n\nOptions:\n").unwrap();
+    assert!(options.contains("--color <WHEN>") && options.contains("\nExamples:\n"), "{help}");
+    assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
+}
+
+#[test]
+fn a_configuration_file_that_does_not_exist_is_an_error() {
+    let output = Scenario::new(PARLOR).run(&["ls", "--config", "/does/not/exist"]).exit_code(2);
+    assert!(output.stderr.contains("/does/not/exist"), "{output:#?}");
 }
 
 #[test]

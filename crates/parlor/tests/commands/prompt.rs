@@ -89,7 +89,12 @@ fn a_request_stays_open_if_there_is_neither_a_terminal_nor_another_client() {
         assert!(output.stderr.contains("waits for an answer and there is no terminal to ask"), "{output:#?}");
         let open = scenario.run(&["inbox", "--json"]).success().json();
         let id = open[0]["requestId"].as_str().unwrap();
-        assert!(output.stderr.contains(&format!("`parlor answer {id} --allow`")), "{output:#?}");
+        let hint = if flags.is_empty() {
+            format!("`parlor answer {id} --allow` allows")
+        } else {
+            format!("`parlor answer {id}` fills it in")
+        };
+        assert!(output.stderr.contains(&hint), "{output:#?}");
         // The turn continues with the answer.
         scenario.run(&["answer", id, "--deny"]).success();
         wait_until("the turn ends", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "idle");
@@ -154,39 +159,84 @@ fn requests_without_a_terminal_are_left_to_other_clients() {
     let output = second.wait_with_output().unwrap();
     let err: Vec<_> = err.collect();
     assert!(output.status.success(), "{err:?}");
-    assert!(err.iter().any(|line| line.contains("left to other clients")), "{err:?}");
     assert!(!err.iter().any(|line| line.contains("no client answered")), "{err:?}");
 }
 
 #[test]
-fn queued_prompts_do_not_keep_a_request_open_that_no_client_can_decide() {
+fn a_request_stays_open_if_no_attached_client_can_answer_it() {
     for waiting in [&[][..], &["--yes"], &["--no"]] {
-        for agent in ["--version 1", "--version 2"] {
-            let mut scenario = Scenario::new(PARLOR);
-            scenario.serve(&["--agent", &format!("test={} {agent}", programs::test_agent())]);
-            let id = scenario.new_session("say hello");
-            let mut first = spawn(&scenario, &["prompt", "-s", &id, "sleep 1500\nask Delete it\nsay first"]);
-            wait_until("the turn runs", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "running");
-            let second = spawn(&scenario, &[&["prompt", "-s", &id, "say second"], waiting].concat());
-            exit_status(&mut first);
-            let output = first.wait_with_output().unwrap();
-            let err = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(1), "{err}");
-            assert!(err.contains("Delete it: declined, because no client answered"), "{err}");
-            let output = second.wait_with_output().unwrap();
-            assert_eq!(String::from_utf8_lossy(&output.stdout), "second\n");
-            assert_eq!(
-                String::from_utf8_lossy(&output.stderr),
-                "another turn is running; the prompt is queued\n"
-            );
-            assert!(output.status.success());
-            scenario.stop();
+        let scenario = Scenario::new(PARLOR).with_test_agent();
+        let id = scenario.new_session("say hello");
+        // These clients are not attached to the session, or only watch it.
+        let elsewhere = scenario.new_session("say hello");
+        let mut others = [
+            spawn(&scenario, &["watch", &id]),
+            spawn(&scenario, &["ls", "--watch"]),
+            spawn(&scenario, &["prompt", "-s", &elsewhere, "sleep 60000"]),
+        ];
+        let clients = || scenario.run(&["status", "--json"]).json()["clients"].as_u64();
+        wait_until("the clients are connected", || clients() >= Some(3));
+        let mut first = spawn(&scenario, &["prompt", "-s", &id, "sleep 1000\nask Delete it\nsay first"]);
+        let state = || scenario.run(&["show", &id, "--json"]).json()["state"].clone();
+        wait_until("the turn runs", || state()["state"] == "running");
+        let second = spawn(&scenario, &[&["prompt", "-s", &id, "say second"], waiting].concat());
+        exit_status(&mut first);
+        let output = first.wait_with_output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{err}");
+        // A prompt that is queued later does not close the request either.
+        let output = scenario.run(&["prompt", "-s", &id, "--timeout", "1s", "say third"]).exit_code(124);
+        assert!(output.stderr.contains("the prompt is still queued after 1 s"), "{output:#?}");
+        let open = scenario.run(&["inbox", "--json"]).success().json();
+        assert_eq!(open.as_array().unwrap().len(), 1, "{open}");
+        scenario.run(&["answer", open[0]["requestId"].as_str().unwrap(), "--allow"]).success();
+        let output = second.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "second\n");
+        assert!(output.status.success(), "{output:?}");
+        wait_until("the third turn ends", || scenario.run(&["show", &id]).stdout.contains("\n  third\n"));
+        for other in &mut others {
+            send_signal(other.id(), rustix::process::Signal::TERM);
+            other.wait().unwrap();
         }
     }
 }
 
 #[test]
-fn a_request_that_a_queued_prompt_declines_can_be_decided_by_an_editor() {
+fn a_request_stays_open_if_the_client_that_could_answer_it_leaves() {
+    let scenario = Scenario::new(PARLOR).with_test_agent();
+    let id = scenario.new_session("say hello");
+    let mut editor = crate::editor(&scenario);
+    editor.load(&id);
+    let mut prompt = spawn(&scenario, &["prompt", "-s", &id, "ask Delete it\nsay done"]);
+    let mut err = BufReader::new(prompt.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let line = err.find(|line| line.contains("Delete it"));
+    assert!(line.unwrap().contains("left to other clients"));
+    drop(editor);
+    assert_eq!(prompt.wait().unwrap().code(), Some(3), "{:?}", err.collect::<Vec<_>>());
+    assert_eq!(scenario.run(&["inbox", "--json"]).json().as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_prompt_that_is_queued_when_the_time_is_over_stays_queued() {
+    for agent in ["--version 1", "--version 2"] {
+        let mut scenario = Scenario::new(PARLOR);
+        scenario.serve(&["--agent", &format!("test={} {agent}", programs::test_agent())]);
+        scenario.run(&["prompt", "--new", "--no-wait", "sleep 3000"]).success();
+        let output = scenario.run(&["prompt", "--timeout", "1s", "say queued"]).exit_code(124);
+        assert!(
+            output.stderr.contains("the prompt is still queued after 1 s")
+                && output.stderr.contains("--queued"),
+            "{output:#?}"
+        );
+        assert_eq!(scenario.run(&["prompt", "say last"]).success().stdout, "last\n");
+        let shown = scenario.run(&["show", "latest"]).success().stdout;
+        assert!(shown.contains("\n  queued\n"), "{shown}");
+        scenario.stop();
+    }
+}
+
+#[test]
+fn a_request_that_a_queued_prompt_leaves_open_can_be_decided_by_an_editor() {
     let scenario = Scenario::new(PARLOR).with_test_agent();
     let id = scenario.new_session("say hello");
     let mut editor = crate::editor(&scenario);
@@ -231,11 +281,16 @@ fn errors_are_reported_with_hints_and_exit_codes() {
     scenario.run(&["prompt", "--new", "-s", "latest", "x"]).exit_code(2);
     scenario.run(&["prompt", "--new", "--timeout", "soon", "x"]).exit_code(2);
     scenario.run(&["prompt", "-s", "latest", "--agent", "demo", "x"]).exit_code(2);
+    let output = scenario.run(&["prompt", "terminal", "ls", "-la", "/"]).exit_code(2);
+    assert!(output.stderr.contains("parlor prompt -- TEXT..."), "{output:#?}");
     let output = scenario.run(&["prompt", "--new", "--agent", "nobody", "x"]).exit_code(2);
-    assert!(output.stderr.contains("unknown agent 'nobody'"), "{output:#?}");
+    assert!(output.stderr.starts_with("parlor: unknown agent 'nobody'"), "{output:#?}");
+    let output = scenario.run(&["prompt", "--new", "--agent", "clade", "x"]).exit_code(2);
+    assert!(output.stderr.ends_with("hint: did you mean 'claude'?\n"), "{output:#?}");
     let output = scenario.run(&["prompt", "--new", "--agent", "goose", "x"]).exit_code(4);
     assert!(
-        output.stderr.contains("cannot start agent") && output.stderr.contains("parlor agents"),
+        output.stderr.contains("agent 'goose' is not installed: there is no program 'goose'")
+            && output.stderr.contains("` installs it; `parlor agents`"),
         "{output:#?}"
     );
     assert!(
@@ -246,7 +301,7 @@ fn errors_are_reported_with_hints_and_exit_codes() {
             .contains("is not a directory")
     );
     let output = scenario.run(&["prompt", "--new", "crash"]).exit_code(1);
-    assert!(output.stderr.contains("the turn ended with error"), "{output:#?}");
+    assert!(output.stderr.contains("the turn failed"), "{output:#?}");
 }
 
 #[test]
@@ -261,9 +316,12 @@ fn the_directory_is_stored_as_a_canonical_path_and_options_without_effect_are_re
     let work = scenario.work().canonicalize().unwrap();
     assert_eq!(listed[0]["cwd"], work.to_str().unwrap());
 
-    for refused in [&["--agent", "demo"][..], &["--cwd", "inner"]] {
+    // The agent of the session is accepted.
+    scenario.run(&["prompt", "-s", "latest", "--agent", "demo", "say", "again"]).success();
+    for refused in [&["--agent", "goose"][..], &["--cwd", "inner"], &["--agent", "demo", "--cwd", "inner"]] {
         let output = scenario.run(&[&["prompt", "-s", "latest", "x"], refused].concat()).exit_code(2);
-        assert!(output.stderr.contains(&format!("{} has no effect", refused.join(" "))), "{output:#?}");
+        let option = refused[refused.len() - 2..].join(" ");
+        assert!(output.stderr.contains(&format!("{option} has no effect")), "{output:#?}");
     }
     let output =
         scenario.run(&["prompt", "--config", "other.toml", "-s", "latest", "say again"]).exit_code(2);
@@ -371,7 +429,7 @@ fn an_interrupt_cancels_the_turn() {
     let scenario = Scenario::new(PARLOR).with_server();
     let (code, output) = interrupted(&scenario, "say Hanging.\nsleep 60000", 1);
     assert_eq!(code, Some(130));
-    assert_eq!(output[1..], ["cancelling; Ctrl-C again detaches", "the turn ended with cancelled"]);
+    assert_eq!(output[1..], ["cancelling; Ctrl-C again detaches", "the turn was cancelled"]);
     assert!(scenario.run(&["show", "latest"]).success().stdout.contains("turn cancelled"));
 }
 
@@ -392,7 +450,7 @@ fn an_interrupt_keeps_the_queued_prompts_of_other_clients() {
         let output = first.wait_with_output().unwrap();
         let first_err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(130), "{agent}: {first_err}");
-        assert!(first_err.ends_with("the turn ended with cancelled\n"), "{agent}: {first_err}");
+        assert!(first_err.ends_with("the turn was cancelled\n"), "{agent}: {first_err}");
         let output = second.wait_with_output().unwrap();
         let rest: Vec<_> = err.collect();
         assert!(output.status.success(), "{agent}: {rest:?}");
@@ -453,7 +511,7 @@ fn an_interrupt_withdraws_a_queued_prompt() {
             err.collect::<Vec<_>>(),
             ["cancelling; Ctrl-C again detaches", "parlor: the prompt was withdrawn before its turn started"]
         );
-        assert_eq!(child.wait().unwrap().code(), Some(1));
+        assert_eq!(child.wait().unwrap().code(), Some(130));
         assert_eq!(
             scenario.run(&["ls", "--json"]).json()[0]["state"],
             "running",
@@ -505,7 +563,10 @@ fn without_a_session_the_latest_one_of_this_directory_is_continued() {
     let output = command.current_dir(scenario.path()).stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let err = String::from_utf8(output.stderr).unwrap();
-    assert!(err.contains("no session has the directory") && err.contains("--all"), "{err}");
+    assert!(
+        err.contains("there is no session in ") && err.contains("--new") && err.contains("--all"),
+        "{err}"
+    );
     // The same holds for other commands.
     assert!(scenario.run(&["show", "latest"]).success().stdout.contains(&here));
     assert!(scenario.run(&["show", "latest", "--all"]).success().stdout.contains(&there));
@@ -614,4 +675,49 @@ fn requests_are_asked_on_the_terminal_if_standard_input_is_a_pipe() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("done"), "{output:?}");
+}
+
+#[test]
+fn errors_of_the_configuration_have_the_exit_codes_of_bad_input_and_of_agents() {
+    let mut scenario = Scenario::new(PARLOR);
+    let config = scenario.work().join("own.toml");
+    std::fs::write(&config, "[agents.mine\n").unwrap();
+    let output = scenario.run(&["prompt", "--config", "own.toml", "--new", "say hello"]).exit_code(2);
+    assert!(
+        output.stderr.contains("cannot start the server: ") && output.stderr.contains("hint: "),
+        "{output:#?}"
+    );
+    let output = scenario.run(&["agents", "--config", "own.toml"]).exit_code(2);
+    assert!(output.stderr.contains("hint: "), "{output:#?}");
+    let output = scenario.run(&["serve", "--listen", "0.0.0.0:0"]).exit_code(2);
+    assert!(output.stderr.contains("--allow-remote"), "{output:#?}");
+
+    let agent = format!("[agents.mine]\ncommand = [\"{}\"]\n", programs::test_agent());
+    std::fs::write(&config, agent).unwrap();
+    scenario.serve(&["--config", "own.toml"]);
+    let output = scenario.run(&["prompt", "--new", "--agent", "mine", "say hello"]).success();
+    let id = output.stderr.lines().next().unwrap().strip_prefix("session ").unwrap().to_owned();
+    scenario.stop();
+    std::fs::write(&config, "").unwrap();
+    scenario.serve(&["--config", "own.toml"]);
+    let output = scenario.run(&["prompt", "-s", &id, "say again"]).exit_code(4);
+    assert!(output.stderr.contains("not configured any more"), "{output:#?}");
+
+    // A running server keeps the configuration that was valid, and commands say so.
+    std::fs::write(&config, "[agents.mine\n").unwrap();
+    let status = || scenario.run(&["status", "--json"]).json();
+    wait_until("the server has read the file", || status()["config"]["error"].is_object());
+    let notice = "the configuration is invalid and not used (";
+    let output = scenario.run(&["agents", "--config", "own.toml"]).success();
+    assert!(output.stderr.starts_with(notice) && output.stdout.contains("demo"), "{output:#?}");
+    let output = scenario.run(&["prompt", "--new", "say hello"]).success();
+    assert!(output.stderr.starts_with(notice), "{output:#?}");
+}
+
+#[test]
+fn titles_that_the_demo_agent_makes_are_no_loss() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    scenario.run(&["prompt", "--new", "--agent", "demo", "say hello"]).success();
+    scenario.run(&["prompt", "title A title\nsay hello"]).success();
+    assert_eq!(scenario.run(&["status", "--json"]).json()["losses"], json!([]));
 }

@@ -34,7 +34,7 @@ fn without_a_server_no_requests_are_open() {
         assert_eq!(scenario.run(&["inbox", "--json"]).success().stdout, "[]\n");
         for args in [&["inbox", "r1"][..], &["answer", "r1", "--allow"]] {
             let output = scenario.run(args).exit_code(2);
-            assert!(output.stderr.contains("request r1 is not open"), "{output:#?}");
+            assert!(output.stderr.contains("no server is running, so no request is open"), "{output:#?}");
         }
         // A server that was killed leaves its socket behind.
         scenario.serve(&[]);
@@ -87,7 +87,10 @@ fn a_request_is_answered_by_flags_and_by_option() {
         assert!(shown.contains(name), "{name}: {shown}");
         assert!(open(&scenario).is_empty());
         let output = scenario.run(&args).exit_code(2);
-        assert!(output.stderr.contains("is not open") && output.stderr.contains("hint:"), "{output:#?}");
+        assert!(
+            output.stderr.contains("there is no open request") && output.stderr.contains("hint:"),
+            "{output:#?}"
+        );
     }
 }
 
@@ -154,14 +157,16 @@ fn a_turn_is_cancelled_and_queued_prompts_of_others_stay() {
     let session = editor.new_session_in(scenario.work().to_str().unwrap());
     let output = scenario.run(&["cancel", &session]).success().plain();
     assert_eq!(output.stdout, format!("no turn is running in {session}\n"));
-    for (flags, rest) in [(&[][..], "end_turn"), (&["--queued"], "cancelled")] {
+    for (flags, said, rest) in
+        [(&[][..], "", "end_turn"), (&["--queued"], " and withdrew all queued prompts", "cancelled")]
+    {
         let first = editor.prompt(&session, "sleep 60000");
         let state = || scenario.run(&["ls", "--json"]).json()[0]["state"].clone();
         wait_until("the turn runs", || state() == "running");
         let second = editor.prompt(&session, "say second");
         editor.wait_for_queue(&session, &["say second"]);
         let output = scenario.run(&[&["cancel", &session][..], flags].concat()).success().plain();
-        assert_eq!(output.stdout, format!("cancelled the turn of {session}\n"));
+        assert_eq!(output.stdout, format!("cancelled the turn of {session}{said}\n"));
         assert_eq!(editor.end_of_turn(&session, first), "cancelled");
         assert_eq!(editor.end_of_turn(&session, second), rest);
         wait_until("no turn runs", || state() == "idle");

@@ -95,7 +95,7 @@ fn a_command_waits_for_a_slow_server_and_prints_a_notice() {
     scenario.stop();
     // A server that has exited is not waited for.
     fs::write(scenario.work().join("wrong.toml"), "what?").unwrap();
-    let output = scenario.run(&["prompt", "--config", "wrong.toml", "--new", "say hello"]).exit_code(5);
+    let output = scenario.run(&["prompt", "--config", "wrong.toml", "--new", "say hello"]).exit_code(2);
     assert!(
         output.stderr.contains("cannot start the server") && output.stderr.contains("wrong.toml"),
         "{output:#?}"

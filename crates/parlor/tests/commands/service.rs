@@ -74,3 +74,20 @@ fn an_invalid_configuration_is_not_installed() {
     assert!(output.stderr.contains("wrong.toml:1"), "{output:#?}");
     assert!(!scenario.path().join("home/.config").exists());
 }
+
+#[test]
+fn the_unit_has_the_directories_of_this_environment() {
+    let scenario = Scenario::new(PARLOR);
+    let path = with_systemctl(&scenario);
+    let (data, config) = (scenario.path().join("100% data"), scenario.path().join("settings"));
+    let mut command = scenario.command(&["service", "install"]);
+    command.env("PATH", path).env_remove("PARLOR_DATA_DIR");
+    command.env("XDG_DATA_HOME", &data).env("XDG_CONFIG_HOME", &config);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let unit = fs::read_to_string(config.join("systemd/user/parlor.service")).unwrap();
+    let data = data.to_str().unwrap().replace('%', "%%");
+    for line in [format!("XDG_DATA_HOME={data}"), format!("XDG_CONFIG_HOME={}", config.display())] {
+        assert!(unit.contains(&format!("Environment=\"{line}\"\n")), "{unit}");
+    }
+}

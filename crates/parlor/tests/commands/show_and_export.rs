@@ -183,3 +183,14 @@ fn images_links_and_tool_inputs_are_exported() {
     assert!(page.contains("<img class=\"media\" src=\"data:image/png;base64,"), "{page}");
     assert!(page.contains("<span class=\"a1\">red</span>"), "{page}");
 }
+
+#[test]
+fn a_range_may_start_with_a_number_from_the_end() {
+    let scenario = Scenario::new(PARLOR);
+    scenario.new_session("say one");
+    scenario.run(&["prompt", "say two"]).success();
+    let shown = |range: &str| scenario.run(&["show", "latest", range]).success().stdout;
+    assert_eq!(shown("-2.."), shown("#-2.."));
+    assert_eq!(shown("-3..-2"), shown("#-3..#-2"));
+    assert!(shown("-2..").contains("two") && !shown("-2..").contains("one"));
+}

@@ -177,7 +177,7 @@ fn rm_asks_for_confirmation() {
     let id = scenario.new_session("say hello");
     for (typed, code) in [("\n", 1), ("y\n", 0)] {
         let mut terminal = Terminal::new(&scenario, &["rm", &id]);
-        terminal.wait_for("Delete 1 session permanently? [y/N] ");
+        terminal.wait_for("Delete 1 session permanently, also at the agent? [y/N] ");
         terminal.type_text(typed);
         assert_eq!(terminal.wait().0, Some(code));
     }

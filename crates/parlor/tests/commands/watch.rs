@@ -68,7 +68,7 @@ fn a_watched_request_stays_open_for_other_clients() {
     terminal.wait_for("done");
     let prompt = editor.prompt(&id, "fail -32000 no model");
     assert!(editor.response(prompt).is_err());
-    terminal.wait_for("the turn ended with error: no model");
+    terminal.wait_for("the turn failed: no model");
     terminal.kill();
 }
 

@@ -8,10 +8,14 @@ use crate::PARLOR;
 #[test]
 fn the_command_searches_with_and_without_a_server() {
     let mut scenario = Scenario::new(PARLOR);
-    let nothing = "No entries match.\n'any* thing*' matches words with these prefixes.\n";
+    let nothing = "No entries match.\nhint: 'any* thing*' also finds words that begin with any or thing\n";
     assert_eq!(scenario.run(&["search", "any", "thing"]).success().plain().stdout, nothing);
     assert_eq!(scenario.run(&["search", "any*"]).success().plain().stdout, "No entries match.\n");
     assert_eq!(scenario.run(&["search", "--json", "anything"]).success().json(), json!([]));
+    for query in [&["role:agent"][..], &["since:1d", "role:user"], &["role:agent since:1d"]] {
+        let output = scenario.run(&[&["search"], query].concat()).exit_code(2);
+        assert!(output.stderr.contains("the query has filters and no words"), "{output:#?}");
+    }
     assert!(!scenario.data().exists(), "looking makes nothing");
 
     let id = scenario.new_session("title A \u{9b}31mtitle\nthink About the café\nsay The CAFÉ is open, \u{7}friends.\ntool Open the café");
@@ -22,7 +26,7 @@ fn the_command_searches_with_and_without_a_server() {
         for part in [
             "A \u{fffd}31mtitle",
             &id,
-            "  agent · ",
+            "  agent · #",
             "  tool · ",
             "just now\n  The CAFÉ is open, \u{fffd}friends.",
         ] {
