@@ -99,7 +99,7 @@ pub(crate) fn command_line() -> clap::Command {
 
 /// The commands by topic, in the order of the help.
 const COMMAND_GROUPS: &[(&str, &[&str])] = &[
-    ("Prompts and requests", &["attach", "new", "prompt", "inbox", "answer", "cancel"]),
+    ("Prompts and requests", &["attach", "open", "new", "prompt", "inbox", "answer", "cancel"]),
     (
         "Sessions",
         &[

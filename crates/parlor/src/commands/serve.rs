@@ -185,15 +185,7 @@ impl Serve {
         let lock = data.lock().map_err(|error| CommandError::lock(&error))?;
         logging::init(&data)?;
         let agents = merge_agents(self.agents.clone(), &config)?;
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let default = match agents.default_agent(&path) {
-            DefaultAgent::Configured(agent) | DefaultAgent::OnlyInstalled(agent) => agent.name.clone(),
-            DefaultAgent::BuiltIn(agent) => format!("{} (no other agent is installed)", agent.name),
-            DefaultAgent::Ambiguous(installed) => {
-                let names: Vec<_> = installed.iter().map(|agent| agent.name.as_str()).collect();
-                format!("none by default; clients select one of {}", names.join(", "))
-            }
-        };
+        let default = default_agent(&agents);
         // The store is opened before the server listens, because commands that find a server also read the store.
         let store = store(self.store.as_deref(), &data)?;
         data.write_config_path(&lock, config.path.as_deref()).map_err(CommandError::server_unavailable)?;
@@ -281,6 +273,19 @@ impl Serve {
             print_stderr!("stopped the server");
         }
         Ok(end)
+    }
+}
+
+/// The default agent of new sessions, for people.
+fn default_agent(agents: &Agents) -> String {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    match agents.default_agent(&path) {
+        DefaultAgent::Configured(agent) | DefaultAgent::OnlyInstalled(agent) => agent.name.clone(),
+        DefaultAgent::BuiltIn(agent) => format!("{} (no other agent is installed)", agent.name),
+        DefaultAgent::Ambiguous(installed) => {
+            let names: Vec<_> = installed.iter().map(|agent| agent.name.as_str()).collect();
+            format!("none by default; clients select one of {}", names.join(", "))
+        }
     }
 }
 
