@@ -5,6 +5,7 @@ mod failure;
 mod mutations;
 mod release;
 mod simulate;
+mod web;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::BenchCommand),
+    BenchWeb(web::BenchWeb),
     Mutations(mutations::Mutations),
     Simulate(simulate::Simulate),
 }
@@ -36,6 +38,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Some(Command::Bench(bench)) => bench.run(),
+        Some(Command::BenchWeb(bench)) => bench.run(),
         Some(Command::Mutations(mutations)) => mutations.run(),
         Some(Command::Simulate(simulate)) => simulate.run(),
         None => list(),
