@@ -5,6 +5,9 @@ use maud::{Markup, PreEscaped, html};
 /// The style sheet.
 pub const STYLE: &str = include_str!("../assets/page.css");
 
+/// The icon of the page in tabs and bookmarks.
+pub(crate) const ICON: &str = include_str!("../assets/icon.svg");
+
 /// The script.
 pub const SCRIPT: &str = include_str!("../assets/page.js");
 

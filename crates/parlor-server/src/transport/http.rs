@@ -49,8 +49,22 @@ pub(super) struct HttpListener {
     listener: TcpListener,
     access: Access,
     limits: Limits,
-    page: Option<Router>,
+    page: Option<Page>,
 }
+
+/// What browsers get over HTTP.
+#[derive(Debug)]
+pub struct Page {
+    /// The routes for browsers that are signed in. Their requests have the [browser](crate::browsers::SignedIn) as an extension.
+    pub routes: Router,
+    /// The routes for all browsers: the style sheet and the script.
+    pub assets: Router,
+    /// The page for a browser that is not signed in, with a status and the reason.
+    pub signed_out: SignedOutPage,
+}
+
+/// Renders the page for a browser that is not signed in.
+pub type SignedOutPage = fn(StatusCode, &str) -> Response;
 
 /// How long rejecting a connection may take.
 const REJECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -79,6 +93,7 @@ pub(super) struct AppState {
     pub(super) hub: Arc<Hub>,
     pub(super) access: Access,
     limits: Limits,
+    pub(super) signed_out: Option<SignedOutPage>,
 }
 
 /// The connection of a request.
@@ -125,8 +140,8 @@ impl HttpListener {
         Ok(Self { listener, access, limits, page: None })
     }
 
-    /// Serves a page to browsers that are signed in.
-    pub(super) fn set_page(&mut self, page: Router) {
+    /// Serves a page.
+    pub(super) fn set_page(&mut self, page: Page) {
         self.page = Some(page);
     }
 
@@ -138,7 +153,8 @@ impl HttpListener {
     pub(super) async fn serve(self, hub: Arc<Hub>, limit: &ConnectionLimit) {
         let Self { listener, access, limits, page } = self;
         let header_time = limits.header_time;
-        let state = Arc::new(AppState { hub, access, limits });
+        let state =
+            Arc::new(AppState { hub, access, limits, signed_out: page.as_ref().map(|page| page.signed_out) });
         let mut router = Router::new()
             .route("/health", get(async || "ok"))
             .route("/acp", get(connect))
@@ -147,7 +163,7 @@ impl HttpListener {
         router = match page {
             Some(page) => {
                 let check = middleware::from_fn_with_state(Arc::clone(&state), check_browser);
-                router.merge(page.layer(check))
+                router.merge(page.routes.layer(check)).merge(page.assets)
             }
             None => router.route("/", get(index)),
         };
@@ -241,7 +257,7 @@ async fn check_access(
     }
 }
 
-/// Lets browsers that are signed in get the page. Others are told what to do.
+/// Lets browsers that are signed in get the page. Others get a page that says how to sign in.
 async fn check_browser(
     State(state): State<Arc<AppState>>,
     Extension(info): Extension<ConnInfo>,
@@ -257,7 +273,7 @@ async fn check_browser(
             request.extensions_mut().insert(browser);
             next.run(request).await
         }
-        None => (StatusCode::UNAUTHORIZED, index_text(&info)).into_response(),
+        None => sign_in::refuse(&state, request.headers(), sign_in::NOT_SIGNED_IN),
     }
 }
 

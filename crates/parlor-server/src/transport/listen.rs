@@ -10,7 +10,7 @@ use parlor_wire::DEFAULT_LINE_LIMIT;
 use tokio::sync::watch;
 
 use super::connection_limit::ConnectionLimit;
-use super::http::{HttpListener, HttpOptions};
+use super::http::{HttpListener, HttpOptions, Page};
 use super::unix::UnixSocketListener;
 use crate::data_dir::{self, DataDir, DataDirError, Lock, Tokens};
 use crate::hub::Hub;
@@ -132,9 +132,8 @@ impl Listeners {
         self.address
     }
 
-    /// Serves a page over HTTP to browsers that are signed in. Its requests have the [browser](crate::browsers::SignedIn) as an
-    /// extension.
-    pub fn set_page(&mut self, page: axum::Router) {
+    /// Serves a page over HTTP.
+    pub fn set_page(&mut self, page: Page) {
         if let Some(http) = &mut self.http {
             http.set_page(page);
         }

@@ -26,7 +26,7 @@ pub(crate) mod unix_socket;
 mod websocket;
 
 #[cfg(feature = "http")]
-pub use self::http::HttpOptions;
+pub use self::http::{HttpOptions, Page, SignedOutPage};
 #[cfg(feature = "http")]
 pub use self::listen::{Limits, ListenError, Listeners, Port};
 pub use self::relay::{Connect, Ended, RECONNECT_TIMEOUT, relay};

@@ -25,7 +25,7 @@ const BAD_LINK: Refusal = (
     "This link was used or is older than 10 minutes. `parlor open` opens the page with a new one.\n",
 );
 
-const NOT_SIGNED_IN: Refusal = (
+pub(super) const NOT_SIGNED_IN: Refusal = (
     StatusCode::UNAUTHORIZED,
     "This browser is not signed in. `parlor open` opens the page and signs it in.\n",
 );
@@ -57,7 +57,7 @@ async fn sign_in(
     if let Some(elsewhere) = page_address(&state, &headers, &uri, &info) {
         return (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, elsewhere)]).into_response();
     }
-    let Ok(Query(SignInQuery { code })) = query else { return BAD_LINK.into_response() };
+    let Ok(Query(SignInQuery { code })) = query else { return refuse(&state, &headers, BAD_LINK) };
     let name = headers.get(header::USER_AGENT).and_then(|name| name.to_str().ok()).unwrap_or("a browser");
     let cookie = match state.hub.browsers().sign_in(&code, name, now()) {
         Ok(cookie) => cookie,
@@ -68,13 +68,25 @@ async fn sign_in(
         }
     };
     if cookie.is_none() && signed_in(&state, &headers, &info).is_none() {
-        return BAD_LINK.into_response();
+        return refuse(&state, &headers, BAD_LINK);
     }
     let mut response = (StatusCode::SEE_OTHER, [(header::LOCATION, "/")]).into_response();
     if let Some(cookie) = cookie {
         set_cookie(&mut response, &info, &cookie, COOKIE_AGE, is_secure(&headers));
     }
     response
+}
+
+/// Refuses the request of a browser that is not signed in: as a page if it asks for one.
+pub(super) fn refuse(state: &AppState, headers: &HeaderMap, refusal: Refusal) -> Response {
+    let accepts_html = headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| accept.contains("text/html"));
+    match state.signed_out {
+        Some(signed_out) if accepts_html => signed_out(refusal.0, refusal.1),
+        _ => refusal.into_response(),
+    }
 }
 
 async fn sign_out(

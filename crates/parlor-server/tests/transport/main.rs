@@ -16,9 +16,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::response::IntoResponse as _;
 use parlor_server::data_dir::{DataDir, Lock, Tokens};
 use parlor_server::hub::Hub;
-use parlor_server::transport::{HttpOptions, Limits, Listeners};
+use parlor_server::transport::{HttpOptions, Limits, Listeners, Page};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -61,7 +62,11 @@ impl Server {
         change(&mut http);
         let mut listeners = Listeners::open(&data, &lock, tokens.clone(), Some(&http), limits).await.unwrap();
         if let Some(page) = page {
-            listeners.set_page(page);
+            listeners.set_page(Page {
+                routes: page,
+                assets: axum::Router::new(),
+                signed_out: |status, reason| (status, format!("<p>{reason}")).into_response(),
+            });
         }
         let (address, socket) = (listeners.address().unwrap(), listeners.socket().to_owned());
         let (stop, stopping) = watch::channel(false);

@@ -25,6 +25,7 @@ pub(super) fn page(title: &str, list: &[SessionRow], current: Option<&SessionId>
                 meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover, interactive-widget=resizes-content";
                 meta name="color-scheme" content="light dark";
                 title { (clean_line(title)) " · parlor" }
+                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
                 link rel="stylesheet" href="/assets/page.css";
                 script src="/assets/page.js" defer {}
             }
@@ -34,6 +35,44 @@ pub(super) fn page(title: &str, list: &[SessionRow], current: Option<&SessionId>
                 div.app {
                     (side(list, current))
                     main.main id="main" { (main) }
+                }
+            }
+        }
+    }
+}
+
+/// The page for a browser that is not signed in.
+pub(super) fn signed_out(reason: &str) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" data-col="main" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "Sign in · parlor" }
+                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
+                link rel="stylesheet" href="/assets/page.css";
+            }
+            body {
+                main.main id="main" {
+                    div.scroll {
+                        div.page {
+                            h1 { "Sign in" }
+                            p { (reason) }
+                            div.ways {
+                                div {
+                                    p { "On the computer that runs parlor, this opens a browser that is signed in:" }
+                                    div.code { pre { "parlor open" } }
+                                }
+                                div {
+                                    p { "For another browser, copy the link that this prints:" }
+                                    div.code { pre { "parlor open --print" } }
+                                }
+                            }
+                            p.muted { "Editors start `parlor acp` and need no sign-in." }
+                        }
+                    }
                 }
             }
         }

@@ -14,6 +14,7 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use maud::{Markup, html};
 use parlor_server::hub::Hub;
+use parlor_server::transport::Page;
 use parlor_session::{MessageNumbers, SessionId};
 
 use self::reader::{Reader, SessionView};
@@ -26,14 +27,25 @@ use crate::render::{EntryContext, entry};
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; \
     form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// The routes of the page, for browsers that are signed in.
-pub fn router(hub: Arc<Hub>) -> Router {
+/// The page of a server.
+pub fn page(hub: Arc<Hub>) -> Page {
+    let assets = Router::new()
+        .route("/assets/page.js", get(async || asset("text/javascript", assets::SCRIPT)))
+        .route("/assets/icon.svg", get(async || asset("image/svg+xml", assets::ICON)))
+        .route("/assets/page.css", get(async || asset("text/css", assets::STYLE)));
+    Page { routes: routes(hub), assets, signed_out }
+}
+
+/// The page for a browser that is not signed in.
+fn signed_out(status: StatusCode, reason: &str) -> Response {
+    respond(status, layout::signed_out(reason))
+}
+
+fn routes(hub: Arc<Hub>) -> Router {
     Router::new()
         .route("/", get(index))
         .route("/s/{id}", get(session))
         .route("/s/{id}/media/{place}", get(session_media))
-        .route("/assets/page.js", get(async || asset("text/javascript", assets::SCRIPT)))
-        .route("/assets/page.css", get(async || asset("text/css", assets::STYLE)))
         .with_state(Arc::new(Reader::new(hub)))
 }
 

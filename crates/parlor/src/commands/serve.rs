@@ -239,7 +239,7 @@ impl Serve {
                 return Err(listen_error(&error));
             }
         };
-        listeners.set_page(parlor_web::page::router(Arc::clone(&hub)));
+        listeners.set_page(parlor_web::page::page(Arc::clone(&hub)));
         // Nobody reads the output of a server in the background; `parlor open` makes links.
         let now = jiff::Timestamp::now().as_millisecond();
         let code = if self.background { None } else { hub.browsers().new_link(Role::Driver, now).ok() };

@@ -61,7 +61,7 @@ fn markup_of_an_agent_is_shown_as_text_and_requests_nothing() {
     let tab = page.open_session(&id);
     tab.wait_for_text("<script>window.hacked = 1</script>");
     tab.eval("for (const details of document.querySelectorAll('details')) details.open = true");
-    tab.eval("for (const link of document.querySelectorAll('#log a:not([href^=\"/\"])')) link.click()");
+    tab.eval("for (const link of document.querySelectorAll('.log a:not([href^=\"/\"])')) link.click()");
     assert_eq!(tab.eval("window.hacked ?? null"), serde_json::Value::Null);
     assert_eq!(
         tab.eval("document.querySelectorAll('main iframe, main script, main style, main base').length"),
