@@ -32,6 +32,7 @@ enum Command {
     Bench(bench::BenchCommand),
     BenchWeb(web::BenchWeb),
     Mutations(mutations::Mutations),
+    Screenshots(web::Screenshots),
     Simulate(simulate::Simulate),
 }
 
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Some(Command::Bench(bench)) => bench.run(),
         Some(Command::BenchWeb(bench)) => bench.run(),
         Some(Command::Mutations(mutations)) => mutations.run(),
+        Some(Command::Screenshots(screenshots)) => screenshots.run(),
         Some(Command::Simulate(simulate)) => simulate.run(),
         None => list(),
     };

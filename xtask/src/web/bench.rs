@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use parlor_testkit::browser::Tab;
+use parlor_testkit::programs;
 use serde_json::Value;
 
 use super::Page;
@@ -65,7 +66,7 @@ impl BenchWeb {
             return release::run_again();
         }
         let (prompts, runs) = if self.quick { (1, 1) } else { (10, self.runs) };
-        let page = Page::start()?;
+        let page = Page::start(&["--agent", &format!("test={}", programs::test_agent())])?;
         let id = long_session(&page, prompts);
         let mut out = anstream::stdout().lock();
         let mut print = |line: String| writeln!(out, "{line}").map_err(|error| Failure::writing(&error));

@@ -1,15 +1,18 @@
 //! The page in a real browser: its figures and its pictures.
 
 mod bench;
+mod screenshots;
+mod story;
 
 use parlor_testkit::browser::{Browser, Tab};
 use parlor_testkit::programs::{self, Profile};
 use parlor_testkit::scenario::Scenario;
 
 pub(crate) use self::bench::BenchWeb;
+pub(crate) use self::screenshots::Screenshots;
 use crate::failure::Failure;
 
-/// A server with the test agent, and a browser that is signed in.
+/// A server, and a browser that is signed in.
 struct Page {
     // The browser ends first: one that loses its server tries to connect again.
     browser: Browser,
@@ -18,11 +21,12 @@ struct Page {
 }
 
 impl Page {
-    /// Builds parlor with the profile of this program, and starts it.
-    fn start() -> Result<Self, Failure> {
+    /// Builds parlor with the profile of this program, and starts a server with these arguments.
+    fn start(args: &[&str]) -> Result<Self, Failure> {
         let program = programs::build("parlor", "parlor", Profile::current()).map_err(Failure::failed)?;
         let program = program.to_str().ok_or_else(|| Failure::failed("the path of parlor is not text"))?;
-        let scenario = Scenario::new(program).with_test_agent();
+        let mut scenario = Scenario::new(program);
+        scenario.serve(args);
         let browser = Browser::start();
         let output = scenario.run(&["open", "--print"]).success();
         let link = output.stdout.trim();
