@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::Page;
 use crate::bench::median;
 use crate::failure::Failure;
+use crate::long_session::{self, CHUNKS_PER_MESSAGE, MESSAGES_PER_PROMPT};
 use crate::release;
 
 /// Measure the page in Chromium, against the HTML export of the same session
@@ -31,9 +32,6 @@ pub(crate) struct BenchWeb {
     dev: bool,
 }
 
-/// Messages of a prompt; the test agent takes so many commands at once.
-const MESSAGES_PER_PROMPT: usize = 1000;
-const CHUNKS_PER_MESSAGE: usize = 20;
 const CHUNK_BYTES: usize = 40;
 /// The chunks per second of the stream, and how many there are.
 const RATE: usize = 500;
@@ -67,7 +65,7 @@ impl BenchWeb {
         }
         let (prompts, runs) = if self.quick { (1, 1) } else { (10, self.runs) };
         let page = Page::start(&["--agent", &format!("test={}", programs::test_agent())])?;
-        let id = long_session(&page, prompts);
+        let id = long_session::create(&page.scenario, prompts);
         let mut out = anstream::stdout().lock();
         let mut print = |line: String| writeln!(out, "{line}").map_err(|error| Failure::writing(&error));
         let messages = prompts * MESSAGES_PER_PROMPT;
@@ -150,17 +148,6 @@ fn open(page: &Page, address: &str) -> Opened {
 
 fn metric(tab: &Tab, name: &str) -> f64 {
     tab.metrics().into_iter().find_map(|(known, value)| (known == name).then_some(value)).unwrap_or(f64::NAN)
-}
-
-/// Makes a session of many messages; its id.
-fn long_session(page: &Page, prompts: usize) -> String {
-    let line = format!("stream {CHUNKS_PER_MESSAGE} {CHUNK_BYTES}\n");
-    let prompt = line.repeat(MESSAGES_PER_PROMPT);
-    let id = page.scenario.new_session(&prompt);
-    for _ in 1..prompts {
-        page.scenario.run(&["prompt", "-s", &id, "--yes", &prompt]).success();
-    }
-    id
 }
 
 /// Streams chunks to an open page: how many long tasks there were, their time, and the longest time between frames.
