@@ -25,6 +25,7 @@ use uuid::Uuid;
 use super::access::Access;
 use super::connection_limit::{ConnectionGuard, ConnectionLimit};
 use super::listen::{Limits, ListenError, pause_after};
+use super::page_socket::PageAccess;
 use super::sign_in;
 use super::websocket::{self, Handshake};
 use crate::data_dir::Tokens;
@@ -92,14 +93,14 @@ const NO_DATE: &[u8] =
 pub(super) struct AppState {
     pub(super) hub: Arc<Hub>,
     pub(super) access: Access,
-    limits: Limits,
+    pub(super) limits: Limits,
     pub(super) signed_out: Option<SignedOutPage>,
 }
 
 /// The connection of a request.
 #[derive(Clone)]
 pub(super) struct ConnInfo {
-    guard: Arc<ConnectionGuard>,
+    pub(super) guard: Arc<ConnectionGuard>,
     /// Our address.
     pub(super) local_address: SocketAddr,
 }
@@ -271,6 +272,7 @@ async fn check_browser(
                 return TOO_MANY.into_response();
             }
             request.extensions_mut().insert(browser);
+            request.extensions_mut().insert(PageAccess(state));
             next.run(request).await
         }
         None => sign_in::refuse(&state, request.headers(), sign_in::NOT_SIGNED_IN),

@@ -14,7 +14,13 @@ use crate::render::text::{clean_line, percent_encoded};
 const MAX_DEPTH: usize = 8;
 
 /// A page with a title, the list of sessions and what it shows.
-pub(super) fn page(title: &str, list: &[SessionRow], current: Option<&SessionId>, main: &Markup) -> Markup {
+pub(super) fn page(
+    title: &str,
+    list: &[SessionRow],
+    current: Option<&SessionId>,
+    main: &Markup,
+    aside: &Markup,
+) -> Markup {
     // A phone shows the list or a session, not both.
     let column = if current.is_some() { "main" } else { "list" };
     html! {
@@ -32,9 +38,19 @@ pub(super) fn page(title: &str, list: &[SessionRow], current: Option<&SessionId>
             body {
                 (assets::icons())
                 a.skip href="#conversation" { "Skip to the conversation" }
+                div.banner id="offline" role="status" hidden {
+                    (icon("off", ""))
+                    span {
+                        strong { "Connection lost." } " " span id="offline-when" {} " "
+                        span.hide-s { "The agent goes on; what you write is kept here." }
+                    }
+                    button.btn.small type="button" data-do="connect" { "Try now" }
+                }
+                div.sr id="live" role="status" aria-live="polite" {}
                 div.app {
                     (side(list, current))
                     main.main id="main" { (main) }
+                    (aside)
                 }
             }
         }
@@ -83,7 +99,9 @@ fn side(list: &[SessionRow], current: Option<&SessionId>) -> Markup {
     let tree = SessionTree::new(list);
     html! {
         nav.side aria-label="Sessions" {
-            div.bar { a.row.brand.grow href="/" { (icon("logo", "")) "parlor" } }
+            div.bar { a.row.brand.grow href="/" { (icon("logo", "")) "parlor" }
+                button.btn.quiet.icon type="button" data-do="theme" aria-label="Change theme" title="Change theme" { (icon("theme", "")) }
+            }
             div.scroll {
                 @if list.is_empty() {
                     p.group { "No sessions yet. The first one appears here, newest first." }
@@ -154,27 +172,6 @@ fn session_link(row: &SessionRow, is_current: bool, now: Timestamp) -> Markup {
 /// The address of a session's page.
 pub(super) fn address(id: &SessionId) -> String {
     format!("/s/{}", percent_encoded(&id.to_string()))
-}
-
-/// A session with its entries.
-pub(super) fn conversation(row: &SessionRow, entries: &Markup, has_older: bool) -> Markup {
-    let (class, name) = row.state.shown();
-    html! {
-        section aria-labelledby="title" {
-            header.bar {
-                a.btn.quiet.icon.back href="/" aria-label="Back to sessions" { (icon("back", "")) }
-                h1.title.cut id="title" { (clean_line(&row.title)) }
-                @if row.state != SessionState::Idle { span class=(format!("badge {class}")) { (name) } }
-                span.muted.cut.grow.hide-m { (clean_line(&row.agent)) " · " (clean_line(&row.cwd)) }
-            }
-            div.scroll id="conversation" tabindex="0" role="region" aria-label="Conversation" {
-                ol.log {
-                    @if has_older { li.entry.turn { span { "Earlier entries are not shown" } } }
-                    (entries)
-                }
-            }
-        }
-    }
 }
 
 /// What is shown without a session.

@@ -1,27 +1,34 @@
 //! The page: the list of sessions and the conversation of one.
 
+mod action;
+mod conversation;
+mod feed;
 mod layout;
 mod media;
+mod perform;
+mod prompt;
 mod reader;
+mod regions;
 mod session_row;
+mod tab;
+mod to_tab;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use maud::{Markup, html};
-use parlor_server::hub::Hub;
-use parlor_server::transport::Page;
-use parlor_session::{MessageNumbers, SessionId};
+use axum::{Extension, Router};
+use maud::Markup;
+use parlor_server::browsers::SignedIn;
+use parlor_server::hub::{Hub, Role};
+use parlor_server::transport::{Page, PageUpgrade};
+use parlor_session::SessionId;
 
-use self::reader::{Reader, SessionView};
-use self::session_row::SessionRow;
+use self::feed::Feeds;
+use self::reader::Reader;
 use crate::assets;
-use crate::render::content_block::MediaSource;
-use crate::render::{EntryContext, entry};
 
 /// What the page may load and do: its own style sheet, script and media, and connections to its own server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; \
@@ -41,12 +48,26 @@ fn signed_out(status: StatusCode, reason: &str) -> Response {
     respond(status, layout::signed_out(reason))
 }
 
+/// What all requests and tabs share.
+#[derive(Debug)]
+struct PageState {
+    reader: Reader,
+    feeds: Feeds,
+}
+
 fn routes(hub: Arc<Hub>) -> Router {
+    let state = Arc::new(PageState { reader: Reader::new(hub), feeds: Feeds::default() });
     Router::new()
         .route("/", get(index))
         .route("/s/{id}", get(session))
         .route("/s/{id}/media/{place}", get(session_media))
-        .with_state(Arc::new(Reader::new(hub)))
+        .route("/live", get(live))
+        .with_state(state)
+}
+
+/// The WebSocket of a tab.
+async fn live(State(state): State<Arc<PageState>>, upgrade: PageUpgrade) -> Response {
+    upgrade.open(move |socket| tab::serve(state, socket))
 }
 
 fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
@@ -54,29 +75,38 @@ fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache".to_owned())], text)
 }
 
-async fn index(State(reader): State<Arc<Reader>>) -> Response {
-    match reader.list().await {
+async fn index(State(state): State<Arc<PageState>>) -> Response {
+    match state.reader.list().await {
         Ok(list) => {
-            respond(StatusCode::OK, layout::page("Sessions", &list, None, &layout::no_session(&list)))
+            let main = layout::no_session(&list);
+            respond(StatusCode::OK, layout::page("Sessions", &list, None, &main, &Markup::default()))
         }
         Err(error) => failed(&error),
     }
 }
 
-async fn session(State(reader): State<Arc<Reader>>, Path(id): Path<String>) -> Response {
+async fn session(
+    State(state): State<Arc<PageState>>,
+    Extension(browser): Extension<SignedIn>,
+    Path(id): Path<String>,
+) -> Response {
     let id = SessionId::from(id.as_str());
-    let list = match reader.list().await {
+    // Loading a page changes nothing: the session is attached as a driver when the script connects.
+    let (list, feed, agents) =
+        tokio::join!(state.reader.list(), Feeds::open(&state, &id, Role::Observer), state.reader.agents());
+    let list = match list {
         Ok(list) => list,
         Err(error) => return failed(&error),
     };
-    let Some(row) = list.iter().find(|row| row.id == id) else {
-        let main = layout::message("No such session", "It may have been deleted.");
-        return respond(StatusCode::NOT_FOUND, layout::page("No such session", &list, None, &main));
-    };
-    match reader.session(row).await {
-        Ok(view) => {
-            let main = layout::conversation(row, &entries(row, &view), view.has_older);
-            respond(StatusCode::OK, layout::page(&row.title, &list, Some(&id), &main))
+    match feed {
+        Ok(Some(feed)) => {
+            let (main, aside) = conversation::conversation(&feed, browser.role, &agents.unwrap_or_default());
+            respond(StatusCode::OK, layout::page(&feed.row.title, &list, Some(&id), &main, &aside))
+        }
+        Ok(None) => {
+            let main = layout::message("No such session", "It may have been deleted.");
+            let page = layout::page("No such session", &list, None, &main, &Markup::default());
+            respond(StatusCode::NOT_FOUND, page)
         }
         Err(error) => failed(&error),
     }
@@ -84,42 +114,18 @@ async fn session(State(reader): State<Arc<Reader>>, Path(id): Path<String>) -> R
 
 /// An image or a sound of a session.
 async fn session_media(
-    State(reader): State<Arc<Reader>>,
+    State(state): State<Arc<PageState>>,
     Path((id, place)): Path<(String, String)>,
 ) -> Response {
-    let id = SessionId::from(id.as_str());
-    let view = match reader.find(&id).await {
-        Ok(Some(row)) => reader.session(&row).await,
+    let feed = match Feeds::open(&state, &SessionId::from(id.as_str()), Role::Observer).await {
+        Ok(Some(feed)) => feed,
         Ok(None) => return StatusCode::NOT_FOUND.into_response(),
         Err(error) => return failed(&error),
     };
-    match view {
-        Ok(view) => match media::find(&view.transcript, &place) {
-            Some((mime, bytes)) => ([(header::CONTENT_TYPE, mime)], bytes).into_response(),
-            None => StatusCode::NOT_FOUND.into_response(),
-        },
+    match feed.media(&place).await {
+        Ok(Some((mime, bytes))) => ([(header::CONTENT_TYPE, mime)], bytes).into_response(),
+        Ok(None) => StatusCode::NOT_FOUND.into_response(),
         Err(error) => failed(&error),
-    }
-}
-
-/// The elements of a session's entries.
-fn entries(row: &SessionRow, view: &SessionView) -> Markup {
-    let transcript = &*view.transcript;
-    let numbers = MessageNumbers::after(view.older_messages, transcript);
-    let media = format!("{}/media/", layout::address(&row.id));
-    html! {
-        @for one in transcript.entries() {
-            @let context = EntryContext {
-                transcript,
-                agent: &row.agent,
-                cwd: &row.cwd,
-                media: MediaSource::Served(&media),
-                number: numbers.number_of(one),
-                created_at: None,
-                is_waiting: false,
-            };
-            @if let Some(element) = entry(one, &context) { (element) }
-        }
     }
 }
 

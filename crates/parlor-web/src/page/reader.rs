@@ -1,17 +1,13 @@
 //! A client of the hub that reads sessions for all browsers.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use parlor_client::{Client, Connector, Error, Snapshot, Version};
+use parlor_client::{Client, Connector, Error, Json, Object, Version};
 use parlor_server::hub::{Hub, Peer, Role, TransportKind};
 use parlor_server::transport;
 use parlor_session::SessionId;
 
 use super::session_row::SessionRow;
-
-/// Entries of a session that the page shows first.
-const FIRST_ENTRIES: usize = 200;
 
 /// Bytes in memory between the reader and the hub before either waits.
 const BUFFER: usize = 256 << 10;
@@ -30,15 +26,6 @@ impl std::fmt::Debug for HubHandle {
     }
 }
 
-/// The latest entries of a session.
-pub(super) struct SessionView {
-    pub(super) transcript: Snapshot,
-    /// Whether there are entries before them.
-    pub(super) has_older: bool,
-    /// How many messages there are before them.
-    pub(super) older_messages: usize,
-}
-
 impl Reader {
     pub(super) fn new(hub: Arc<Hub>) -> Self {
         Self { hub: HubHandle(hub) }
@@ -46,7 +33,7 @@ impl Reader {
 
     /// All sessions, the most recently active first.
     pub(super) async fn list(&self) -> Result<Vec<SessionRow>, Error> {
-        let client = self.connect().await?;
+        let client = self.connect(Role::Observer).await?;
         let list = client.list_all_agents().await;
         client.disconnect().await;
         Ok(list?.iter().map(SessionRow::new).collect())
@@ -57,29 +44,30 @@ impl Reader {
         Ok(self.list().await?.into_iter().find(|row| row.id == *id))
     }
 
-    /// The latest entries of a session.
-    pub(super) async fn session(&self, row: &SessionRow) -> Result<SessionView, Error> {
-        let client = self.connect().await?;
-        let session = client.load_tail(&row.id, Path::new(&row.cwd), FIRST_ENTRIES).await;
-        let view = session.map(|session| {
-            let older = session.opened().get_nested("_meta", "parlor/olderMessages");
-            let older_messages = older.and_then(|count| count.as_u64()).unwrap_or(0);
-            SessionView {
-                transcript: session.transcript(),
-                has_older: session.older_cursor().is_some(),
-                older_messages: usize::try_from(older_messages).unwrap_or(0),
-            }
-        });
-        // A connection that ends is no `session/close`, which could cancel a turn.
+    /// The names of the configured agents, the default one first.
+    pub(super) async fn agents(&self) -> Result<Vec<String>, Error> {
+        let client = self.connect(Role::Observer).await?;
+        let agents = client.call("_parlor/agents", &Object::default()).await;
         client.disconnect().await;
-        view
+        let agents = agents?;
+        let agents = agents.get_array("agents").unwrap_or_default();
+        let mut agents: Vec<(bool, String)> = agents
+            .into_iter()
+            .filter_map(|agent| {
+                let agent = agent.to_object()?;
+                Some((agent.get_bool("default") != Some(true), agent.get_string("name")?))
+            })
+            .collect();
+        agents.sort_by_key(|(is_other, _)| *is_other);
+        Ok(agents.into_iter().map(|(_, name)| name).collect())
     }
 
-    async fn connect(&self) -> Result<Client, Error> {
+    /// Connects to the hub. The client of a driver shows forms and links of agents.
+    pub(super) async fn connect(&self, role: Role) -> Result<Client, Error> {
         let (ours, theirs) = tokio::io::duplex(BUFFER);
         let peer = Peer {
             transport: TransportKind::WebSocket,
-            role: Role::Observer,
+            role,
             agent: None,
             dialect: None,
             env: Vec::new(),
@@ -93,6 +81,11 @@ impl Reader {
             }
         });
         let (read, write) = tokio::io::split(ours);
-        Connector::new("parlor page", env!("CARGO_PKG_VERSION")).only(Version::V2).over(read, write).await
+        let mut connector = Connector::new("parlor page", env!("CARGO_PKG_VERSION")).only(Version::V2);
+        if role == Role::Driver {
+            let modes = Json::parse(r#"{"form":{},"url":{}}"#).expect("it is JSON");
+            connector = connector.capability("elicitation", modes);
+        }
+        connector.over(read, write).await
     }
 }

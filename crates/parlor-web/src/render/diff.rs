@@ -49,16 +49,21 @@ fn rows(diff: &FileDiff) -> Vec<Row<'_>> {
 
 /// A diff as a table, with a name for screen readers.
 pub(crate) fn table(diff: &FileDiff) -> Markup {
+    table_of(diff, MAX_LINES)
+}
+
+/// A diff as a table of at most this many lines.
+pub(crate) fn table_of(diff: &FileDiff, max_lines: usize) -> Markup {
     let path = clean_line(&diff.path);
     let rows = rows(diff);
-    let more = rows.len().saturating_sub(MAX_LINES);
+    let more = rows.len().saturating_sub(max_lines);
     // Lines before and after the change are two texts, each with comments and strings of several lines.
     let (mut old, mut new) = (Highlighter::of_path(&diff.path), Highlighter::of_path(&diff.path));
     html! {
         div.diffbox tabindex="0" role="region" aria-label=(format!("Diff of {path}")) {
             table.diff {
                 caption.sr { (path) ", old line, new line, text" }
-                @for row in rows.iter().take(MAX_LINES) {
+                @for row in rows.iter().take(max_lines) {
                     @if row.is_after_gap { (hunk(row)) }
                     (row.html(&mut old, &mut new))
                 }

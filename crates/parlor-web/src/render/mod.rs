@@ -10,7 +10,8 @@ mod event;
 mod fragments;
 pub mod markdown;
 mod message;
-mod plan;
+pub(crate) mod plan;
+mod request;
 mod terminal;
 pub mod text;
 mod tool_call;
@@ -20,3 +21,4 @@ mod tests;
 
 pub use self::entry::{EntryContext, entry, is_shown};
 pub use self::fragments::{Fragments, Patch};
+pub use self::request::{AnswerError, CardPlace, RequestCard};

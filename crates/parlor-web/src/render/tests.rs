@@ -14,8 +14,8 @@ use super::content_block::MediaSource;
 use super::*;
 
 /// The tags that the renderer writes.
-const TAGS: &str = "a audio blockquote br button caption circle code del details div em h2 h3 h4 h5 h6 header hr img li ol p pre span \
-    strong summary svg table tbody td th thead time tr ul use";
+const TAGS: &str = "a audio blockquote br button caption circle code dd del details div dl dt em fieldset form h2 h3 h4 h5 h6 header hr \
+    img input kbd label legend li ol option p pre section select span strong summary svg table tbody td th thead time tr ul use";
 
 /// Collects the tags and the text of a page.
 #[derive(Default)]
@@ -73,17 +73,26 @@ fn assert_safe(html: &str, source: &str) {
                 "src" => value.starts_with("/media/"),
                 "rel" => value == "noopener noreferrer nofollow",
                 "target" => value == "_blank",
-                "id" | "title" | "alt" | "aria-label" | "datetime" => true,
+                "id" | "title" | "alt" | "aria-label" | "aria-labelledby" | "datetime" | "value" => true,
+                "data-session" | "data-request" | "data-option" => {
+                    value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte))
+                }
+                "data-end" | "data-opened" => {
+                    value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b" ,:-.".contains(&byte))
+                }
+                "autocomplete" | "checked" | "max" | "min" | "name" | "required" | "selected" | "step" => {
+                    value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
+                }
                 "aria-hidden" | "colspan" | "controls" | "data-do" | "data-n" | "data-s" | "loading"
                 | "open" | "preload" | "role" | "start" | "tabindex" | "type" => {
-                    value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+                    value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
                 }
                 _ => false,
             };
             assert!(is_safe, "{attribute}={value} in <{name}> of {source}");
         }
         match tag.kind {
-            TagKind::StartTag if matches!(&*name, "br" | "hr" | "img" | "use") => {}
+            TagKind::StartTag if matches!(&*name, "br" | "hr" | "img" | "input" | "use") => {}
             TagKind::StartTag => open.push(name),
             TagKind::EndTag => assert_eq!(open.pop(), Some(name), "{source}: {html}"),
         }
@@ -192,6 +201,154 @@ fn no_field_of_any_entry_becomes_a_script() {
         assert!(transcript.entries().len() > 15);
         assert_safe(&rendered(&transcript), text);
     }
+}
+
+/// Requests with `!` in every string.
+const REQUESTS: [(&str, &str); 5] = [
+    (
+        "session/request_permission",
+        r#"{"title":"!","description":"!","toolCall":{"toolCallId":"!","title":"!","name":"!","kind":"!","status":"!",
+            "rawInput":{"command":"!","cwd":"!","other":"!"},"locations":[{"path":"!","line":3}],
+            "content":[{"type":"content","content":{"type":"text","text":"!"}},{"type":"diff","path":"!","oldText":"!","newText":"!\n!"},
+                {"type":"content","content":{"type":"resource","resource":{"uri":"!","text":"!"}}},{"type":"!","x":"!"},
+                {"type":"diff","changes":[{"operation":"move","path":"!","oldPath":"!"}],"patch":{"text":"!"}},
+                {"type":"terminal","terminalId":"!"}],"_meta":{"toolName":"!"}},
+            "options":[{"optionId":"!","name":"!","kind":"!"},{"optionId":"!","name":"!","kind":"allow_once"}]}"#,
+    ),
+    ("session/request_permission", r#"{"subject":{"type":"!","command":["!","!"],"cwd":"!"},"options":[]}"#),
+    (
+        "elicitation/create",
+        r#"{"mode":"form","message":"!","requestedSchema":{"type":"object","required":["a!"],"properties":{
+            "a!":{"type":"string","title":"!","description":"!","default":"!","minLength":1},
+            "b!":{"type":"number","default":1.5,"minimum":-1e3},"c!":{"type":"boolean","title":"!","default":true},
+            "d!":{"type":"string","oneOf":[{"const":"!","title":"!"},{"const":"x"}],"default":"!"},
+            "e!":{"type":"array","items":{"enum":["!"]},"default":["!"]},"f!":{"type":"string","format":"password"},
+            "g!":{"type":"string","enum":["!","1","2","3","4","5","6","7","8","9","10","11","12","13"]}}}}"#,
+    ),
+    ("elicitation/create", r#"{"mode":"url","message":"!","url":"!"}"#),
+    ("!", r#"{"!":"!"}"#),
+];
+
+fn request_card(method: &str, params: &str, text: &str) -> RequestCard {
+    let literal = parlor_json::string_literal(text);
+    let request = format!(
+        r#"{{"opened":[{{"requestId":"r1","sessionId":"!","agent":"!","cwd":"!","title":"!","openedAt":"2026-03-04T09:41:00Z",
+            "method":"{method}","params":{params}}}]}}"#
+    );
+    let request = request.replace('!', &literal[1..literal.len() - 1]);
+    let request = parlor_json::Json::parse(&request).unwrap_or_else(|error| panic!("{error}: {request}"));
+    let notification = parlor_client::Notification::new("_parlor/requests/update", Some(request));
+    RequestCard::new(&parlor_client::RequestsUpdate::of(&notification).unwrap().opened[0])
+}
+
+#[test]
+fn no_field_of_any_request_becomes_a_script() {
+    for text in HOSTILE {
+        for (method, params) in REQUESTS {
+            let card = request_card(method, params, text);
+            for place in [CardPlace::Dock, CardPlace::Inbox] {
+                assert_safe(&card.html(place).into_string(), text);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_link_of_a_form_is_shown_in_full_and_opens_only_web_pages() {
+    for (url, is_link) in [
+        ("https://example.org/a?b=c", true),
+        ("javascript:alert(1)", false),
+        ("data:text/html,x", false),
+        ("file:///etc/passwd", false),
+    ] {
+        let card = request_card("elicitation/create", r#"{"mode":"url","message":"x","url":"!"}"#, url);
+        let html = card.html(CardPlace::Dock).into_string();
+        assert_eq!(html.contains("href=\"https"), is_link, "{html}");
+        assert!(tokens(&html).text.borrow().contains(url), "{html}");
+    }
+}
+
+const COMMAND: &str = r#"{"toolCall":{"toolCallId":"t","title":"!","kind":"execute","rawInput":{"command":"!"}},
+    "options":[{"optionId":"a b","name":"Yes","kind":"allow_once"},{"optionId":"n","name":"Reject","kind":"reject_once"}]}"#;
+
+#[test]
+fn a_command_is_shown_in_full_with_its_directory() {
+    let long = format!("echo {} && rm -rf ~\ncd  /", "x".repeat(200_000));
+    let card = request_card("session/request_permission", &COMMAND.replacen("\"!\"", "\"Run\"", 1), &long);
+    let html = card.html(CardPlace::Dock).into_string();
+    let text = tokens(&html).text.borrow().clone();
+    assert!(text.contains(&long), "{}", text.len());
+    assert!(text.contains("Command, in "), "the directory is missing");
+    let card = request_card("session/request_permission", COMMAND, "ls");
+    let text = tokens(&card.html(CardPlace::Inbox).into_string()).text.borrow().clone();
+    assert_eq!(
+        text,
+        "ls asks to run a commandCommand, in lslsEnd of the request: 1 commandYes (allow once) 1Reject 2Not now Esc"
+    );
+    assert_eq!(card.summary(), "run ls");
+    assert_eq!(card.tool_call(), Some(&"t".into()));
+}
+
+#[test]
+fn an_option_is_selected_by_its_id() {
+    let card = request_card("session/request_permission", COMMAND, "ls");
+    assert!(card.html(CardPlace::Dock).into_string().contains("data-option=\"a%20b\""));
+    let answer = |option: Option<&str>| card.answer(option, &|_| Vec::new());
+    let selected = r#"{"outcome":{"outcome":"selected","optionId":"a b"}}"#;
+    assert_eq!(answer(Some("a%20b")).unwrap().to_json().as_str(), selected);
+    assert_eq!(answer(Some("x")), Err(AnswerError::UnknownOption));
+    assert_eq!(answer(None), Err(AnswerError::UnknownOption));
+    assert_eq!(card.decline().to_json().as_str(), r#"{"outcome":{"outcome":"cancelled"}}"#);
+    assert!(
+        card.is("r1", "2026-03-04T09:41:00Z") && !card.is("r1", "2026-03-04T09:42:00Z") && !card.is("r2", "")
+    );
+}
+
+#[test]
+fn an_option_whose_name_hides_its_effect_says_it() {
+    let shown = |name: &str, kind: &str| {
+        let params = format!(r#"{{"options":[{{"optionId":"o","name":"{name}","kind":"{kind}"}}]}}"#);
+        let html =
+            request_card("session/request_permission", &params, "").html(CardPlace::Dock).into_string();
+        let text = tokens(&html).text.borrow().clone();
+        text.split_once("End of the request").unwrap().1.split_once(" 1").unwrap().0.to_owned()
+    };
+    for (name, kind, text) in [
+        ("Allow once", "allow_once", "Allow once"),
+        ("Reject", "allow_always", "Reject (always allow)"),
+        ("Always allow edits here", "allow_always", "Always allow edits here"),
+        ("Allow", "allow_always", "Allow (always allow)"),
+        ("No", "reject_once", "No (reject once)"),
+        ("New", "_new", "New"),
+    ] {
+        assert_eq!(shown(name, kind), text);
+    }
+}
+
+#[test]
+fn the_values_of_a_form_are_checked() {
+    let form = r#"{"mode":"form","message":"Coffee?","requestedSchema":{"type":"object","required":["name","size"],
+        "properties":{"name":{"type":"string","title":"Your name","maxLength":5},"cups":{"type":"integer","maximum":3},
+            "sugar":{"type":"boolean"},"size":{"type":"string","enum":["s","l"]},
+            "milk":{"type":"array","items":{"anyOf":[{"const":"o","title":"Oat"},{"const":"c","title":"Cow"}]}}}}}"#;
+    let card = request_card("elicitation/create", form, "");
+    let answer = |fields: &[(&str, &str)]| {
+        let values = |name: &str| {
+            let named = fields.iter().filter(|(field, _)| *field == name);
+            named.map(|(_, value)| (*value).to_owned()).collect()
+        };
+        let result = card.answer(None, &values);
+        result.map(|result| result.to_json().as_str().to_owned()).map_err(|error| error.to_string())
+    };
+    assert_eq!(answer(&[]).unwrap_err(), "Your name: a value is required");
+    assert_eq!(answer(&[("f0", "Adalbert")]).unwrap_err(), "Your name: the length has to be at most 5");
+    assert_eq!(answer(&[("f0", "Ada"), ("f1", "9")]).unwrap_err(), "cups: the number has to be at most 3");
+    assert_eq!(answer(&[("f0", "Ada"), ("f3", "2")]).unwrap_err(), "size: there is no such choice");
+    assert_eq!(answer(&[("f0", "Ada"), ("f3", "-1")]).unwrap_err(), "size: there is no such choice");
+    let all = [("f0", "Ada"), ("f1", "2"), ("f2", "true"), ("f3", "1"), ("f4", "0"), ("f4", "1")];
+    let content = r#"{"name":"Ada","cups":2,"sugar":true,"size":"l","milk":["o","c"]}"#;
+    assert_eq!(answer(&all).unwrap(), format!(r#"{{"action":"accept","content":{content}}}"#));
+    assert_eq!(card.decline().to_json().as_str(), r#"{"action":"decline"}"#);
 }
 
 #[test]

@@ -217,9 +217,12 @@ pub(crate) fn terminals(body: &Body) -> impl Iterator<Item = TerminalId> + '_ {
 pub(crate) fn command_html(command: &str) -> Markup {
     html! {
         pre.cmd {
-            @for (index, word) in clean(command).split(' ').enumerate() {
-                @if index > 0 { " " }
-                span { (word) }
+            @for (row, line) in clean(command).trim_end_matches('\n').split('\n').enumerate() {
+                @if row > 0 { "\n" }
+                @for (index, word) in line.split(' ').enumerate() {
+                    @if index > 0 { " " }
+                    @if !word.is_empty() { span { (word) } }
+                }
             }
         }
     }
