@@ -209,7 +209,9 @@ const patches = {
   blocks({ id, from, html }) {
     const parent = $(id);
     if (!parent) return;
-    while (parent.children.length > from) parent.lastElementChild.remove();
+    // With the white space between the blocks, which would pile up.
+    const last = from ? parent.children[from - 1] : null;
+    while (parent.lastChild && parent.lastChild !== last) parent.lastChild.remove();
     parent.append(elements(html));
   },
   remove({ id }) { const old = $(id); if (old) { releaseTools(old); old.remove(); } },

@@ -4,9 +4,10 @@
 //! hosts (otherwise a page could point its own host name to our address), must come from one of our origins if it comes from
 //! a page, and must show a token.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use subtle::ConstantTimeEq;
 
 use crate::data_dir::Tokens;
@@ -14,12 +15,6 @@ use crate::hub::Role;
 
 /// The host name of the page. Browsers resolve it to this machine.
 pub(super) const PAGE_HOST: &str = "parlor.localhost";
-
-/// The prefix of the subprotocol with which a browser sends the token.
-const TOKEN_PROTOCOL: &str = "parlor.token.";
-
-/// The subprotocol that a browser can ask for beside it, so that the response need not repeat the token.
-const PLAIN_PROTOCOL: &str = "parlor.acp";
 
 /// The tokens, hosts and origins that are accepted.
 #[derive(Debug)]
@@ -31,20 +26,12 @@ pub(super) struct Access {
     pub(super) origins: Vec<String>,
 }
 
-/// The role that a token grants.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Admitted {
-    pub(super) role: Role,
-    /// The subprotocol to respond with: a browser closes the connection if none of those it offered is chosen.
-    pub(super) protocol: Option<HeaderValue>,
-}
-
 /// Why a request is refused.
 pub(super) type Refusal = (StatusCode, &'static str);
 
 const NO_TOKEN: Refusal = (
     StatusCode::UNAUTHORIZED,
-    "A token is required: send 'Authorization: Bearer TOKEN', or ask for the WebSocket subprotocol 'parlor.token.TOKEN'.\n\
+    "A token is required: send 'Authorization: Bearer TOKEN'.\n\
      It is in the file 'token' of the data directory, unless PARLOR_TOKEN was set for the server.\n",
 );
 
@@ -73,25 +60,8 @@ impl Access {
     }
 
     /// The role that the token of a request grants.
-    pub(super) fn admit(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
-        let offered: Vec<&str> = headers
-            .get_all(header::SEC_WEBSOCKET_PROTOCOL)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .map(str::trim)
-            .collect();
-        let by_header = bearer(headers).and_then(|token| self.role(token)).map(|role| (role, None));
-        let (role, by_protocol) = by_header
-            .or_else(|| {
-                offered.iter().find_map(|protocol| {
-                    Some((self.role(protocol.strip_prefix(TOKEN_PROTOCOL)?)?, Some(*protocol)))
-                })
-            })
-            .ok_or(NO_TOKEN)?;
-        let plain = offered.iter().copied().find(|protocol| *protocol == PLAIN_PROTOCOL);
-        let protocol = plain.or(by_protocol).and_then(|protocol| HeaderValue::from_str(protocol).ok());
-        Ok(Admitted { role, protocol })
+    pub(super) fn admit(&self, headers: &HeaderMap) -> Result<Role, Refusal> {
+        bearer(headers).and_then(|token| self.role(token)).ok_or(NO_TOKEN)
     }
 
     fn role(&self, token: &str) -> Option<Role> {
@@ -162,8 +132,23 @@ pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Opti
     }
 }
 
+/// Percent-encodes a text for a part of an address.
+pub fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     fn access() -> Access {
@@ -245,36 +230,19 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_by_header_or_subprotocol() {
+    fn tokens_come_in_the_header() {
         let protocols = header::SEC_WEBSOCKET_PROTOCOL;
-        for (list, role, protocol) in [
-            (vec![(header::AUTHORIZATION, "Bearer drive")], Some(Role::Driver), None),
-            (vec![(header::AUTHORIZATION, "bearer  watch")], Some(Role::Observer), None),
-            (
-                vec![(protocols.clone(), "x, parlor.token.drive")],
-                Some(Role::Driver),
-                Some("parlor.token.drive"),
-            ),
-            (
-                vec![(protocols.clone(), "parlor.token.watch,parlor.acp")],
-                Some(Role::Observer),
-                Some("parlor.acp"),
-            ),
-            (
-                vec![(protocols.clone(), "parlor.acp"), (protocols.clone(), "parlor.token.drive")],
-                Some(Role::Driver),
-                Some("parlor.acp"),
-            ),
-            (vec![], None, None),
-            (vec![(header::AUTHORIZATION, "Bearer drivel")], None, None),
-            (vec![(header::AUTHORIZATION, "Bearer ")], None, None),
-            (vec![(header::AUTHORIZATION, "Basic drive")], None, None),
-            (vec![(protocols, "parlor.token., parlor.acp")], None, None),
+        for (list, role) in [
+            (vec![(header::AUTHORIZATION, "Bearer drive")], Some(Role::Driver)),
+            (vec![(header::AUTHORIZATION, "bearer  watch")], Some(Role::Observer)),
+            (vec![], None),
+            (vec![(header::AUTHORIZATION, "Bearer drivel")], None),
+            (vec![(header::AUTHORIZATION, "Bearer ")], None),
+            (vec![(header::AUTHORIZATION, "Basic drive")], None),
+            // Pages have tickets: scripts and logs would see a token there.
+            (vec![(protocols, "parlor.token.drive")], None),
         ] {
-            let admitted = access().admit(&headers(&list)).ok();
-            assert_eq!(admitted.as_ref().map(|admitted| admitted.role), role, "{list:?}");
-            let chosen = admitted.and_then(|admitted| admitted.protocol);
-            assert_eq!(chosen.as_ref().map(|chosen| chosen.to_str().unwrap()), protocol, "{list:?}");
+            assert_eq!(access().admit(&headers(&list)).ok(), role, "{list:?}");
         }
     }
 }

@@ -303,8 +303,7 @@ fn index_text(info: &ConnInfo) -> String {
     let at = info.local_address;
     format!(
         "parlor {version}: a session server for agents that speak the Agent Client Protocol.\n\n\
-         Connect a WebSocket to ws://{at}/acp, one message a frame, with the header\n\
-         'Authorization: Bearer TOKEN' or the subprotocol 'parlor.token.TOKEN'.\n\
+         Connect a WebSocket to ws://{at}/acp, one message a frame, with the header 'Authorization: Bearer TOKEN'.\n\
          The token is in the file 'token' of the data directory; the one in 'token.read' only allows to watch.\n\
          `parlor open` opens the page in a browser and signs it in.\n\n\
          '?agent=NAME' chooses an agent, '?dialect=draft' the draft of protocol version 2.\n\n\
@@ -320,18 +319,17 @@ async fn connect(
     query: Result<Query<ConnectQuery>, QueryRejection>,
     mut request: Request,
 ) -> Response {
-    let admitted = match state.access.admit(&headers) {
-        Ok(admitted) => admitted,
+    let role = match state.access.admit(&headers) {
+        Ok(role) => role,
         Err(refusal) => {
             let challenge = [(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"parlor\""))];
             return (challenge, refusal).into_response();
         }
     };
-    let peer =
-        match query.map_err(|error| error.body_text()).and_then(|Query(query)| query.peer(admitted.role)) {
-            Ok(peer) => peer,
-            Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
-        };
+    let peer = match query.map_err(|error| error.body_text()).and_then(|Query(query)| query.peer(role)) {
+        Ok(peer) => peer,
+        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    };
     let handshake = match Handshake::accept(&mut request) {
         Ok(handshake) => handshake,
         Err(refusal) => return refusal.into_response(),
@@ -339,7 +337,7 @@ async fn connect(
     if !info.guard.authenticate() {
         return TOO_MANY.into_response();
     }
-    let mut response = handshake.response(admitted.protocol);
+    let mut response = handshake.response();
     if let Ok(id) = HeaderValue::try_from(Uuid::new_v4().to_string()) {
         response.headers_mut().insert("acp-connection-id", id);
     }

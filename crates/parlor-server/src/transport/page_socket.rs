@@ -120,7 +120,7 @@ impl PageUpgrade {
         F: Future<Output = ()> + Send,
     {
         let Self { handshake, connection } = self;
-        let response = handshake.response(None);
+        let response = handshake.response();
         tokio::spawn(async move {
             let Some(upgraded) = handshake.upgraded().await else { return };
             let config = WebSocketConfig::default()

@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use serde::Deserialize;
 
-use super::access::{PAGE_HOST, Refusal, only, split_port};
+use super::access::{PAGE_HOST, Refusal, only, percent_encoded, split_port};
 use super::http::{AppState, ConnInfo};
 use crate::browsers::SignedIn;
 
@@ -43,6 +43,8 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
 #[derive(Deserialize)]
 struct SignInQuery {
     code: String,
+    /// The session that the page shows first.
+    session: Option<String>,
 }
 
 /// Signs a browser in and shows it the page. A browser may open a link twice, for a preview, so one that is signed in already is
@@ -57,7 +59,7 @@ async fn sign_in(
     if let Some(elsewhere) = page_address(&state, &headers, &uri, &info) {
         return (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, elsewhere)]).into_response();
     }
-    let Ok(Query(SignInQuery { code })) = query else { return refuse(&state, &headers, BAD_LINK) };
+    let Ok(Query(SignInQuery { code, session })) = query else { return refuse(&state, &headers, BAD_LINK) };
     let name = headers.get(header::USER_AGENT).and_then(|name| name.to_str().ok()).unwrap_or("a browser");
     let cookie = match state.hub.browsers().sign_in(&code, name, now()) {
         Ok(cookie) => cookie,
@@ -70,7 +72,8 @@ async fn sign_in(
     if cookie.is_none() && signed_in(&state, &headers, &info).is_none() {
         return refuse(&state, &headers, BAD_LINK);
     }
-    let mut response = (StatusCode::SEE_OTHER, [(header::LOCATION, "/")]).into_response();
+    let page = session.map_or_else(|| "/".to_owned(), |session| format!("/s/{}", percent_encoded(&session)));
+    let mut response = (StatusCode::SEE_OTHER, [(header::LOCATION, page)]).into_response();
     if let Some(cookie) = cookie {
         set_cookie(&mut response, &info, &cookie, COOKIE_AGE, is_secure(&headers));
     }

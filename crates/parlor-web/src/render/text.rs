@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use parlor_json::JsonStr;
+pub use parlor_server::transport::percent_encoded;
 use parlor_session::EntryId;
 
 /// Replaces control characters, and writes bidirectional ones as `‹U+202E›`. Line breaks and tabs stay.
@@ -54,19 +55,6 @@ pub fn element_id(entry: &EntryId) -> String {
 /// Percent-encodes the literal of a string: other than its text, this differs for all strings.
 fn encoded(id: &JsonStr) -> String {
     percent_encoded(id.inner())
-}
-
-/// Percent-encodes a text for a part of an address.
-pub fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]

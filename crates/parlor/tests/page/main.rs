@@ -2,6 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod conversation;
 mod safety;
 mod sessions;
 
@@ -19,6 +20,8 @@ struct Page {
     // The browser ends first: one that loses its server tries to connect again.
     browser: Browser,
     scenario: Scenario,
+    /// The address at which the server can be started again.
+    listen: Option<String>,
     _turn: Turn,
 }
 
@@ -31,9 +34,34 @@ impl Page {
         let turn = Turn::take();
         let scenario = scenario();
         let browser = Browser::start();
-        let page = Self { browser, scenario, _turn: turn };
+        let page = Self { browser, scenario, listen: None, _turn: turn };
         page.browser.open(&page.link()).close();
         page
+    }
+
+    /// The same with a server that can be started again at its address.
+    fn on_a_fixed_port() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        drop(listener);
+        let mut page = Self::of(|| {
+            let mut scenario = Scenario::new(PARLOR);
+            scenario.serve(&["--agent", "demo", "--listen", &address]);
+            scenario
+        });
+        page.listen = Some(address);
+        page
+    }
+
+    /// Kills the server.
+    fn kill(&mut self) {
+        self.scenario.kill();
+    }
+
+    /// Starts the server again at its address.
+    fn restart(&mut self) {
+        let address = self.listen.clone().expect("the address is fixed");
+        self.scenario.serve(&["--agent", "demo", "--listen", &address]);
     }
 
     /// A new link that signs a browser in.

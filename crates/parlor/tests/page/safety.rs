@@ -100,3 +100,28 @@ fn the_page_cannot_be_framed_and_loads_nothing_of_other_hosts() {
     }
     assert!(!policy.contains("unsafe"), "{policy}");
 }
+
+#[test]
+fn a_browser_that_is_signed_out_loses_the_page_and_its_connection() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    let browsers = page.run(&["open", "--browsers", "--json"]).success().last_json();
+    assert_eq!(browsers[0]["role"], "driver", "{browsers}");
+    let browser = browsers[0]["id"].as_str().unwrap();
+    assert!(page.run(&["open", "--browsers"]).success().stdout.contains(&browser[..8]));
+    page.run(&["open", "--sign-out", &browser[..8]]).success();
+    tab.wait_for_text("This browser is not signed in");
+    page.run(&["open", "--sign-out", &browser[..8]]).exit_code(2);
+}
+
+#[test]
+fn a_link_to_a_session_signs_in_and_shows_it() {
+    let page = Page::new();
+    let id = page.new_session("title The other one\nsay hello");
+    let link = page.run(&["open", "--print", "The other"]).success().stdout.trim().to_owned();
+    let tab = page.browser.open(&link);
+    tab.wait_for(&format!("location.pathname === '/s/{id}'"));
+    tab.wait_for_text("The other one");
+}

@@ -51,15 +51,12 @@ impl Handshake {
     }
 
     /// The response to the request.
-    pub(crate) fn response(&self, protocol: Option<HeaderValue>) -> Response {
+    pub(crate) fn response(&self) -> Response {
         let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
         headers.insert(header::SEC_WEBSOCKET_ACCEPT, self.accept.clone());
-        if let Some(protocol) = protocol {
-            headers.insert(header::SEC_WEBSOCKET_PROTOCOL, protocol);
-        }
         response
     }
 
