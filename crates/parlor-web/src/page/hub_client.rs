@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parlor_client::{Client, Connector, Error, Version};
+use parlor_client::{Client, Connection, Connector, Error, Version};
 use parlor_server::hub::{AgentChoice, Hub, Peer, Role, TransportKind};
 use parlor_server::transport;
+use tokio::io::DuplexStream;
 
 /// Bytes in memory between a connection of the page and the hub before either waits.
 const BUFFER: usize = 256 << 10;
@@ -30,7 +31,19 @@ impl HubConnector {
         self
     }
 
+    /// Connects as a client. The first driver of an agent waits for its start; an observer starts no agent.
     pub(super) async fn connect(self, hub: &Arc<Hub>) -> Result<Client, Error> {
+        let (read, write) = tokio::io::split(self.open(hub));
+        Connector::new("parlor page", env!("CARGO_PKG_VERSION")).only(Version::V2).over(read, write).await
+    }
+
+    /// Connects for calls about the whole server, without `initialize`, so that no agent is started.
+    pub(super) fn connection(self, hub: &Arc<Hub>) -> Connection {
+        let (read, write) = tokio::io::split(self.open(hub));
+        Connection::over(read, write)
+    }
+
+    fn open(self, hub: &Arc<Hub>) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(BUFFER);
         let peer = Peer {
             transport: TransportKind::WebSocket,
@@ -47,7 +60,6 @@ impl HubConnector {
                 tracing::debug!(%error, "a connection of the page ended");
             }
         });
-        let (read, write) = tokio::io::split(ours);
-        Connector::new("parlor page", env!("CARGO_PKG_VERSION")).only(Version::V2).over(read, write).await
+        ours
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use parlor_client::{Client, Error, ListUpdate, Object, OpenRequest, RequestsUpdate};
+use parlor_client::{Client, Connection, Error, ListUpdate, Object, OpenRequest, RequestsUpdate};
 use parlor_server::hub::{Hub, Role};
 use parlor_session::SessionId;
 use tokio::sync::{Notify, watch};
@@ -149,35 +149,36 @@ impl ListFeed {
     }
 
     async fn follow(&self) -> Result<(), Error> {
-        // Only drivers see requests. This client is attached to no session, so that the hub sends it none to answer.
-        let client = HubConnector::new(Role::Driver).connect(&self.hub).await?;
-        let followed = self.follow_client(&client).await;
+        // Neither connection starts an agent. Only drivers see requests; this one is attached to no session.
+        let client = HubConnector::new(Role::Observer).connect(&self.hub).await?;
+        let followed =
+            self.follow_client(&client, &HubConnector::new(Role::Driver).connection(&self.hub)).await;
         client.disconnect().await;
         followed
     }
 
     /// Publishes the list until nobody needs it.
-    async fn follow_client(&self, client: &Client) -> Result<(), Error> {
-        let mut notifications = client.notifications();
+    async fn follow_client(&self, client: &Client, connection: &Connection) -> Result<(), Error> {
+        let (mut of_list, mut of_requests) = (client.notifications(), connection.notifications());
         client.subscribe_list().await?;
-        client.subscribe_requests().await?;
+        connection.call("_parlor/requests/subscribe", &Object::default()).await?;
         let mut list =
-            FollowedList { rows: all_rows(client).await?, requests: client.open_requests().await? };
+            FollowedList { rows: all_rows(client).await?, requests: connection.open_requests().await? };
         let mut refresh = interval(REFRESH);
         refresh.reset();
         let mut was_needed = true;
         loop {
             self.publish(&mut list);
             tokio::select! {
-                notification = notifications.next() => {
-                    let notification = notification.ok_or(Error::Disconnected)?;
-                    if let Some(update) = ListUpdate::of(&notification) {
-                        if update.list_again {
-                            list.rows = all_rows(client).await?;
-                        } else {
-                            list.change(&update);
-                        }
-                    } else if let Some(update) = RequestsUpdate::of(&notification) {
+                notification = of_list.next() => {
+                    match ListUpdate::of(&notification.ok_or(Error::Disconnected)?) {
+                        Some(update) if update.list_again => list.rows = all_rows(client).await?,
+                        Some(update) => list.change(&update),
+                        None => {}
+                    }
+                }
+                notification = of_requests.next() => {
+                    if let Some(update) = RequestsUpdate::of(&notification.ok_or(Error::Disconnected)?) {
                         list.change_requests(update);
                     }
                 }
@@ -355,10 +356,10 @@ impl ListView {
 }
 
 /// Says that a person has seen all of a session.
-pub(super) async fn mark_seen(client: &Client, session: &SessionId) -> Result<(), Error> {
+pub(super) async fn mark_seen(connection: &Connection, session: &SessionId) -> Result<(), Error> {
     // A number after the last change counts as the last one.
     let params = Object::new().with("sessionId", session.as_json()).with("seq", u64::from(u32::MAX));
-    client.call("_parlor/seen", &params).await.map(drop)
+    connection.call("_parlor/seen", &params).await.map(drop)
 }
 
 #[cfg(test)]

@@ -1,32 +1,41 @@
 //! The page: the list of sessions and the conversation of one.
 
-#[allow(dead_code, reason = "the form of a new session will use it")]
+mod directories;
 mod hub_client;
 mod inbox;
+mod keys;
 mod layout;
 #[allow(dead_code, reason = "the socket of tabs will use it")]
 mod list_feed;
 mod media;
+#[allow(dead_code, reason = "the socket of tabs will use it")]
+mod new_session;
 mod reader;
+mod search;
 mod session_row;
 #[allow(dead_code, reason = "the socket of tabs will use it")]
 mod side;
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
+use jiff::Timestamp;
 use maud::{Markup, html};
 use parlor_server::browsers::SignedIn;
 use parlor_server::hub::{Hub, Role};
 use parlor_session::{MessageNumbers, SessionId};
+use serde::Deserialize;
 
+use self::hub_client::HubConnector;
 use self::layout::Frame;
-use self::list_feed::{ListFeed, ListUnavailable};
+use self::list_feed::{ListFeed, ListUnavailable, ListView};
+use self::new_session::AgentChoiceRow;
 use self::reader::{Reader, SessionView};
+use self::search::SearchResults;
 use self::session_row::SessionRow;
 use self::side::Place;
 use crate::assets;
@@ -44,6 +53,7 @@ const OBSERVER: &str = "This browser may only watch. `parlor open` signs in one 
 struct PageState {
     reader: Reader,
     lists: Arc<ListFeed>,
+    hub: Arc<Hub>,
 }
 
 /// The routes of the page, for browsers that are signed in.
@@ -55,7 +65,15 @@ pub fn router(hub: Arc<Hub>) -> Router {
         .route("/assets/page.js", get(async || asset("text/javascript", assets::SCRIPT)))
         .route("/assets/page.css", get(async || asset("text/css", assets::STYLE)))
         .route("/inbox", get(inbox))
-        .with_state(Arc::new(PageState { reader: Reader::new(Arc::clone(&hub)), lists: ListFeed::new(hub) }))
+        .route("/search", get(search))
+        .route("/new", get(new))
+        .route("/complete", get(complete))
+        .route("/keys", get(keys))
+        .with_state(Arc::new(PageState {
+            reader: Reader::new(Arc::clone(&hub)),
+            lists: ListFeed::new(Arc::clone(&hub)),
+            hub,
+        }))
 }
 
 fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
@@ -69,8 +87,15 @@ async fn index(State(state): State<Arc<PageState>>, Extension(browser): Extensio
         Err(ListUnavailable) => return unavailable(),
     };
     let frame = Frame { view: &view, role: browser.role, place: Place::List, query: "" };
-    let main = layout::message("Sessions", "Select a session.");
-    respond(StatusCode::OK, layout::page("Sessions", &frame, &main))
+    let main = if view.rows.is_empty() {
+        new_form(&state, &view, browser.role, None).await
+    } else {
+        Ok(layout::message("Sessions", "Select a session."))
+    };
+    match main {
+        Ok(main) => respond(StatusCode::OK, layout::page("Sessions", &frame, &main)),
+        Err(error) => failed(&error),
+    }
 }
 
 async fn session(
@@ -108,6 +133,97 @@ async fn inbox(State(state): State<Arc<PageState>>, Extension(browser): Extensio
         Role::Observer => layout::message("Inbox", OBSERVER),
     };
     respond(StatusCode::OK, layout::page("Inbox", &frame, &main))
+}
+
+#[derive(Deserialize)]
+struct SearchQuery {
+    #[serde(default)]
+    q: String,
+    /// `hits` for the results without the page around them.
+    part: Option<String>,
+}
+
+async fn search(
+    State(state): State<Arc<PageState>>,
+    Extension(browser): Extension<SignedIn>,
+    Query(query): Query<SearchQuery>,
+) -> Response {
+    let view = match state.lists.view().await {
+        Ok(view) => view,
+        Err(ListUnavailable) => return unavailable(),
+    };
+    let connection = HubConnector::new(Role::Observer).connection(&state.hub);
+    let results = match SearchResults::find(&view, &connection, &query.q).await {
+        Ok(results) => results.html(Timestamp::now()),
+        Err(error) => return failed(&error),
+    };
+    if query.part.as_deref() == Some("hits") {
+        return respond(StatusCode::OK, results);
+    }
+    let frame = Frame { view: &view, role: browser.role, place: Place::Other, query: &query.q };
+    respond(StatusCode::OK, layout::page("Search", &frame, &search::page(&results)))
+}
+
+#[derive(Deserialize)]
+struct NewQuery {
+    dir: Option<String>,
+}
+
+async fn new(
+    State(state): State<Arc<PageState>>,
+    Extension(browser): Extension<SignedIn>,
+    Query(query): Query<NewQuery>,
+) -> Response {
+    let view = match state.lists.view().await {
+        Ok(view) => view,
+        Err(ListUnavailable) => return unavailable(),
+    };
+    let main = match new_form(&state, &view, browser.role, query.dir).await {
+        Ok(main) => main,
+        Err(error) => return failed(&error),
+    };
+    let frame = Frame { view: &view, role: browser.role, place: Place::Other, query: "" };
+    respond(StatusCode::OK, layout::page("New session", &frame, &main))
+}
+
+/// The form of a new session, for a browser that may create one.
+async fn new_form(
+    state: &PageState,
+    view: &ListView,
+    role: Role,
+    directory: Option<String>,
+) -> Result<Markup, parlor_client::Error> {
+    if role == Role::Observer {
+        return Ok(layout::message("New session", OBSERVER));
+    }
+    let connection = HubConnector::new(Role::Driver).connection(&state.hub);
+    let agents = AgentChoiceRow::list(&connection).await?;
+    let last = directory.as_deref().or_else(|| view.rows.first().map(|row| row.cwd.as_str()));
+    Ok(new_session::page(&agents, &new_session::first_directory(last), view.rows.is_empty()))
+}
+
+#[derive(Deserialize)]
+struct CompleteQuery {
+    dir: String,
+}
+
+/// The directories that begin with what a person typed.
+async fn complete(Extension(browser): Extension<SignedIn>, Query(query): Query<CompleteQuery>) -> Response {
+    if browser.role == Role::Observer {
+        return (StatusCode::FORBIDDEN, OBSERVER).into_response();
+    }
+    let found = directories::complete(query.dir).await;
+    let found = parlor_json::Json::array(found.iter().map(|path| parlor_json::Json::from(path.as_str())));
+    ([(header::CONTENT_TYPE, "application/json")], found.as_str().to_owned()).into_response()
+}
+
+async fn keys(State(state): State<Arc<PageState>>, Extension(browser): Extension<SignedIn>) -> Response {
+    let view = match state.lists.view().await {
+        Ok(view) => view,
+        Err(ListUnavailable) => return unavailable(),
+    };
+    let frame = Frame { view: &view, role: browser.role, place: Place::Other, query: "" };
+    respond(StatusCode::OK, layout::page("Keys", &frame, &keys::page()))
 }
 
 /// An image or a sound of a session.
