@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use maud::{Markup, PreEscaped, html};
 use parlor_server::hub::Role;
 use parlor_session::SessionId;
+use parlor_view::address::session_path;
 
 use super::list_feed::ListView;
 use super::session_row::{SessionRow, SessionState, age};
@@ -269,7 +270,7 @@ fn session_link(row: &SessionRow, id: &str, now: Timestamp, zone: &TimeZone) -> 
 
 /// The address of a session's page.
 pub(super) fn address(id: &SessionId) -> String {
-    format!("/s/{}", percent_encoded(&id.to_string()))
+    session_path(id)
 }
 
 /// The id of a session's link in the list.
