@@ -25,6 +25,7 @@ use uuid::Uuid;
 use super::access::Access;
 use super::connection_limit::{ConnectionGuard, ConnectionLimit};
 use super::listen::{Limits, ListenError, pause_after};
+use super::page_socket::PageAccess;
 use super::sign_in;
 use super::websocket::{self, Handshake};
 use crate::data_dir::Tokens;
@@ -78,13 +79,13 @@ const NO_DATE: &[u8] =
 pub(super) struct AppState {
     pub(super) hub: Arc<Hub>,
     pub(super) access: Access,
-    limits: Limits,
+    pub(super) limits: Limits,
 }
 
 /// The connection of a request.
 #[derive(Clone)]
 pub(super) struct ConnInfo {
-    guard: Arc<ConnectionGuard>,
+    pub(super) guard: Arc<ConnectionGuard>,
     /// Our address.
     pub(super) local_address: SocketAddr,
 }
@@ -255,6 +256,7 @@ async fn check_browser(
                 return TOO_MANY.into_response();
             }
             request.extensions_mut().insert(browser);
+            request.extensions_mut().insert(PageAccess(state));
             next.run(request).await
         }
         None => (StatusCode::UNAUTHORIZED, index_text(&info)).into_response(),

@@ -14,6 +14,8 @@ mod in_flight;
 mod line_connection;
 #[cfg(feature = "http")]
 mod listen;
+#[cfg(feature = "http")]
+mod page_socket;
 mod relay;
 #[cfg(feature = "http")]
 mod sign_in;
@@ -29,5 +31,7 @@ mod websocket;
 pub use self::http::HttpOptions;
 #[cfg(feature = "http")]
 pub use self::listen::{Limits, ListenError, Listeners, Port};
+#[cfg(feature = "http")]
+pub use self::page_socket::{PageSocket, PageUpgrade, TabGone};
 pub use self::relay::{Connect, Ended, RECONNECT_TIMEOUT, relay};
 pub use self::stdio::{standard_input, standard_output, stdio, streams};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parlor_client::{Client, Connection, Connector, Error, Version};
+use parlor_client::{Client, Connection, Connector, Error, Object, Version};
 use parlor_server::hub::{AgentChoice, Hub, Peer, Role, TransportKind};
 use parlor_server::transport;
 use tokio::io::DuplexStream;
@@ -33,8 +33,13 @@ impl HubConnector {
 
     /// Connects as a client. The first driver of an agent waits for its start; an observer starts no agent.
     pub(super) async fn connect(self, hub: &Arc<Hub>) -> Result<Client, Error> {
+        let mut connector = Connector::new("parlor page", env!("CARGO_PKG_VERSION")).only(Version::V2);
+        if self.role == Role::Driver {
+            let modes = Object::new().with("form", Object::new()).with("url", Object::new());
+            connector = connector.capability("elicitation", modes.to_json());
+        }
         let (read, write) = tokio::io::split(self.open(hub));
-        Connector::new("parlor page", env!("CARGO_PKG_VERSION")).only(Version::V2).over(read, write).await
+        connector.over(read, write).await
     }
 
     /// Connects for calls about the whole server, without `initialize`, so that no agent is started.

@@ -4,8 +4,7 @@ use maud::{DOCTYPE, Markup, html};
 use parlor_server::hub::Role;
 
 use super::list_feed::ListView;
-use super::session_row::{SessionRow, SessionState};
-use super::side::{Place, short_path, side};
+use super::side::{Place, side};
 use crate::assets::{self, icon};
 use crate::render::text::clean_line;
 
@@ -19,7 +18,7 @@ pub(super) struct Frame<'a> {
 }
 
 /// A page with a title, the list of sessions and what it shows.
-pub(super) fn page(title: &str, frame: &Frame<'_>, main: &Markup) -> Markup {
+pub(super) fn page(title: &str, frame: &Frame<'_>, main: &Markup, aside: &Markup) -> Markup {
     // A phone shows the list or what is beside it, not both.
     let column = if frame.place == Place::List { "list" } else { "main" };
     html! {
@@ -36,30 +35,19 @@ pub(super) fn page(title: &str, frame: &Frame<'_>, main: &Markup) -> Markup {
             body {
                 (assets::icons())
                 a.skip href="#conversation" { "Skip to the conversation" }
+                div.banner id="offline" role="status" hidden {
+                    (icon("off", ""))
+                    span {
+                        strong { "Connection lost." } " " span id="offline-when" {} " "
+                        span.hide-s { "The agent goes on; what you write is kept here." }
+                    }
+                    button.btn.small type="button" data-do="connect" { "Try now" }
+                }
+                div.sr id="live" role="status" aria-live="polite" {}
                 div.app {
                     (side(frame.view, frame.place, frame.role, frame.query))
                     main.main id="main" { (main) }
-                }
-            }
-        }
-    }
-}
-
-/// A session with its entries.
-pub(super) fn conversation(row: &SessionRow, entries: &Markup, has_older: bool) -> Markup {
-    let (class, name) = row.state.shown();
-    html! {
-        section aria-labelledby="title" {
-            header.bar {
-                a.btn.quiet.icon.back href="/" aria-label="Back to sessions" { (icon("back", "")) }
-                h1.title.cut id="title" { (clean_line(&row.title)) }
-                @if row.state != SessionState::Idle { span class=(format!("badge {class}")) { (name) } }
-                span.muted.cut.grow.hide-m { (clean_line(&row.agent)) " · " (short_path(&row.cwd)) }
-            }
-            div.scroll id="conversation" tabindex="0" role="region" aria-label="Conversation" {
-                ol.log {
-                    @if has_older { li.entry.turn { span { "Earlier entries are not shown" } } }
-                    (entries)
+                    (aside)
                 }
             }
         }

@@ -306,6 +306,16 @@ impl ListView {
         self.requests.iter().filter(move |request| request.card.session() == session)
     }
 
+    /// All elements of the list by their ids, for a tab of which nothing is known.
+    pub(super) fn all(&self, role: Role) -> Vec<(String, Arc<str>)> {
+        let mut all = vec![("sessions".to_owned(), self.tree.html().into())];
+        if role == Role::Driver {
+            all.push(("inbox-count".to_owned(), Arc::clone(&self.inbox_count)));
+            all.push(("inbox".to_owned(), Arc::clone(&self.inbox)));
+        }
+        all
+    }
+
     /// The elements that changed since another view, by their ids: the rows of the list or all of it, and the inbox for drivers.
     pub(super) fn changes_since(&self, before: &Self, role: Role) -> Vec<(String, Arc<str>)> {
         let mut changes = self.tree.changes_since(&before.tree);

@@ -1,20 +1,24 @@
 //! The page: the list of sessions and the conversation of one.
 
+mod action;
+mod conversation;
 mod directories;
+mod feed;
 mod hub_client;
 mod inbox;
 mod keys;
 mod layout;
-#[allow(dead_code, reason = "the socket of tabs will use it")]
 mod list_feed;
 mod media;
-#[allow(dead_code, reason = "the socket of tabs will use it")]
 mod new_session;
-mod reader;
+mod perform;
+mod prompt;
+mod regions;
 mod search;
 mod session_row;
-#[allow(dead_code, reason = "the socket of tabs will use it")]
 mod side;
+mod tab;
+mod to_tab;
 
 use std::sync::Arc;
 
@@ -24,23 +28,21 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
 use jiff::Timestamp;
-use maud::{Markup, html};
+use maud::Markup;
 use parlor_server::browsers::SignedIn;
 use parlor_server::hub::{Hub, Role};
-use parlor_session::{MessageNumbers, SessionId};
+use parlor_server::transport::PageUpgrade;
+use parlor_session::SessionId;
 use serde::Deserialize;
 
+use self::feed::Feeds;
 use self::hub_client::HubConnector;
 use self::layout::Frame;
 use self::list_feed::{ListFeed, ListUnavailable, ListView};
 use self::new_session::AgentChoiceRow;
-use self::reader::{Reader, SessionView};
 use self::search::SearchResults;
-use self::session_row::SessionRow;
 use self::side::Place;
 use crate::assets;
-use crate::render::content_block::MediaSource;
-use crate::render::{EntryContext, entry};
 
 /// What the page may load and do: its own style sheet, script and media, and connections to its own server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; \
@@ -49,9 +51,9 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 /// What a browser that may only watch is told instead of the inbox and the form of a new session.
 const OBSERVER: &str = "This browser may only watch. `parlor open` signs in one that may act.";
 
-/// What the routes share.
+/// What the routes and the tabs share.
 struct PageState {
-    reader: Reader,
+    feeds: Feeds,
     lists: Arc<ListFeed>,
     hub: Arc<Hub>,
 }
@@ -62,6 +64,7 @@ pub fn router(hub: Arc<Hub>) -> Router {
         .route("/", get(index))
         .route("/s/{id}", get(session))
         .route("/s/{id}/media/{place}", get(session_media))
+        .route("/live", get(live))
         .route("/assets/page.js", get(async || asset("text/javascript", assets::SCRIPT)))
         .route("/assets/page.css", get(async || asset("text/css", assets::STYLE)))
         .route("/inbox", get(inbox))
@@ -70,10 +73,15 @@ pub fn router(hub: Arc<Hub>) -> Router {
         .route("/complete", get(complete))
         .route("/keys", get(keys))
         .with_state(Arc::new(PageState {
-            reader: Reader::new(Arc::clone(&hub)),
+            feeds: Feeds::default(),
             lists: ListFeed::new(Arc::clone(&hub)),
             hub,
         }))
+}
+
+/// The WebSocket of a tab.
+async fn live(State(state): State<Arc<PageState>>, upgrade: PageUpgrade) -> Response {
+    upgrade.open(move |socket| tab::serve(state, socket))
 }
 
 fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
@@ -93,7 +101,7 @@ async fn index(State(state): State<Arc<PageState>>, Extension(browser): Extensio
         Ok(layout::message("Sessions", "Select a session."))
     };
     match main {
-        Ok(main) => respond(StatusCode::OK, layout::page("Sessions", &frame, &main)),
+        Ok(main) => respond(StatusCode::OK, layout::page("Sessions", &frame, &main, &Markup::default())),
         Err(error) => failed(&error),
     }
 }
@@ -109,14 +117,18 @@ async fn session(
         Err(ListUnavailable) => return unavailable(),
     };
     let frame = Frame { view: &view, role: browser.role, place: Place::Session(&id), query: "" };
-    let Some(row) = view.row(&id) else {
-        let main = layout::message("No such session", "It may have been deleted.");
-        return respond(StatusCode::NOT_FOUND, layout::page("No such session", &frame, &main));
-    };
-    match state.reader.session(row).await {
-        Ok(session) => {
-            let main = layout::conversation(row, &entries(row, &session), session.has_older);
-            respond(StatusCode::OK, layout::page(&row.title, &frame, &main))
+    // Loading a page changes nothing: the session is attached as a driver when the script connects.
+    match Feeds::open(&state, &id, Role::Observer).await {
+        Ok(Some(feed)) => {
+            let connection = HubConnector::new(browser.role).connection(&state.hub);
+            let agents = AgentChoiceRow::list(&connection).await.unwrap_or_default();
+            let agents: Vec<&str> = agents.iter().map(AgentChoiceRow::name).collect();
+            let (main, aside) = conversation::conversation(&feed, browser.role, &agents);
+            respond(StatusCode::OK, layout::page(&feed.title(), &frame, &main, &aside))
+        }
+        Ok(None) => {
+            let main = layout::message("No such session", "It may have been deleted.");
+            respond(StatusCode::NOT_FOUND, layout::page("No such session", &frame, &main, &Markup::default()))
         }
         Err(error) => failed(&error),
     }
@@ -132,7 +144,7 @@ async fn inbox(State(state): State<Arc<PageState>>, Extension(browser): Extensio
         Role::Driver => inbox::page(&maud::PreEscaped(view.inbox.to_string())),
         Role::Observer => layout::message("Inbox", OBSERVER),
     };
-    respond(StatusCode::OK, layout::page("Inbox", &frame, &main))
+    respond(StatusCode::OK, layout::page("Inbox", &frame, &main, &Markup::default()))
 }
 
 #[derive(Deserialize)]
@@ -161,7 +173,7 @@ async fn search(
         return respond(StatusCode::OK, results);
     }
     let frame = Frame { view: &view, role: browser.role, place: Place::Other, query: &query.q };
-    respond(StatusCode::OK, layout::page("Search", &frame, &search::page(&results)))
+    respond(StatusCode::OK, layout::page("Search", &frame, &search::page(&results), &Markup::default()))
 }
 
 #[derive(Deserialize)]
@@ -183,7 +195,7 @@ async fn new(
         Err(error) => return failed(&error),
     };
     let frame = Frame { view: &view, role: browser.role, place: Place::Other, query: "" };
-    respond(StatusCode::OK, layout::page("New session", &frame, &main))
+    respond(StatusCode::OK, layout::page("New session", &frame, &main, &Markup::default()))
 }
 
 /// The form of a new session, for a browser that may create one.
@@ -223,7 +235,7 @@ async fn keys(State(state): State<Arc<PageState>>, Extension(browser): Extension
         Err(ListUnavailable) => return unavailable(),
     };
     let frame = Frame { view: &view, role: browser.role, place: Place::Other, query: "" };
-    respond(StatusCode::OK, layout::page("Keys", &frame, &keys::page()))
+    respond(StatusCode::OK, layout::page("Keys", &frame, &keys::page(), &Markup::default()))
 }
 
 /// An image or a sound of a session.
@@ -231,40 +243,15 @@ async fn session_media(
     State(state): State<Arc<PageState>>,
     Path((id, place)): Path<(String, String)>,
 ) -> Response {
-    let id = SessionId::from(id.as_str());
-    let list = match state.lists.view().await {
-        Ok(list) => list,
-        Err(ListUnavailable) => return unavailable(),
+    let feed = match Feeds::open(&state, &SessionId::from(id.as_str()), Role::Observer).await {
+        Ok(Some(feed)) => feed,
+        Ok(None) => return StatusCode::NOT_FOUND.into_response(),
+        Err(error) => return failed(&error),
     };
-    let Some(row) = list.row(&id) else { return StatusCode::NOT_FOUND.into_response() };
-    let view = state.reader.session(row).await;
-    match view {
-        Ok(view) => match media::find(&view.transcript, &place) {
-            Some((mime, bytes)) => ([(header::CONTENT_TYPE, mime)], bytes).into_response(),
-            None => StatusCode::NOT_FOUND.into_response(),
-        },
+    match feed.media(&place).await {
+        Ok(Some((mime, bytes))) => ([(header::CONTENT_TYPE, mime)], bytes).into_response(),
+        Ok(None) => StatusCode::NOT_FOUND.into_response(),
         Err(error) => failed(&error),
-    }
-}
-
-/// The elements of a session's entries.
-fn entries(row: &SessionRow, view: &SessionView) -> Markup {
-    let transcript = &*view.transcript;
-    let numbers = MessageNumbers::after(view.older_messages, transcript);
-    let media = format!("{}/media/", side::address(&row.id));
-    html! {
-        @for one in transcript.entries() {
-            @let context = EntryContext {
-                transcript,
-                agent: &row.agent,
-                cwd: &row.cwd,
-                media: MediaSource::Served(&media),
-                number: numbers.number_of(one),
-                created_at: None,
-                is_waiting: false,
-            };
-            @if let Some(element) = entry(one, &context) { (element) }
-        }
     }
 }
 

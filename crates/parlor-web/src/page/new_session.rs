@@ -58,6 +58,11 @@ impl AgentChoiceRow {
         })
     }
 
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     fn note(&self) -> &'static str {
         match self.state {
             AgentState::Installed => "installed",

@@ -74,7 +74,7 @@ impl SessionRow {
 }
 
 /// The cost of a session, as its agent reports it.
-fn cost(usage: &Object) -> Option<String> {
+pub(super) fn cost(usage: &Object) -> Option<String> {
     let cost = usage.get_object("cost")?;
     let amount: f64 = cost.get("amount")?.as_str().parse().ok()?;
     let currency = cost.get_string("currency").unwrap_or_default();

@@ -52,6 +52,8 @@ pub struct Fragments {
     removed: VecDeque<(u64, String)>,
     /// The revision after which all removed elements are known.
     removed_since: u64,
+    /// Entries whose elements changed for another reason than the transcript.
+    stale: HashSet<EntryId>,
 }
 
 #[derive(Debug)]
@@ -80,7 +82,13 @@ impl Fragments {
         context: impl Fn(&Entry) -> EntryContext<'a>,
     ) -> Vec<Patch> {
         let entries = transcript.entries();
-        let changed = changed_since(self.seq, transcript);
+        let mut changed = changed_since(self.seq, transcript);
+        if !self.stale.is_empty() {
+            let stale = std::mem::take(&mut self.stale);
+            changed.extend((0..entries.len()).filter(|index| stale.contains(entries[*index].id())));
+            changed.sort_unstable();
+            changed.dedup();
+        }
         self.seq = transcript.seq();
         self.revision += 1;
         let mut patches = Vec::new();
@@ -97,6 +105,11 @@ impl Fragments {
             self.revision -= 1;
         }
         patches
+    }
+
+    /// Renders an entry again with the next update, because its context changed.
+    pub fn mark_stale(&mut self, id: EntryId) {
+        self.stale.insert(id);
     }
 
     /// Prepares for a transcript that was loaded again, whose changes have other numbers. What is the same as before is not sent

@@ -10,7 +10,7 @@ mod event;
 mod fragments;
 pub mod markdown;
 mod message;
-mod plan;
+pub(crate) mod plan;
 mod request;
 mod terminal;
 pub mod text;

@@ -29,7 +29,7 @@ pub(crate) fn card(body: &Body) -> Markup {
     Card { state, icon: "ok", verb: "Plan", subject, result, body: content }.html()
 }
 
-fn list(items: &[(String, String)]) -> Markup {
+pub(crate) fn list(items: &[(String, String)]) -> Markup {
     html! {
         ul.plan {
             @for (status, text) in items {

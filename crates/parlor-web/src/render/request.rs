@@ -105,6 +105,11 @@ impl RequestCard {
         }
     }
 
+    /// The id with which it is answered.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// The session of the request.
     pub fn session(&self) -> &SessionId {
         &self.session

@@ -72,6 +72,13 @@ impl Handshake {
     }
 }
 
+impl UpgradedStream {
+    /// The connection, and what was read of it.
+    pub(crate) fn into_parts(self) -> (TcpStream, Vec<u8>) {
+        (self.stream, self.received.into())
+    }
+}
+
 /// Whether a header that is a list has an element.
 fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
