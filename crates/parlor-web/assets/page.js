@@ -139,12 +139,12 @@ function onMessage(data) {
   beat();
   const message = JSON.parse(data);
   if (!message.patch) return;
-  const isAtEnd = following();
+  const isAtEnd = log && following();
   for (const patch of message.patch) {
     const [kind] = Object.keys(patch);
     patches[kind]?.(patch[kind]);
   }
-  if (message.revision !== undefined) log.dataset.revision = message.revision;
+  if (log && message.revision !== undefined) log.dataset.revision = message.revision;
   if (isAtEnd) { trimTop(); toEnd(); }
   updateLatest();
 }
@@ -221,6 +221,8 @@ const patches = {
     if (id === "request") { replaceRequest(old, html); return; }
     swap(old, html);
     if (id === "head") onHead();
+    else if (id === "inbox") readRest();
+    else markCurrent();
   },
   // The latest entries: those that are shown already stay, and the others are replaced.
   tail({ epoch, html, before }) {
@@ -272,8 +274,22 @@ const patches = {
   source({ message, to, text }) {
     if (to === "copy") copy(text, "Message copied"); else openEditor(message, text);
   },
+  new_error(text) { const box = $("new-error"); if (box) { box.textContent = text; box.closest("form").querySelector(".btn.main").disabled = false; } },
+  notice({ tag, title, text, address }) {
+    if (!document.hidden || !("Notification" in window) || Notification.permission !== "granted" || !store(localStorage, "notify")) return;
+    const shown = new Notification(title, { body: text, tag });
+    shown.onclick = () => { focus(); location.assign(address); };
+  },
   completions: ({ word, items }) => showCompletions(word, items),
 };
+
+// The list is the same for all tabs.
+function markCurrent() {
+  for (const link of document.querySelectorAll(".sess")) {
+    if (link.getAttribute("href") === location.pathname) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
 
 // ---- Entries: the end, older ones, and how many there are ----
 
@@ -535,7 +551,7 @@ if (prompt) {
 // ---- Requests ----
 
 let requestSince = 0;
-const requestName = (card) => card ? `later:${card.dataset.request} ${card.dataset.opened ?? ""}` : "";
+const requestName = (card) => card ? `${card.dataset.request} ${card.dataset.opened ?? ""}` : "";
 function replaceRequest(old, html) {
   const before = requestName(old.querySelector(".req"));
   swap(old, html);
@@ -543,25 +559,10 @@ function replaceRequest(old, html) {
   if (card && requestName(card) !== before) requestSince = performance.now();
   placeRequest();
 }
+// A request takes the place of the composer, but not of one in which a person writes.
 function placeRequest() {
-  const card = $("request")?.querySelector(".req");
-  const isLater = card && store(sessionStorage, requestName(card));
-  if (card) card.hidden = Boolean(isLater);
-  const composer = $("composer");
-  if (!composer) return;
-  const hadFocus = composer.contains(document.activeElement);
-  composer.hidden = Boolean(card) && !isLater && !hadFocus;
-  composer.dataset.covered = card && !isLater ? "1" : "";
-  let again = $("request-again");
-  if (isLater && !again) {
-    again = document.createElement("button");
-    again.id = "request-again";
-    again.type = "button";
-    again.className = "btn small you";
-    again.dataset.do = "request";
-    again.textContent = "A request waits (p)";
-    $("request").before(again);
-  } else if (!isLater) again?.remove();
+  const card = $("request")?.querySelector(".req"), composer = $("composer");
+  if (composer) composer.hidden = Boolean(card) && !composer.contains(document.activeElement);
   readRest();
 }
 function readRest() {
@@ -571,17 +572,10 @@ function readRest() {
   }
 }
 document.addEventListener("scroll", (event) => { if (event.target.querySelector?.(":scope > .rest")) readRest(); }, { capture: true, passive: true });
-function notNow(card) {
-  store(sessionStorage, requestName(card), "1");
-  placeRequest();
-  prompt?.focus();
-}
+function notNow(card) { perform(card.querySelector("[data-do=not_now]")); }
 function toRequest() {
   const card = $("request")?.querySelector(".req");
-  if (!card) return;
-  store(sessionStorage, requestName(card), null);
-  placeRequest();
-  card.querySelector(".opts .btn")?.focus();
+  if (card) card.querySelector(".opts .btn").focus(); else if ($("request")?.firstElementChild) location.assign("/inbox");
 }
 
 function onHead() {
@@ -699,8 +693,6 @@ const local = {
     document.querySelector("[aria-controls=details]")?.setAttribute("aria-expanded", isDetailsOpen());
   },
   attach() { $("files").click(); },
-  request: toRequest,
-  not_now(button) { notNow(button.closest(".req")); },
   "copy-code"(button) { copy(button.closest(".part, .code")?.querySelector("pre")?.textContent ?? "", "Copied"); },
   "copy-text"(button) { closeMenus(); copy(button.dataset.text, "Copied"); },
   "cancel-edit"(button) { closeEditor(button.closest("form")); },
@@ -731,7 +723,7 @@ function perform(element, more = {}) {
     return;
   }
   closeMenus();
-  if (form?.classList.contains("edit-form")) form.querySelector(".btn.main").disabled = true;
+  if (form?.matches(".edit-form, .start")) form.querySelector(".btn.main").disabled = true;
 }
 
 document.addEventListener("click", (event) => {
@@ -837,7 +829,43 @@ document.addEventListener("keydown", (event) => {
   if (run) { event.preventDefault(); run(); }
 });
 
+// ---- Search, directories, notifications ----
+
+let searchTimer;
+$("q")?.addEventListener("input", () => {
+  clearTimeout(searchTimer);
+  searchTimer = setTimeout(async () => {
+    const text = $("q").value.trim();
+    const show = (isShown) => { $("hits").hidden = !isShown; if ($("sessions")) $("sessions").hidden = isShown; };
+    if (!text) { show(false); return; }
+    try {
+      const response = await fetch(`/search?part=hits&q=${encodeURIComponent(text)}`);
+      const html = await response.text();
+      if (!response.ok || $("q").value.trim() !== text) return;
+      $("hits").replaceWith(elements(html));
+      show(true);
+    } catch { /* The banner says that the connection is lost. */ }
+  }, 120);
+});
+$("dir")?.addEventListener("input", async (event) => {
+  try {
+    const response = await fetch(`/complete?dir=${encodeURIComponent(event.target.value)}`);
+    const found = await response.json();
+    $("dirs").replaceChildren(...found.map((path) => { const option = document.createElement("option"); option.value = path; return option; }));
+  } catch { /* Without completions. */ }
+});
+function showNotifications() {
+  const button = $("notifications");
+  if (button && "Notification" in window) button.hidden = Notification.permission === "denied" || Boolean(store(localStorage, "notify"));
+}
+local.notifications = async () => {
+  if (await Notification.requestPermission() === "granted") store(localStorage, "notify", "1");
+  showNotifications();
+};
+
 // ---- Start ----
+
+showNotifications();
 
 localTimes(document);
 if (log) {

@@ -9,7 +9,7 @@ pub const STYLE: &str = include_str!("../assets/page.css");
 pub(crate) const ICON: &str = include_str!("../assets/icon.svg");
 
 /// The script.
-pub const SCRIPT: &str = include_str!("../assets/page.js");
+pub const SCRIPT: &str = concat!(include_str!("../assets/page.js"), "\n", include_str!("../assets/lists.js"));
 
 /// The icons, each a symbol with the id `i-` and its name. Put once into a page.
 const ICONS: &str = include_str!("../assets/icons.svg");

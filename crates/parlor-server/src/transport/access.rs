@@ -4,7 +4,6 @@
 //! hosts (otherwise a page could point its own host name to our address), must come from one of our origins if it comes from
 //! a page, and must show a token.
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
@@ -130,19 +129,6 @@ pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Opti
         (Some(value), None) => value.to_str().map(Some).map_err(|_| ()),
         (Some(_), Some(_)) => Err(()),
     }
-}
-
-/// Percent-encodes a text for a part of an address.
-pub fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]

@@ -28,8 +28,6 @@ pub(crate) mod unix_socket;
 mod websocket;
 
 #[cfg(feature = "http")]
-pub use self::access::percent_encoded;
-#[cfg(feature = "http")]
 pub use self::http::{HttpOptions, Page, SignedOutPage};
 #[cfg(feature = "http")]
 pub use self::listen::{Limits, ListenError, Listeners, Port};

@@ -11,9 +11,11 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use parlor_session::SessionId;
+use parlor_view::address::session_path;
 use serde::Deserialize;
 
-use super::access::{PAGE_HOST, Refusal, only, percent_encoded, split_port};
+use super::access::{PAGE_HOST, Refusal, only, split_port};
 use super::http::{AppState, ConnInfo};
 use crate::browsers::SignedIn;
 
@@ -72,7 +74,7 @@ async fn sign_in(
     if cookie.is_none() && signed_in(&state, &headers, &info).is_none() {
         return refuse(&state, &headers, BAD_LINK);
     }
-    let page = session.map_or_else(|| "/".to_owned(), |session| format!("/s/{}", percent_encoded(&session)));
+    let page = session.map_or_else(|| "/".to_owned(), |session| session_path(&SessionId::from(session.as_str())));
     let mut response = (StatusCode::SEE_OTHER, [(header::LOCATION, page)]).into_response();
     if let Some(cookie) = cookie {
         set_cookie(&mut response, &info, &cookie, COOKIE_AGE, is_secure(&headers));

@@ -57,6 +57,16 @@ pub(super) enum Action {
         #[serde(default)]
         opened: String,
     },
+    /// Moves a request to the end of the inbox.
+    NotNow {
+        request: String,
+        #[serde(default)]
+        opened: String,
+    },
+    /// Creates a session.
+    New { agent: String, directory: String, text: String },
+    /// A person has seen that the turn of a session failed.
+    Dismiss { session: String },
     /// Sets a mode, a model or another option.
     SetOption { option: String, value: String },
     /// Sets the title; an empty one lets the agent choose.
@@ -139,6 +149,9 @@ impl Action {
             | Self::Stop
             | Self::Answer { .. }
             | Self::Decline { .. }
+            | Self::NotNow { .. }
+            | Self::New { .. }
+            | Self::Dismiss { .. }
             | Self::SetOption { .. }
             | Self::Rename { .. }
             | Self::Archive
@@ -184,7 +197,14 @@ impl Action {
                 }
                 Ok(())
             }
-            Self::Decline { request, opened } => short(request).and_then(|()| short(opened)),
+            Self::Decline { request, opened } | Self::NotNow { request, opened } => {
+                short(request).and_then(|()| short(opened))
+            }
+            Self::New { agent, directory, text } => {
+                short(agent)?;
+                short(directory)?;
+                long(text)
+            }
             Self::SetOption { option, value } => short(option).and_then(|()| short(value)),
             Self::Fork { message, agent } => {
                 [message, agent].into_iter().flatten().try_for_each(|text| short(text))
@@ -192,6 +212,7 @@ impl Action {
             Self::Edit { message, text } => short(message).and_then(|()| long(text)),
             Self::Source { message, to } => short(message).and_then(|()| short(to)),
             Self::Withdraw { id: text }
+            | Self::Dismiss { session: text }
             | Self::Rename { title: text }
             | Self::Regenerate { message: text }
             | Self::Older { before: text }

@@ -4,17 +4,17 @@ use maud::{Markup, PreEscaped, html};
 use parlor_server::hub::Role;
 
 use super::feed::Feed;
-use super::layout;
+use super::side;
 use crate::assets::icon;
 use crate::render::text::{clean_line, percent_encoded};
 
 /// The conversation and its details.
-pub(super) fn conversation(feed: &Feed, role: Role, agents: &[String]) -> (Markup, Markup) {
+pub(super) fn conversation(feed: &Feed, role: Role, agents: &[&str]) -> (Markup, Markup) {
     let (page, revision) = feed.tail();
     let regions = feed.regions();
     let region = |id: &str| PreEscaped(regions.get(id).cloned().unwrap_or_default());
     let is_driver = role == Role::Driver;
-    let address = layout::address(&feed.row.id);
+    let address = side::address(&feed.row.id);
     let main = html! {
         section aria-labelledby="title" {
             header.bar {
@@ -96,7 +96,7 @@ fn session_menu(feed: &Feed, is_driver: bool, address: &str) -> Markup {
 }
 
 /// The actions of a message, which the script shows at the message that they are for.
-fn message_menu(is_driver: bool, agents: &[String], own: &str) -> Markup {
+fn message_menu(is_driver: bool, agents: &[&str], own: &str) -> Markup {
     let item = |action: &str, name: &str, picture: &str, key: &str| {
         html! { button type="button" role="menuitem" data-act=(action) { (icon(picture, "")) (name) kbd { (key) } } }
     };
@@ -122,10 +122,10 @@ fn message_menu(is_driver: bool, agents: &[String], own: &str) -> Markup {
                 (item("fork", "Fork here", "fork", "f"))
                 (item("regenerate", "Regenerate", "redo", "r"))
                 (item("edit", "Edit the prompt", "edit", "e"))
-                @if agents.iter().any(|agent| agent != own) {
+                @if agents.iter().any(|agent| *agent != own) {
                     hr;
                     h3 { "Continue from here with" }
-                    @for (number, agent) in agents.iter().filter(|agent| *agent != own).enumerate() {
+                    @for (number, agent) in agents.iter().filter(|agent| **agent != own).enumerate() {
                         button type="button" role="menuitem" data-act="fork" data-agent=(agent) {
                             (icon("swap", "")) (clean_line(agent)) kbd { "a " (number + 1) }
                         }

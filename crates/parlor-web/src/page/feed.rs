@@ -9,16 +9,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use parlor_client::{Client, Error, Json, RequestsUpdate, Session};
+use parlor_client::{Client, Error, Json, Session};
 use parlor_server::hub::Role;
 use parlor_session::{Activity, Entry, EntryId, MessageNumbers, SessionId, Slot, ToolCallId, Transcript};
 use tokio::sync::{Notify, broadcast};
 use tokio::task::AbortHandle;
 
+use super::hub_client::HubConnector;
+use super::list_feed::ListView;
 use super::regions::{self, FileCounts, QueuedPrompt, RegionView};
 use super::session_row::{SessionRow, SessionState};
 use super::to_tab::{TabMessage, TabPatch};
-use super::{PageState, layout, media};
+use super::{PageState, media, side};
 use crate::render::content_block::MediaSource;
 use crate::render::text::element_id;
 use crate::render::{EntryContext, Fragments, RequestCard, entry, is_shown};
@@ -54,7 +56,7 @@ const FILES_AGE: Duration = Duration::from_secs(10);
 pub(super) const UNDO_TIME: Duration = Duration::from_secs(10);
 
 /// The sessions that tabs show.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Feeds {
     open: Mutex<HashMap<SessionId, Arc<FeedSlot>>>,
 }
@@ -134,6 +136,8 @@ struct FeedState {
     /// The regions as they were sent last.
     regions: HashMap<&'static str, String>,
     requests: Vec<RequestCard>,
+    /// How many requests a person has put off.
+    postponed: usize,
     queue: Vec<QueuedPrompt>,
     /// The tool calls that open requests are about.
     waiting: HashSet<ToolCallId>,
@@ -288,8 +292,9 @@ impl From<Error> for OpenError {
 
 impl Feed {
     async fn open(state: &Arc<PageState>, id: &SessionId) -> Result<Arc<Self>, OpenError> {
-        let row = state.reader.find(id).await?.ok_or(OpenError::NoSession)?;
-        let client = state.reader.connect(Role::Observer).await?;
+        let view = state.lists.view().await.map_err(|_| OpenError::Failed(Error::Disconnected))?;
+        let row = view.row(id).cloned().ok_or(OpenError::NoSession)?;
+        let client = HubConnector::new(Role::Observer).connect(&state.hub).await?;
         let session = client.load_tail(id, Path::new(&row.cwd), FIRST_ENTRIES).await?;
         let feed = Arc::new(Self {
             row,
@@ -302,7 +307,16 @@ impl Feed {
             tasks: Mutex::default(),
             files: tokio::sync::Mutex::default(),
         });
+        feed.set_requests(&view);
         feed.refresh();
+        let (listed, mut lists) = (Arc::downgrade(&feed), state.lists.subscribe());
+        let list = tokio::spawn(async move {
+            loop {
+                let view = lists.changed().await;
+                let Some(feed) = listed.upgrade() else { return };
+                feed.set_requests(&view);
+            }
+        });
         let mut changes = session.changes();
         let following = Arc::downgrade(&feed);
         let follow = tokio::spawn(async move {
@@ -335,7 +349,7 @@ impl Feed {
                 pause.await;
             }
         });
-        *lock(&feed.tasks) = vec![follow.abort_handle(), render.abort_handle()];
+        *lock(&feed.tasks) = vec![list.abort_handle(), follow.abort_handle(), render.abort_handle()];
         Ok(feed)
     }
 
@@ -365,9 +379,15 @@ impl Feed {
             steering.client.disconnect().await;
             steering.tasks.iter().for_each(AbortHandle::abort);
             let mut state = lock(&self.state);
-            state.requests.clear();
             state.queue.clear();
         }
+    }
+
+    /// The title.
+    pub(super) fn title(&self) -> String {
+        let transcript = self.session.transcript();
+        let title = transcript.slot(Slot::Info).and_then(|info| info.fields.get_string("title"));
+        title.unwrap_or_else(|| self.row.title.clone())
     }
 
     /// The transcript of the latest entries.
@@ -497,14 +517,14 @@ impl Feed {
             Some(Activity::Idle | Activity::Other(_)) | None if last_failed => SessionState::Failed,
             Some(Activity::Idle | Activity::Other(_)) | None => SessionState::Idle,
         };
-        let title = transcript.slot(Slot::Info).and_then(|info| info.fields.get_string("title"));
         RegionView {
             row: &self.row,
-            title: title.unwrap_or_else(|| self.row.title.clone()),
+            title: self.title(),
             state: shown,
             transcript,
             opened: self.session.opened(),
             requests: &state.requests,
+            postponed: state.postponed,
             queue: &state.queue,
             turn_files,
             session_files,
@@ -518,7 +538,7 @@ impl Feed {
             transcript,
             numbers: MessageNumbers::after(self.session.older_messages(), transcript),
             row: &self.row,
-            media: format!("{}/media/", layout::address(&self.row.id)),
+            media: format!("{}/media/", side::address(&self.row.id)),
             waiting,
         }
     }
@@ -581,7 +601,7 @@ impl Feed {
         let transcript = &page.transcript;
         let own = transcript.entries().iter().filter(|one| parlor_session::is_numbered(one)).count();
         let skipped = messages.saturating_sub(own);
-        let media = format!("{}/media/", layout::address(&self.row.id));
+        let media = format!("{}/media/", side::address(&self.row.id));
         let waiting = HashSet::new();
         let context = Contexts {
             transcript,
@@ -696,12 +716,21 @@ impl Feed {
         }
     }
 
-    fn change_requests(&self, update: &RequestsUpdate) {
+    /// Takes the open requests of the session from the list of all.
+    fn set_requests(&self, view: &ListView) {
+        let (postponed, requests): (Vec<_>, Vec<_>) =
+            view.requests_of(&self.row.id).partition(|request| request.is_postponed);
+        let requests: Vec<RequestCard> = requests.into_iter().map(|request| request.card.clone()).collect();
+        let names = |cards: &[RequestCard]| cards.iter().map(RequestCard::element_id).collect::<Vec<_>>();
         let mut state = lock(&self.state);
-        state.requests.retain(|request| !update.closed.iter().any(|closed| closed == request.id()));
-        let opened = update.opened.iter().filter(|request| request.session == self.row.id);
-        state.requests.extend(opened.map(RequestCard::new));
-        self.wake.notify_one();
+        let is_same = state.postponed == postponed.len()
+            && names(&state.requests) == names(&requests)
+            && state.requests.iter().zip(&requests).all(|(known, now)| known.is_same(now));
+        if !is_same {
+            state.requests = requests;
+            state.postponed = postponed.len();
+            self.wake.notify_one();
+        }
     }
 
     /// Lists a tab among those that show the session, until the guard is dropped.
@@ -762,26 +791,23 @@ impl Contexts<'_> {
 
 impl Steering {
     async fn open(feed: &Arc<Feed>, state: &PageState) -> Result<Self, Error> {
-        let client = state.reader.connect(Role::Driver).await?;
+        let row = &feed.row;
+        let cwd = Path::new(&row.cwd);
+        let connector = HubConnector::new(Role::Driver).with_agent(&row.agent, cwd.to_owned());
+        let client = connector.connect(&state.hub).await?;
         let mut requests = client.requests();
-        let mut notifications = client.notifications();
-        client.subscribe_requests().await?;
-        let session = client.join(&feed.row.id, Path::new(&feed.row.cwd)).await?;
+        let session = client.join(&row.id, cwd).await?;
         let hold = tokio::spawn(async move {
             while let Some(mut request) = requests.next().await {
                 // People answer it by its id at the server. Dropping it would decline it.
                 tokio::spawn(async move { request.cancelled().await });
             }
         });
-        let listed = Arc::downgrade(feed);
-        let list = tokio::spawn(async move {
-            while let Some(notification) = notifications.next().await {
-                let Some(update) = RequestsUpdate::of(&notification) else { continue };
-                let Some(feed) = listed.upgrade() else { return };
-                feed.change_requests(&update);
-            }
+        let (watched, closed) = (Arc::downgrade(feed), client.clone());
+        let watch = tokio::spawn(async move {
+            closed.closed().await;
             // The connection was lost, if it was not closed here. Tabs that connect again open another one.
-            if let Some(feed) = listed.upgrade()
+            if let Some(feed) = watched.upgrade()
                 && feed.steering.lock().await.is_some()
             {
                 lock(&feed.state).has_ended = true;
@@ -800,7 +826,7 @@ impl Steering {
                 }
             }
         });
-        let tasks = vec![hold.abort_handle(), list.abort_handle(), queue.abort_handle()];
+        let tasks = vec![hold.abort_handle(), watch.abort_handle(), queue.abort_handle()];
         Ok(Self { client, session, tasks })
     }
 }

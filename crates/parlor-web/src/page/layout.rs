@@ -1,28 +1,26 @@
 //! The frame of the page: the list at the side, and what it shows.
 
-use std::collections::{HashMap, HashSet};
-
-use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, html};
-use parlor_session::SessionId;
+use parlor_server::hub::Role;
 
-use super::session_row::{SessionRow, SessionState, age};
-use crate::assets::{self, icon, state_icon};
-use crate::render::text::{clean_line, percent_encoded};
+use super::list_feed::ListView;
+use super::side::{Place, side};
+use crate::assets::{self, icon};
+use crate::render::text::clean_line;
 
-/// How deep forks of forks are indented.
-const MAX_DEPTH: usize = 8;
+/// A page with the list at the side.
+pub(super) struct Frame<'a> {
+    pub(super) view: &'a ListView,
+    pub(super) role: Role,
+    pub(super) place: Place<'a>,
+    /// What is searched for.
+    pub(super) query: &'a str,
+}
 
 /// A page with a title, the list of sessions and what it shows.
-pub(super) fn page(
-    title: &str,
-    list: &[SessionRow],
-    current: Option<&SessionId>,
-    main: &Markup,
-    aside: &Markup,
-) -> Markup {
-    // A phone shows the list or a session, not both.
-    let column = if current.is_some() { "main" } else { "list" };
+pub(super) fn page(title: &str, frame: &Frame<'_>, main: &Markup, aside: &Markup) -> Markup {
+    // A phone shows the list or what is beside it, not both.
+    let column = if frame.place == Place::List { "list" } else { "main" };
     html! {
         (DOCTYPE)
         html lang="en" data-col=(column) {
@@ -48,7 +46,7 @@ pub(super) fn page(
                 }
                 div.sr id="live" role="status" aria-live="polite" {}
                 div.app {
-                    (side(list, current))
+                    (side(frame.view, frame.place, frame.role, frame.query))
                     main.main id="main" { (main) }
                     (aside)
                 }
@@ -95,102 +93,12 @@ pub(super) fn signed_out(reason: &str) -> Markup {
     }
 }
 
-fn side(list: &[SessionRow], current: Option<&SessionId>) -> Markup {
-    let tree = SessionTree::new(list);
-    html! {
-        nav.side aria-label="Sessions" {
-            div.bar { a.row.brand.grow href="/" { (icon("logo", "")) "parlor" }
-                button.btn.quiet.icon type="button" data-do="theme" aria-label="Change theme" title="Change theme" { (icon("theme", "")) }
-            }
-            div.scroll {
-                @if list.is_empty() {
-                    p.group { "No sessions yet. The first one appears here, newest first." }
-                } @else {
-                    (tree.html(&tree.roots, current, 0))
-                }
-            }
-        }
-    }
-}
-
-/// The sessions of a list, each below the one from which it was forked.
-struct SessionTree<'a> {
-    roots: Vec<&'a SessionRow>,
-    forks: HashMap<&'a SessionId, Vec<&'a SessionRow>>,
-    now: Timestamp,
-}
-
-impl<'a> SessionTree<'a> {
-    fn new(list: &'a [SessionRow]) -> Self {
-        let listed: HashSet<&SessionId> = list.iter().map(|row| &row.id).collect();
-        let mut tree = Self { roots: Vec::new(), forks: HashMap::new(), now: Timestamp::now() };
-        for row in list {
-            match row.parent.as_ref().filter(|parent| listed.contains(parent)) {
-                Some(parent) => tree.forks.entry(parent).or_default().push(row),
-                None => tree.roots.push(row),
-            }
-        }
-        tree
-    }
-
-    fn html(&self, rows: &[&SessionRow], current: Option<&SessionId>, depth: usize) -> Markup {
-        html! {
-            ul.kids[depth > 0] {
-                @for row in rows {
-                    li {
-                        (session_link(row, current == Some(&row.id), self.now))
-                        @if let Some(forks) = self.forks.get(&row.id).filter(|_| depth < MAX_DEPTH) {
-                            (self.html(forks, current, depth + 1))
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn session_link(row: &SessionRow, is_current: bool, now: Timestamp) -> Markup {
-    let (class, name) = row.state.shown();
-    let current = is_current.then_some("page");
-    html! {
-        a.sess.unread[row.is_unread] href=(address(&row.id)) aria-current=[current] {
-            (state_icon(class, class, name))
-            span.t.cut { @if row.is_unread { span.sr { "unread, " } } (clean_line(&row.title)) }
-            span.when.num { @if let Some(at) = row.active_at { (age(at, now)) } }
-            span.sub {
-                span { (clean_line(&row.agent)) }
-                span.cut { "· " (clean_line(&row.cwd)) }
-                span.num {
-                    @if row.state == SessionState::NeedsYou { span.badge.you { "needs you" } }
-                    @else if let Some(cost) = &row.cost { (clean_line(cost)) }
-                }
-            }
-        }
-    }
-}
-
-/// The address of a session's page.
-pub(super) fn address(id: &SessionId) -> String {
-    format!("/s/{}", percent_encoded(&id.to_string()))
-}
-
-/// What is shown without a session.
-pub(super) fn no_session(list: &[SessionRow]) -> Markup {
-    if list.is_empty() {
-        message(
-            "No sessions yet",
-            "Start one with `parlor prompt --new` or with an editor that runs `parlor acp`.",
-        )
-    } else {
-        message("Sessions", "Select a session.")
-    }
-}
-
 /// A short page.
 pub(super) fn message(title: &str, text: &str) -> Markup {
     html! {
         section aria-labelledby="title" {
-            div.scroll { div.page { h1 id="title" { (title) } p { (text) } } }
+            header.bar { a.btn.quiet.icon.back href="/" aria-label="Back to sessions" { (icon("back", "")) } span.title { (title) } }
+            div.scroll id="conversation" tabindex="0" { div.page { h1 id="title" { (title) } p { (text) } } }
         }
     }
 }

@@ -10,9 +10,10 @@ use tokio::sync::mpsc;
 
 use super::action::{Action, Attachment};
 use super::feed::{Feed, Steering};
+use super::hub_client::HubConnector;
 use super::prompt;
 use super::to_tab::{Completion, TabMessage, TabPatch};
-use super::{PageState, layout};
+use super::{PageState, list_feed, new_session, side};
 use crate::render::text::{clean_line, element_id};
 use crate::render::{AnswerError, RequestCard};
 
@@ -64,8 +65,6 @@ impl Performer {
 
     async fn run(&self, action: Action) -> Result<Vec<TabPatch>, Error> {
         match action {
-            // The tab itself does this.
-            Action::Show { .. } => Ok(Vec::new()),
             Action::Prompt { key, text, files } => self.prompt(key, &text, &files).await,
             Action::Withdraw { id } => {
                 let id = Json::parse(&id).map_err(|_| Error::Protocol("the queued prompt has no such id"))?;
@@ -80,6 +79,22 @@ impl Performer {
             }
             Action::Decline { request, opened } => {
                 self.respond(&request, &opened, |card| Ok(card.decline())).await
+            }
+            Action::NotNow { request, opened } => {
+                self.state.lists.postpone(&request, &opened);
+                Ok(Vec::new())
+            }
+            Action::New { agent, directory, text } => {
+                match new_session::create(&self.state.hub, &agent, &directory, &text).await {
+                    Ok(address) => Ok(vec![TabPatch::Go(address)]),
+                    Err(message) => Ok(vec![TabPatch::NewError(message)]),
+                }
+            }
+            Action::Dismiss { session } => {
+                let session = decoded(&session).ok_or(Error::Protocol("the session has no such id"))?;
+                let connection = HubConnector::new(Role::Driver).connection(&self.state.hub);
+                list_feed::mark_seen(&connection, &SessionId::from(session.as_str())).await?;
+                Ok(Vec::new())
             }
             Action::SetOption { option, value } => {
                 let json =
@@ -124,6 +139,20 @@ impl Performer {
                 let message = message_id(&message)?;
                 self.fork("_parlor/regenerate", |params| params.with("messageId", message.as_json())).await
             }
+            action @ (Action::Show { .. }
+            | Action::Source { .. }
+            | Action::Older { .. }
+            | Action::Newer { .. }
+            | Action::Find { .. }
+            | Action::Latest
+            | Action::Complete { .. }
+            | Action::Seen) => self.read(action).await,
+        }
+    }
+
+    /// Performs an action that changes nothing of a session.
+    async fn read(&self, action: Action) -> Result<Vec<TabPatch>, Error> {
+        match action {
             Action::Source { message, to } => {
                 let text = self.source(&message).await?;
                 let text = text.ok_or(Error::Protocol("the session has no such message"))?;
@@ -150,12 +179,32 @@ impl Performer {
                 Ok(vec![TabPatch::Completions { word, items }])
             }
             Action::Seen => {
-                if self.role == Role::Driver {
-                    // A number after the last change counts as the last one.
-                    self.call("_parlor/seen", |params| params.with("seq", u64::from(u32::MAX))).await?;
+                if self.role == Role::Driver
+                    && let Some(feed) = &self.feed
+                {
+                    let connection = HubConnector::new(Role::Driver).connection(&self.state.hub);
+                    list_feed::mark_seen(&connection, &feed.row.id).await?;
                 }
                 Ok(Vec::new())
             }
+            // The tab itself shows a session; the others change something.
+            Action::Show { .. }
+            | Action::Prompt { .. }
+            | Action::Withdraw { .. }
+            | Action::Stop
+            | Action::Answer { .. }
+            | Action::Decline { .. }
+            | Action::NotNow { .. }
+            | Action::New { .. }
+            | Action::Dismiss { .. }
+            | Action::SetOption { .. }
+            | Action::Rename { .. }
+            | Action::Archive
+            | Action::Delete
+            | Action::Undelete
+            | Action::Fork { .. }
+            | Action::Edit { .. }
+            | Action::Regenerate { .. } => Ok(Vec::new()),
         }
     }
 
@@ -205,7 +254,7 @@ impl Performer {
         // The response attaches the connection, which no tab may show.
         let fork = self.as_other_driver(async |client: &Client| client.call(method, &params).await).await?;
         let id = fork.get_json_str("sessionId").ok_or(Error::Protocol("the fork has no id"))?;
-        Ok(vec![TabPatch::Go(layout::address(&SessionId::from(id)))])
+        Ok(vec![TabPatch::Go(side::address(&SessionId::from(id)))])
     }
 
     /// Runs calls on a connection of their own.
@@ -213,7 +262,9 @@ impl Performer {
         &self,
         run: impl AsyncFnOnce(&Client) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let client = self.state.reader.connect(Role::Driver).await?;
+        let row = &self.feed()?.row;
+        let connector = HubConnector::new(Role::Driver).with_agent(&row.agent, row.cwd.clone().into());
+        let client = connector.connect(&self.state.hub).await?;
         // Without a stream of them, requests would be declined.
         let requests = client.requests();
         let outcome = run(&client).await;
@@ -229,19 +280,15 @@ impl Performer {
         opened: &str,
         result: impl FnOnce(&RequestCard) -> Result<Object, AnswerError>,
     ) -> Result<Vec<TabPatch>, Error> {
-        let client = self.state.reader.connect(Role::Driver).await?;
-        let answering = async {
-            let requests = client.open_requests().await?;
-            let card = requests.iter().map(RequestCard::new).find(|card| card.is(id, opened));
-            let Some(card) = card else { return Ok(false) };
-            match result(&card) {
-                Ok(result) => client.answer(id, result).await,
-                Err(error) => Err(Error::Refused(error.to_string())),
+        let view = self.state.lists.view().await.map_err(|_| Error::Disconnected)?;
+        let is_answered = match view.request(id, opened) {
+            Some(card) => {
+                let result = result(card).map_err(|error| Error::Refused(error.to_string()))?;
+                HubConnector::new(Role::Driver).connection(&self.state.hub).answer(id, result).await?
             }
+            None => false,
         };
-        let outcome = answering.await;
-        client.disconnect().await;
-        if outcome? {
+        if is_answered {
             Ok(Vec::new())
         } else {
             Ok(vec![TabPatch::Note("The request was answered or withdrawn already.".to_owned())])

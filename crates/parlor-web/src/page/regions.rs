@@ -11,6 +11,7 @@ use parlor_view::tool_call::ToolDetails;
 
 use super::feed::{Audience, UNDO_TIME};
 use super::session_row::{SessionRow, SessionState, cost};
+use super::side::short_path;
 use crate::assets::icon;
 use crate::render::plan;
 use crate::render::text::{clean_line, element_id};
@@ -31,6 +32,8 @@ pub(super) struct RegionView<'a> {
     /// The response with which the session was opened.
     pub(super) opened: Object,
     pub(super) requests: &'a [RequestCard],
+    /// How many requests a person has put off.
+    pub(super) postponed: usize,
     pub(super) queue: &'a [QueuedPrompt],
     pub(super) turn_files: FileCounts,
     pub(super) session_files: FileCounts,
@@ -146,7 +149,7 @@ fn head(view: &RegionView<'_>) -> Markup {
         div.row.grow id="head" data-state=(class) {
             h1.title.cut id="title" { (clean_line(&view.title)) }
             @if view.state != SessionState::Idle { span class=(format!("badge {class}")) { (name) } }
-            span.muted.cut.grow.hide-m { (clean_line(&view.row.agent)) " · " (clean_line(&view.row.cwd)) }
+            span.muted.cut.grow.hide-m { (clean_line(&view.row.agent)) " · " (short_path(&view.row.cwd)) }
             span.grow {}
             @if attached > 1 {
                 span.row.muted.hide-s title=(format!("{attached} tabs show this session")) {
@@ -190,7 +193,11 @@ fn request(view: &RegionView<'_>) -> Markup {
     html! {
         div id="request" {
             // The oldest one: the others follow when it is answered.
-            @if let Some(request) = view.requests.first() { (request.html(CardPlace::Dock)) }
+            @if let Some(request) = view.requests.first() {
+                (request.html(CardPlace::Dock))
+            } @else if view.postponed > 0 {
+                a.btn.small.you href="/inbox" { "A request waits in the inbox" }
+            }
         }
     }
 }
@@ -321,7 +328,7 @@ fn details(view: &RegionView<'_>) -> Markup {
                 h3 { "Session" }
                 dl.facts {
                     dt { "Agent" } dd { (clean_line(&view.row.agent)) }
-                    dt { "Directory" } dd { code { (clean_line(&view.row.cwd)) } }
+                    dt { "Directory" } dd { code { (short_path(&view.row.cwd)) } }
                     dt { "Id" } dd { code { (view.row.id) } }
                 }
             }

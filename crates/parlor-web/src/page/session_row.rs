@@ -31,6 +31,12 @@ pub(super) enum SessionState {
 }
 
 impl SessionState {
+    /// Whether a turn runs, or waits for a person.
+    #[allow(dead_code, reason = "the socket of tabs will use it")]
+    pub(super) fn is_busy(self) -> bool {
+        matches!(self, Self::Running | Self::NeedsYou)
+    }
+
     /// The name of its icon, its class and its name.
     pub(super) fn shown(self) -> (&'static str, &'static str) {
         match self {

@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, broadcast, mpsc};
 use super::PageState;
 use super::action::Action;
 use super::feed::{Audience, FeedHandle, FeedMessage, Feeds, TabGuard};
+use super::list_feed::{ListSubscription, ListView, PageNotice};
 use super::perform::{Performer, decoded, reason};
 use super::to_tab::{TabMessage, TabPatch};
 
@@ -28,6 +29,9 @@ struct Tab {
     shown: Option<ShownSession>,
     responses: mpsc::Sender<TabMessage>,
     actions: Arc<Semaphore>,
+    lists: ListSubscription,
+    /// The list that the tab has.
+    list: Option<Arc<ListView>>,
 }
 
 /// The session that a tab shows.
@@ -44,7 +48,8 @@ pub(super) async fn serve(state: Arc<PageState>, socket: PageSocket) {
     let (responses, mut waiting) = mpsc::channel(MAX_RESPONSES);
     let role = socket.browser().role;
     let actions = Arc::new(Semaphore::new(MAX_ACTIONS));
-    let mut tab = Tab { state, socket, role, shown: None, responses, actions };
+    let lists = state.lists.subscribe();
+    let mut tab = Tab { state, socket, role, shown: None, responses, actions, lists, list: None };
     while tab.step(&mut waiting).await.is_ok() {}
     tab.socket.close().await;
 }
@@ -57,6 +62,8 @@ impl Tab {
                 None => std::future::pending().await,
             }
         };
+        let is_first = self.list.is_none();
+        let listed = async { if is_first { self.lists.next().await } else { self.lists.changed().await } };
         tokio::select! {
             received = self.socket.receive() => {
                 let text = received.ok_or(TabGone)?;
@@ -66,8 +73,27 @@ impl Tab {
                 }
             }
             message = next => self.on_message(message).await,
+            view = listed => self.on_list(view).await,
             Some(response) = waiting.recv() => self.send(&response).await,
         }
+    }
+
+    async fn on_list(&mut self, view: Arc<ListView>) -> Result<(), TabGone> {
+        let mut patch: Vec<TabPatch> = Vec::new();
+        let changes = match &self.list {
+            Some(before) => {
+                let notices = view.notices_since(before, self.role);
+                patch.extend(notices.into_iter().map(|PageNotice { tag, title, text, address }| {
+                    TabPatch::Notice { tag, title, text, address }
+                }));
+                view.changes_since(before, self.role)
+            }
+            None => view.all(self.role),
+        };
+        let changes = changes.into_iter();
+        patch.extend(changes.map(|(id, html)| TabPatch::Replace { id, html: html.to_string() }));
+        self.list = Some(view);
+        if patch.is_empty() { Ok(()) } else { self.send(&TabMessage::new(patch)).await }
     }
 
     async fn on_message(&mut self, message: Result<FeedMessage, RecvError>) -> Result<(), TabGone> {
@@ -138,10 +164,15 @@ impl Tab {
             Ok(None) => return self.send(&TabPatch::Go("/".to_owned()).into()).await,
             Err(error) => return self.send(&TabPatch::Error(reason(&error)).into()).await,
         };
-        if self.role == Role::Driver
-            && let Err(error) = feed.steering(&self.state).await
-        {
-            self.send(&TabPatch::Error(reason(&error)).into()).await?;
+        if self.role == Role::Driver {
+            // The agent may have to be started: the tab does not wait for that.
+            let (feed, state, responses) =
+                (Arc::clone(&feed), Arc::clone(&self.state), self.responses.clone());
+            tokio::spawn(async move {
+                if let Err(error) = feed.steering(&state).await {
+                    let _ = responses.send(TabPatch::Error(reason(&error)).into()).await;
+                }
+            });
         }
         let guard = feed.enter(self.role, &self.socket.browser().name);
         let shown = feed.show(self.role, epoch, revision);

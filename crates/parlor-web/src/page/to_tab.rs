@@ -51,6 +51,10 @@ pub(super) enum TabPatch {
     Unsent { key: String },
     /// The text of a message.
     Source { message: String, to: String, text: String },
+    /// Why a session could not be created.
+    NewError(String),
+    /// Something that a person may want to know of while the page is in the background.
+    Notice { tag: String, title: String, text: String, address: String },
     /// What completes a word.
     Completions { word: String, items: Vec<Completion> },
 }

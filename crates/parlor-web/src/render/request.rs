@@ -128,6 +128,12 @@ impl RequestCard {
         self.id == id && self.opened_at == opened_at
     }
 
+    /// Whether another card is of the same request.
+    #[allow(dead_code, reason = "the socket of tabs will use it")]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.is(&other.id, &other.opened_at)
+    }
+
     /// The id of its element.
     pub fn element_id(&self) -> String {
         format!("q-{}", percent_encoded(&self.id))

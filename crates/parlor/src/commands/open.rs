@@ -4,7 +4,7 @@ use clap::Args;
 use jiff::Timestamp;
 use parlor_json::{Json, Object};
 use parlor_server::data_dir::DataDir;
-use parlor_server::transport::percent_encoded;
+use parlor_view::address::percent_encoded;
 
 use crate::background_server;
 use crate::command_error::CommandError;
@@ -133,7 +133,12 @@ fn browsers(data: &DataDir) -> Result<Vec<Object>, CommandError> {
 
 /// The link that signs a browser in.
 pub(crate) fn link(port: u16, code: &str) -> String {
-    format!("http://parlor.localhost:{port}/sign-in?code={code}")
+    format!("{}/sign-in?code={code}", address(port))
+}
+
+/// The address of the page.
+pub(crate) fn address(port: u16) -> String {
+    format!("http://parlor.localhost:{port}")
 }
 
 /// The port of the server.
