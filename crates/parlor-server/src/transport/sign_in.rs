@@ -74,7 +74,8 @@ async fn sign_in(
     if cookie.is_none() && signed_in(&state, &headers, &info).is_none() {
         return refuse(&state, &headers, BAD_LINK);
     }
-    let page = session.map_or_else(|| "/".to_owned(), |session| session_path(&SessionId::from(session.as_str())));
+    let page =
+        session.map_or_else(|| "/".to_owned(), |session| session_path(&SessionId::from(session.as_str())));
     let mut response = (StatusCode::SEE_OTHER, [(header::LOCATION, page)]).into_response();
     if let Some(cookie) = cookie {
         set_cookie(&mut response, &info, &cookie, COOKIE_AGE, is_secure(&headers));

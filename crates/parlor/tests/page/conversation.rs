@@ -119,10 +119,11 @@ fn not_now_leaves_a_request_open() {
     prompt(&tab, "ask Delete the notes");
     tab.wait_for("document.querySelector('#request .req')");
     tab.eval("document.activeElement.blur()");
+    tab.wait_for("performance.now() - requestSince > 500");
     tab.press("p");
     tab.press_key(Key::Escape, 0);
     tab.wait_for(
-        "document.querySelector('#request .req').hidden && !document.getElementById('composer').hidden",
+        "!document.querySelector('#request .req:not([hidden])') && !document.getElementById('composer').hidden",
     );
     assert_eq!(page.run(&["inbox", "--json"]).success().stdout.matches("requestId").count(), 1);
 }

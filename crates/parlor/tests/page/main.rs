@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod conversation;
+mod everywhere;
 mod safety;
 mod sessions;
 
