@@ -1,16 +1,8 @@
-// Lists: the current session, search while typing, and completion of directories.
+// Lists: search while typing, and completion of directories.
 {
   const byId = (id) => document.getElementById(id);
 
-  // The server sends one list to all tabs; each marks the session that it shows.
-  const markCurrent = () => {
-    for (const link of document.querySelectorAll(".sess[id]")) {
-      if (link.getAttribute("href") === location.pathname) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
-    }
-  };
   const side = document.querySelector(".side");
-  if (side) new MutationObserver(markCurrent).observe(side, { childList: true, subtree: true });
 
   // The answers of a slow server must not replace those of a later query.
   const latest = (load, show) => {

@@ -6,7 +6,7 @@ use maud::{Markup, PreEscaped, html};
 pub const STYLE: &str = include_str!("../assets/page.css");
 
 /// The icon of the page in tabs and bookmarks.
-pub(crate) const ICON: &str = include_str!("../assets/icon.svg");
+pub const ICON: &str = include_str!("../assets/icon.svg");
 
 /// The script.
 pub const SCRIPT: &str = concat!(include_str!("../assets/page.js"), "\n", include_str!("../assets/lists.js"));

@@ -31,6 +31,9 @@ const RETRIES: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)]
 /// Bytes of the standard error of a program that failed, for the log.
 const MAX_STDERR: u64 = 2048;
 
+/// How long the rest of the standard error is waited for when the program has ended.
+const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// An event with the address of the page.
 #[derive(Debug)]
 pub(super) struct Delivery {
@@ -133,12 +136,11 @@ async fn run_command(words: &[String], Delivery { event, page }: &Delivery) -> R
     };
     // A child of the program may keep the standard error open: only the program itself is waited for.
     let ended = async {
-        let status = tokio::select! {
-            biased;
-            ((), stderr) = async { tokio::join!(write, read) } => return (child.wait().await, stderr),
-            status = child.wait() => status,
-        };
-        (status, String::new())
+        let mut streams = std::pin::pin!(async { tokio::join!(write, read).1 });
+        tokio::select! {
+            stderr = &mut streams => (child.wait().await, stderr),
+            status = child.wait() => (status, timeout(STDERR_TIMEOUT, streams).await.unwrap_or_default()),
+        }
     };
     let Ok((status, stderr)) = timeout(COMMAND_TIMEOUT, ended).await else {
         if let Some(group) = group {
@@ -151,5 +153,114 @@ async fn run_command(words: &[String], Delivery { event, page }: &Delivery) -> R
         Ok(status) if stderr.is_empty() => Err(status.to_string()),
         Ok(status) => Err(format!("{status}: {stderr}")),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tokio::io::{AsyncBufReadExt, BufReader};
+    use tokio::net::TcpListener;
+
+    use super::super::event::tests::event;
+    use super::*;
+    use crate::config::NotifyKind;
+
+    fn delivery() -> Delivery {
+        Delivery { event: event(NotifyKind::NeedsYou), page: Some("http://page".to_owned()) }
+    }
+
+    /// An address that responds with these statuses, and the requests that it gets: the first line, the headers and the body.
+    async fn endpoint(
+        statuses: &'static [&'static str],
+    ) -> (String, mpsc::Receiver<(String, Vec<String>, String)>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/topic", listener.local_addr().unwrap());
+        let (sender, receiver) = mpsc::channel(16);
+        tokio::spawn(async move {
+            for status in statuses {
+                let mut stream = BufReader::new(listener.accept().await.unwrap().0);
+                let mut lines = Vec::new();
+                loop {
+                    let mut line = String::new();
+                    stream.read_line(&mut line).await.unwrap();
+                    if line.trim().is_empty() {
+                        break;
+                    }
+                    lines.push(line.trim().to_lowercase());
+                }
+                let length = lines.iter().find_map(|line| line.strip_prefix("content-length: "));
+                let mut body = vec![0; length.unwrap().parse().unwrap()];
+                stream.read_exact(&mut body).await.unwrap();
+                let response = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+                stream.write_all(response.as_bytes()).await.unwrap();
+                let first = lines.remove(0);
+                sender.send((first, lines, String::from_utf8(body).unwrap())).await.unwrap();
+            }
+        });
+        (url, receiver)
+    }
+
+    fn target(url: String, format: NotifyFormat) -> NotifyTarget {
+        let headers = BTreeMap::from([("X-Token".to_owned(), "s3cret".to_owned())]);
+        NotifyTarget::new(NotifySink::Url { url, format, headers })
+    }
+
+    #[tokio::test]
+    async fn an_address_gets_json_with_its_headers() {
+        let (url, mut requests) = endpoint(&["204 No Content"]).await;
+        deliver(&target(url, NotifyFormat::Json), &delivery()).await.unwrap();
+        let (first, headers, body) = requests.recv().await.unwrap();
+        assert_eq!(first, "post /topic http/1.1");
+        assert!(headers.contains(&"x-token: s3cret".to_owned()), "{headers:?}");
+        assert!(headers.contains(&"content-type: application/json".to_owned()), "{headers:?}");
+        assert_eq!(body, event(NotifyKind::NeedsYou).to_json(Some("http://page")));
+    }
+
+    #[tokio::test]
+    async fn ntfy_gets_the_text_with_title_and_link_in_the_query() {
+        let (url, mut requests) = endpoint(&["200 OK"]).await;
+        deliver(&target(url, NotifyFormat::Ntfy), &delivery()).await.unwrap();
+        let (first, _, body) = requests.recv().await.unwrap();
+        assert!(first.starts_with("post /topic?title=claude%20needs%20you&priority=high"), "{first}");
+        assert!(first.contains("click=http%3a%2f%2fpage%2fs%2f"), "{first}");
+        assert_eq!(body, "Fix the café: run make");
+    }
+
+    #[tokio::test]
+    async fn a_failure_of_the_other_side_is_tried_again_and_a_refusal_is_not() {
+        let (url, mut requests) = endpoint(&["503 Busy", "200 OK", "403 Forbidden"]).await;
+        let target = target(url, NotifyFormat::Json);
+        deliver(&target, &delivery()).await.unwrap();
+        assert!(requests.recv().await.is_some() && requests.recv().await.is_some());
+        assert_eq!(deliver(&target, &delivery()).await, Err("status 403 Forbidden".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_does_not_answer_is_given_up() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let failed = deliver(&target(url, NotifyFormat::Json), &delivery()).await;
+        assert_eq!(failed, Err("no answer within 10 s".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_program_gets_the_event_in_its_environment_and_input() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("told");
+        let script =
+            format!("{{ cat; echo \"$PARLOR_EVENT|$PARLOR_TEXT|$PARLOR_URL\"; }} > {}", file.display());
+        let command = |script: &str| ["sh", "-c", script].map(str::to_owned).to_vec();
+        run_command(&command(&script), &delivery()).await.unwrap();
+        let told = std::fs::read_to_string(file).unwrap();
+        let json = event(NotifyKind::NeedsYou).to_json(Some("http://page"));
+        assert_eq!(told, format!("{json}\nneeds_you|run make|http://page/s/s%201#t-x\n"));
+        let failed = run_command(&command("echo 'no display' >&2; exit 3"), &delivery()).await;
+        assert_eq!(failed, Err("exit status: 3: no display".to_owned()));
+        let missing = run_command(&["/nothing/here".to_owned()], &delivery()).await;
+        assert!(missing.unwrap_err().contains("No such file"));
+        // It reads nothing and leaves a child behind.
+        run_command(&command("sleep 1 & exit 0"), &delivery()).await.unwrap();
     }
 }

@@ -237,10 +237,10 @@ fn clean(text: &str, max: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    pub(super) fn event(kind: NotifyKind) -> NotifyEvent {
+    pub(crate) fn event(kind: NotifyKind) -> NotifyEvent {
         NotifyEvent {
             kind,
             session: "s 1".into(),

@@ -58,15 +58,13 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    let response = sender.send_request(request);
-    // The body of the response is not read.
-    tokio::select! {
-        response = response => Ok(response.map_err(io::Error::other)?.status()),
-        ended = connection => Err(ended.err().map_or_else(
-            || io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed without a response"),
-            io::Error::other,
-        )),
-    }
+    let mut response = std::pin::pin!(sender.send_request(request));
+    // The body of the response is not read. The connection may end with the response, which is there then.
+    let response = tokio::select! {
+        response = &mut response => response,
+        _ = connection => response.await,
+    };
+    Ok(response.map_err(io::Error::other)?.status())
 }
 
 /// Trusts the authorities that the system trusts. This blocks.

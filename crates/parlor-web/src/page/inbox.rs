@@ -36,7 +36,7 @@ pub(super) fn page(content: &Markup) -> Markup {
                     (icon("bell", "")) "Turn on notifications"
                 }
             }
-            div.scroll id="conversation" tabindex="0" role="region" aria-label="Inbox" { (content) }
+            div.scroll id="conversation" tabindex="0" role="region" aria-label="Inbox" { div id="note" {} (content) }
         }
     }
 }
@@ -91,7 +91,7 @@ pub(super) fn content(requests: &[InboxRequest], rows: &[SessionRow], now: Times
                         details.tool id=(format!("{}:d", request.card.element_id())) data-s="you" {
                             summary {
                                 (icon("chev", "chev"))
-                                span.cut.grow { (clean_line(&request.agent)) " asks to " code { (request.card.summary()) } }
+                                span.cut.grow { (clean_line(&request.agent)) ": " code { (request.card.summary()) } }
                                 span.res {
                                     (clean_line(&request.title))
                                     @if let Some(at) = request.opened_at { " · " (ago(at, now)) }

@@ -106,12 +106,7 @@ async fn index(State(state): State<Arc<PageState>>, Extension(browser): Extensio
         Err(ListUnavailable) => return unavailable(),
     };
     let frame = Frame { view: &view, role: browser.role, place: Place::List, query: "" };
-    let main = if view.rows.is_empty() {
-        new_form(&state, &view, browser.role, None).await
-    } else {
-        Ok(layout::message("Sessions", "Select a session."))
-    };
-    match main {
+    match new_form(&state, &view, browser.role, None).await {
         Ok(main) => respond(StatusCode::OK, layout::page("Sessions", &frame, &main, &Markup::default())),
         Err(error) => failed(&error),
     }
@@ -217,7 +212,7 @@ async fn new_form(
     directory: Option<String>,
 ) -> Result<Markup, parlor_client::Error> {
     if role == Role::Observer {
-        return Ok(layout::message("New session", OBSERVER));
+        return Ok(layout::message("Sessions", OBSERVER));
     }
     let connection = HubConnector::new(Role::Driver).connection(&state.hub);
     let agents = AgentChoiceRow::list(&connection).await?;

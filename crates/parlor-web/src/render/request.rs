@@ -447,6 +447,7 @@ impl PermissionSubject {
                     @if let Some(tool) = &details.tool { dt { "Tool" } dd { code { (clean(tool)) } } }
                 }
             }
+            @if self.has_no_details(cwd) { p.part.muted { "The agent gave no command, no files and no input." } }
             @if let Some(says) = &self.says { div.part.says { (text_html(says)) } }
             @if let Some(input) = details.unshown_input(self.says.as_deref(), cwd) {
                 div.part { header { "Input" } (json_html(input)) }
@@ -464,6 +465,15 @@ impl PermissionSubject {
                 }
             }
         }
+    }
+
+    /// Whether the headline is all that is known.
+    fn has_no_details(&self, cwd: &str) -> bool {
+        let details = &self.details;
+        details.command.is_none()
+            && details.paths.is_empty()
+            && details.content.is_empty()
+            && details.unshown_input(self.says.as_deref(), cwd).is_none()
     }
 
     /// All texts that are shown.
