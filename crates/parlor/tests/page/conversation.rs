@@ -24,7 +24,8 @@ fn streamed_text_grows_in_place_in_two_tabs() {
     for tab in [&first, &second] {
         tab.wait_for("document.querySelectorAll('#log > .agent').length >= 2");
         tab.eval("document.querySelectorAll('#log > .agent')[1].isSame = true");
-        tab.wait_for_text("The end.");
+        tab.wait_for("document.querySelectorAll('#log > .agent').length === 3");
+        tab.wait_for(IDLE);
         assert_eq!(
             tab.eval("document.querySelectorAll('#log > .agent')[1].isSame"),
             true,
