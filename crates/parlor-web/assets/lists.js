@@ -21,9 +21,10 @@
   const query = byId("q");
   const showHits = (html) => {
     const hits = byId("hits");
-    if (!hits || hits.closest(".main")) return;
+    if (!hits) return;
+    const isPage = hits.closest(".main");
     hits.outerHTML = html || '<div id="hits" hidden></div>';
-    byId("sessions")?.toggleAttribute("hidden", Boolean(html));
+    if (!isPage) byId("sessions")?.toggleAttribute("hidden", Boolean(html));
   };
   const search = latest(async (text) => {
     if (!text.trim()) return "";
