@@ -282,10 +282,12 @@ impl RequestCard {
 
     fn options(&self) -> Markup {
         let (session, request) = (percent_encoded(&self.session.to_string()), &self.id);
+        // A page that replaces the card keeps the focus by these ids.
+        let id = |name: &str| format!("{}:{name}", self.element_id());
         let opened = (!self.opened_at.is_empty()).then_some(self.opened_at.as_str());
         let button = |action: &str, name: &str, class: &str, key: &str| {
             html! {
-                button class=(format!("btn {class}").trim_end()) type="button" data-do=(action) data-session=(session) data-request=(request)
+                button id=(id(action)) class=(format!("btn {class}").trim_end()) type="button" data-do=(action) data-session=(session) data-request=(request)
                     data-opened=[opened] { (name) @if !key.is_empty() { " " kbd { (key) } } }
             }
         };
@@ -295,7 +297,7 @@ impl RequestCard {
                     RequestSubject::Permission(permission) => {
                         @let main = permission.options.iter().position(|option| option.kind == PermissionOptionKind::AllowOnce);
                         @for (index, option) in permission.options.iter().enumerate() {
-                            button class=(if main == Some(index) { "btn main" } else { "btn" }) type="button" data-do="answer"
+                            button id=(id(&index.to_string())) class=(if main == Some(index) { "btn main" } else { "btn" }) type="button" data-do="answer"
                                 data-session=(session) data-request=(request) data-opened=[opened]
                                 data-option=(option_name(option)) {
                                 (clean_line(&option.name))
@@ -306,7 +308,7 @@ impl RequestCard {
                         @if permission.options.is_empty() { (button("decline", "Decline", "", "")) }
                     }
                     RequestSubject::Form(form) => {
-                        button.btn.main type="submit" {
+                        button.btn.main id=(id("send")) type="submit" {
                             @if form.url.is_some() { "I opened it" } @else { "Send answer" } " " kbd { "↵" }
                         }
                         (button("decline", "Decline", "", ""))
