@@ -178,7 +178,7 @@ async fn search(
     if query.part.as_deref() == Some("hits") {
         return respond(StatusCode::OK, results);
     }
-    let frame = Frame { view: &view, role: browser.role, place: Place::Other, query: &query.q };
+    let frame = Frame { view: &view, role: browser.role, place: Place::Search, query: &query.q };
     respond(StatusCode::OK, layout::page("Search", &frame, &search::page(&results), &Markup::default()))
 }
 
