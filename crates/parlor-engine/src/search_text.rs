@@ -1,6 +1,7 @@
 //! The words that an entry is found by.
 
 use crate::rows::IndexDocument;
+use anstyle_parse::{DefaultCharAccumulator, Parser, Perform};
 use parlor_json::JsonRef;
 use parlor_session::{Body, Content, Entry, EntryId, Role, plain_text, text_of};
 
@@ -41,9 +42,30 @@ pub fn words_of(entry: &Entry, at: i64) -> Option<IndexDocument> {
         | EntryId::Event(_)
         | EntryId::Note(_) => return None,
     };
-    let mut text = text;
+    // Nobody searches for colours, and snippets would show their escape sequences.
+    let mut text = if kind == "tool" { plain(&text) } else { text };
     text.truncate((0..=MOST.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0));
     Some(IndexDocument { kind: kind.to_owned(), at, text })
+}
+
+/// The text without escape sequences.
+fn plain(text: &str) -> String {
+    struct Plain(String);
+    impl Perform for Plain {
+        fn print(&mut self, character: char) {
+            self.0.push(character);
+        }
+
+        fn execute(&mut self, byte: u8) {
+            if byte == b'\n' || byte == b'\t' {
+                self.0.push(char::from(byte));
+            }
+        }
+    }
+    let mut plain = Plain(String::with_capacity(text.len()));
+    let mut parser = Parser::<DefaultCharAccumulator>::new();
+    text.bytes().for_each(|byte| parser.advance(&mut plain, byte));
+    plain.0
 }
 
 /// The fields of a tool call by which it is found.
@@ -100,4 +122,17 @@ fn beginning(content: &Content) -> Content {
         is_wanted
     });
     items.filter_map(|item| JsonRef::parse(item.json).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escape_sequences_are_removed() {
+        assert_eq!(
+            plain("\u{1b}[1mrunning\u{1b}[0m 1 test\r\n\u{1b}]0;title\u{7}ok\tdone é\u{1b}[3"),
+            "running 1 test\nok\tdone é"
+        );
+    }
 }

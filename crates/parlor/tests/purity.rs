@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 const CORE: [&str; 5] = ["parlor-json", "parlor-wire", "parlor-session", "parlor-dialect", "parlor-engine"];
 
 /// The allowed dependencies of the core. None of these does I/O; `tracing` only if the program installs a subscriber.
-const DEPENDENCIES: [&str; 13] = [
+const DEPENDENCIES: [&str; 14] = [
+    "anstyle-parse",
     "base64",
     "bytes",
     "jiff",

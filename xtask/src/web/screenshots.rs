@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_testkit::browser::Tab;
+use parlor_testkit::browser::{Key, Tab};
 
 use super::{Page, story};
 use crate::failure::Failure;
@@ -67,7 +67,11 @@ impl Screenshots {
                 phone("request-phone", "dark"),
             ],
         )?;
-        tab.press_key(parlor_testkit::browser::Key::Escape, 0);
+        // A request takes no key in its first half second.
+        tab.wait_for("performance.now() - requestSince > 500");
+        tab.press("p");
+        tab.press_key(Key::Escape, 0);
+        tab.wait_for("!document.getElementById('composer').hidden");
         tab.eval("document.querySelector('table.diff:last-of-type')?.scrollIntoView({ block: 'center' })");
         self.take(
             &tab,
@@ -114,20 +118,22 @@ fn print(file: &Path) -> Result<(), Failure> {
 /// Plays all stories; some of them wait for a person.
 fn play(page: &Page) -> Sessions {
     let scenario = &page.scenario;
-    let new = |prompt: &str| {
-        let output = scenario.run(&["prompt", "--new", "--no-wait", "--json", prompt]).success();
+    let new = |project: &str, prompt: &str, more: &[&str]| {
+        let directory = scenario.path().join("home/src").join(project);
+        fs::create_dir_all(&directory).expect("the directory can be created");
+        let directory = directory.to_str().expect("its name is text");
+        let args = [&["prompt", "--new", "--json", "--cwd", directory], more, &[prompt]].concat();
+        let output = scenario.run(&args);
         output.last_json()["sessionId"].as_str().expect("a session has an id").to_owned()
     };
-    for prompt in
-        ["Raise the MSRV to 1.89", "Benchmark memchr against std", "Why is the lease renewed twice?"]
-    {
-        scenario.new_session(prompt);
-    }
-    scenario.run(&["prompt", "--new", story::FAILURE]).exit_code(1);
-    new(story::LONG);
-    let release = new(story::RELEASE);
-    new(story::FORM);
-    let rotation = scenario.new_session(story::ROTATION);
+    new("tailfin", "Raise the MSRV to 1.89", &["--yes"]);
+    new("tailfin", "Benchmark memchr against std", &["--yes"]);
+    new("quorum", "Why is the lease renewed twice?", &["--yes"]);
+    new("courier", story::FAILURE, &["--yes"]);
+    new("quorum", story::LONG, &["--no-wait"]);
+    let release = new("tailfin", story::RELEASE, &["--no-wait"]);
+    new("courier", story::FORM, &["--no-wait"]);
+    let rotation = new("tailfin", story::ROTATION, &["--yes"]);
     let fork = scenario.run(&["fork", "--at", "2", &rotation]).success().stdout.trim().to_owned();
     scenario.run(&["title", &fork, "Use inotify instead of polling"]).success();
     scenario.run(&["prompt", "-s", &rotation, "--no-wait", story::WINDOWS]).success();

@@ -149,7 +149,7 @@ fn head(view: &RegionView<'_>) -> Markup {
         div.row.grow id="head" data-state=(class) {
             h1.title.cut id="title" { (clean_line(&view.title)) }
             @if view.state != SessionState::Idle { span class=(format!("badge {class}")) { (name) } }
-            span.muted.cut.grow.hide-m { (clean_line(&view.row.agent)) " · " (short_path(&view.row.cwd)) }
+            span.muted.cut.hide-m { (clean_line(&view.row.agent)) " · " (short_path(&view.row.cwd)) }
             span.grow {}
             @if attached > 1 {
                 span.row.muted.hide-s title=(format!("{attached} tabs show this session")) {

@@ -380,8 +380,9 @@ impl PermissionSubject {
 
     /// Whether the card shows the title otherwise: as the command, a path or the headline.
     fn shows_title(&self, title: &str) -> bool {
-        let is_command =
-            self.details.command.as_ref().is_some_and(|command| command.contains(title.trim_matches('`')));
+        // Agents name a command as itself, in backticks, or after a verb.
+        let named = title.trim_start_matches("Run").trim().trim_matches('`');
+        let is_command = self.details.command.as_ref().is_some_and(|command| command.contains(named));
         title.trim().is_empty() || is_command || self.asks().contains(title)
     }
 
