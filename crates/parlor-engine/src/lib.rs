@@ -12,6 +12,7 @@ mod frame;
 mod machine;
 pub mod opening;
 mod output;
+mod profile;
 pub mod rows;
 pub mod search_text;
 mod session_data;
@@ -35,6 +36,7 @@ pub use machine::{
     no_session, reports_background,
 };
 pub use output::{ClientRequestId, Delivery, Outgoing, Output};
+pub use profile::AgentProfile;
 pub use session_data::{SessionData, title};
 pub use summary::{OpenRequest, SessionState, SessionSummary};
 pub use throttle::InfoThrottle;

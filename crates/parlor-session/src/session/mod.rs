@@ -19,7 +19,9 @@ use parlor_json::{Json, JsonStr, Object};
 use self::echo::Echoes;
 pub use self::envelope::Envelope;
 use self::envelope::{CutUpdates, Envelopes};
-pub use self::fork::{AgentForkPoint, Fork, ForkError, ForkedEntry, Point};
+pub use self::fork::{
+    AgentForkMessage, AgentForkPoint, Boundary, Fork, ForkError, ForkedEntry, Point, STEER_MARK,
+};
 pub use self::id_map::IdMap;
 use self::peer_requests::PeerRequests;
 pub use self::peer_requests::{Answer, PeerRequestId, Reply};

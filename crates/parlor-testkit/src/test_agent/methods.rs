@@ -148,6 +148,16 @@ impl Agent {
                 ));
             }
         }
+        if let Some(message) = self.air_message(params) {
+            let is_cut = if self.options.offers.has(Offer::AirTurnFork) {
+                saved.cut_after_turn(&message)
+            } else {
+                saved.cut_after(&message)
+            };
+            if !is_cut {
+                return Err(invalid(&format!("fork point message {message} was not found")));
+            }
+        }
         let (name, kept) = (saved.id.clone(), saved.clone());
         let replay = || self.replay(&name, &kept, peer.voice, |_| self.fresh_id());
         if self.options.quirks.has(Quirk::ForkReplays) {
@@ -158,6 +168,14 @@ impl Agent {
             replay();
         }
         Ok(())
+    }
+
+    /// The message in `_meta.jetbrains.air.fork`, for an agent that knows it.
+    fn air_message(&self, params: &Object) -> Option<String> {
+        let is_known = self.options.offers.has(Offer::AirFork) || self.options.offers.has(Offer::AirTurnFork);
+        let meta = params.get_object("_meta").filter(|_| is_known)?;
+        let fork = meta.get_object("jetbrains")?.get_object("air")?.get_object("fork")?;
+        (fork.get_u64("version") == Some(1)).then(|| fork.get_string("messageId"))?
     }
 
     /// Opens a session that did not exist before.

@@ -243,6 +243,14 @@ impl Saved {
         }
         place.is_some()
     }
+
+    /// Forgets what came after the turn of a message; false if there is no such message.
+    pub(super) fn cut_after_turn(&mut self, id: &str) -> bool {
+        let Some(place) = self.messages.iter().rposition(|kept| kept.id == id) else { return false };
+        let rest = self.messages[place + 1..].iter().position(|kept| kept.role == Role::User);
+        self.messages.truncate(rest.map_or(self.messages.len(), |rest| place + 1 + rest));
+        true
+    }
 }
 
 #[cfg(test)]
