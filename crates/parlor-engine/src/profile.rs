@@ -35,11 +35,7 @@ const PROFILES: [AgentProfile; 2] = [
         since: [0, 99, 1],
         cuts_fork_after: ForkCut::Message,
     },
-    AgentProfile {
-        name: "@agentclientprotocol/codex-acp",
-        since: [2, 6, 0],
-        cuts_fork_after: ForkCut::Turn,
-    },
+    AgentProfile { name: "@agentclientprotocol/codex-acp", since: [2, 6, 0], cuts_fork_after: ForkCut::Turn },
 ];
 
 impl AgentProfile {
@@ -60,7 +56,9 @@ impl AgentProfile {
     /// follows them.
     pub fn forks_exactly(&self, message: &AgentForkMessage) -> bool {
         let is_exact = match (self.cuts_fork_after, message.boundary) {
-            (ForkCut::Message | ForkCut::Turn, Boundary::Turn) | (ForkCut::Message, Boundary::Message) => true,
+            (ForkCut::Message | ForkCut::Turn, Boundary::Turn) | (ForkCut::Message, Boundary::Message) => {
+                true
+            }
             (ForkCut::Turn, Boundary::Message) | (_, Boundary::Unknown) => false,
         };
         message.role == Role::Agent && is_exact

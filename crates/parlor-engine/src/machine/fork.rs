@@ -20,7 +20,8 @@ use crate::session_data::SessionData;
 use crate::stored::{OPENED, SIDE_STATE};
 use crate::summary::SessionSummary;
 use crate::{
-    AgentEpoch, AgentProfile, Capability, ClientInfo, ForkKind, ForkRequest, Frame, HandoffAgent, KnownAgent, fields,
+    AgentEpoch, AgentProfile, Capability, ClientInfo, ForkKind, ForkRequest, Frame, HandoffAgent, KnownAgent,
+    fields,
 };
 
 /// The forks of a session that are planned or wait for the agent.

@@ -14,6 +14,7 @@ mod persist;
 mod prompts;
 mod requests;
 mod search_index;
+mod steering;
 mod subscriber;
 mod title;
 
@@ -621,6 +622,7 @@ impl SessionMachine {
                     self.record_decision(peer_request, by, &result);
                 }
                 Effect::SendPrompt(_)
+                | Effect::Steer(_)
                 | Effect::CancelPrompt(_)
                 | Effect::CancelTurn
                 | Effect::RespondRequest(..)

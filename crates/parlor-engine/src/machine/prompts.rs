@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parlor_dialect::{Dialect, Losses, live};
 use parlor_json::{Json, Object};
-use parlor_session::session::{ClientId, Input, Prompt, PromptId, PromptOutcome};
+use parlor_session::session::{ClientId, Input, Prompt, PromptId, PromptOutcome, PromptTiming, STEER_MARK};
 use parlor_session::{EventKind, Update};
 use parlor_wire::{RequestId, RpcError, code};
 
@@ -21,13 +21,19 @@ impl SessionMachine {
         if let Some(error) = self.take_refusal() {
             return self.send(client.id, Frame::error(&id, &error));
         }
+        let key = params.get_nested("_meta", "parlor/key").and_then(|key| key.to_json_str());
+        let steer = params.remove_nested("_meta", STEER_MARK);
+        let timing = match self.prompt_timing(client.id, steer.as_ref(), key.as_ref()) {
+            Ok(timing) => timing,
+            Err(error) => return self.send(client.id, Frame::error(&id, &error)),
+        };
         self.set_archived(false);
         params.remove("sessionId");
-        let key = params.get_nested("_meta", "parlor/key").and_then(|key| key.to_json_str());
         let prompt = PromptId(self.next_prompt);
         self.next_prompt += 1;
         self.prompts.insert(prompt, (client.id, id));
-        self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, extra: params, key }));
+        let prompt = Prompt { id: prompt, by: client.id, content, extra: params, key, timing };
+        self.step(Input::Prompted(prompt));
     }
 
     /// Rejects a prompt that is invalid, or of which the agent's protocol version supports nothing.
@@ -63,7 +69,9 @@ impl SessionMachine {
         self.next_prompt += 1;
         self.prompts_without_request.insert(prompt);
         let more = Object::default();
-        self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, extra: more, key: None }));
+        let (key, timing) = (None, PromptTiming::InOrder);
+        let prompt = Prompt { id: prompt, by: client.id, content, extra: more, key, timing };
+        self.step(Input::Prompted(prompt));
     }
 
     pub(super) fn cancel_client_request(&mut self, client: ClientId, id: &RequestId) {

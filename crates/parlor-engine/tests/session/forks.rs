@@ -250,7 +250,8 @@ fn a_message_that_shares_its_id_with_a_thought_is_no_native_fork_point() {
         let turn = [thought("a"), chunk("a", "answer")];
         let turn = turn.each_ref().map(String::as_str);
         let mut script = two_turns(&initialize, &turn);
-        let ids: Vec<_> = script.machine.transcript().entries().iter().map(|entry| entry.id().clone()).collect();
+        let ids: Vec<_> =
+            script.machine.transcript().entries().iter().map(|entry| entry.id().clone()).collect();
         let ids = ids.iter().filter_map(|id| match id {
             parlor_session::EntryId::Message(role, id) if *role != parlor_session::Role::User => Some(id),
             _ => None,

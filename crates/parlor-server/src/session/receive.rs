@@ -141,11 +141,12 @@ impl SessionTask {
         match call {
             SessionCall::Restore => None,
             SessionCall::SetTitle => Some(AgentCall::SetTitle),
-            SessionCall::Prompt(prompt) => {
+            SessionCall::Prompt(prompt) | SessionCall::Steer(prompt) => {
                 if is_current {
                     self.sent_prompts.remove(&prompt);
                 }
-                Some(AgentCall::Prompt(prompt))
+                let is_steer = matches!(call, SessionCall::Steer(_));
+                Some(if is_steer { AgentCall::Steer(prompt) } else { AgentCall::Prompt(prompt) })
             }
             SessionCall::Forwarded(Forwarded { call, .. }) => {
                 if is_current {

@@ -10,7 +10,7 @@ use parlor_wire::{RequestId, RpcError, code};
 use super::json::{self, list};
 use super::offer::{self, MODE, MODEL, Offer};
 use super::quirk::Quirk;
-use super::say::{self, Voice};
+use super::say::{self, Role, Voice};
 use super::server::{Agent, Peer, random};
 use super::session::{Saved, Session, Work};
 use super::store::{MAX_SESSIONS, now};
@@ -66,6 +66,7 @@ impl Agent {
             "session/set_config_option" if !self.options.quirks.has(Quirk::LacksSettings) => {
                 self.set_option(id, params, peer.voice)
             }
+            "_session/steering" if offers(Offer::Steering) => self.steer(id, params, &peer),
             "session/prompt" => self.prompt(id, params, &peer),
             _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method {method}"))),
         }
@@ -364,6 +365,25 @@ impl Agent {
         }
         session.lock().saved.updated_at = now();
         self.submit(&session, peer, Work::Prompt { request: id.clone(), content })
+    }
+
+    /// Takes a prompt into the running turn. In v2, the agent sends it back.
+    fn steer(&self, id: &RequestId, params: &Object, peer: &Peer) -> Done {
+        let session = self.open_session(params)?;
+        let content = json::array(params, "prompt").ok_or_else(|| invalid("`prompt` is not a list"))?;
+        let message = self.fresh_id();
+        let is_taken = session.lock().steer(&message, &content);
+        if !is_taken {
+            self.answer(id, r#"{"outcome":"promptRequired","reason":"noRunningTurn"}"#);
+            return Ok(());
+        }
+        if !peer.voice.is_v1() {
+            for block in &content {
+                self.update(&session.id, &peer.voice.chunk(Role::User, &message, block.as_str()));
+            }
+        }
+        self.answer(id, r#"{"outcome":"injected"}"#);
+        Ok(())
     }
 
     fn open_session(&self, params: &Object) -> Result<Arc<Session>, RpcError> {

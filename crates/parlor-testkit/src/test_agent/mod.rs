@@ -62,7 +62,7 @@ struct Options {
     message_ids: bool,
 
     /// Which optional methods to offer: load, resume, list, close, delete, fork, fork-at-message,
-    /// air-fork, air-turn-fork, title, or none
+    /// air-fork, air-turn-fork, steering, title, or none
     #[arg(long, value_name = "LIST", default_value = "load,resume,list,close,delete")]
     offers: Offers,
 

@@ -27,6 +27,8 @@ pub(crate) enum Offer {
     AirFork,
     /// The same, at the end of the message's turn.
     AirTurnFork,
+    /// `_session/steering`: prompts in the running turn.
+    Steering,
     Title,
 }
 
@@ -64,7 +66,7 @@ impl Setting {
 }
 
 impl Offer {
-    const ALL: [(&str, Self); 10] = [
+    const ALL: [(&str, Self); 11] = [
         ("load", Self::Load),
         ("resume", Self::Resume),
         ("list", Self::List),
@@ -74,6 +76,7 @@ impl Offer {
         ("fork-at-message", Self::ForkAtMessage),
         ("air-fork", Self::AirFork),
         ("air-turn-fork", Self::AirTurnFork),
+        ("steering", Self::Steering),
         ("title", Self::Title),
     ];
 }
@@ -119,6 +122,8 @@ pub(super) fn initialize(options: &Options, peer: &Peer) -> String {
     let fork = has(Offer::ForkAtMessage).then(|| ObjectWriter::new().raw("atMessageId", "true").finish());
     let fork = fork.or_else(|| has(Offer::Fork).then(|| "{}".to_owned()));
     let fork = fork.as_deref();
+    let meta = has(Offer::Steering).then_some(r#"{"steering":{"supported":true}}"#);
+    let result = result.optional_raw("_meta", meta);
     if voice.is_v1() {
         let sessions = ObjectWriter::new()
             .optional_raw("list", empty_if(Offer::List))

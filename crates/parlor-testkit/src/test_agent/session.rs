@@ -74,6 +74,8 @@ pub(super) enum Event {
     Answer(RequestId, Result<Json, RpcError>),
     /// A program that the agent runs wrote something; nothing if it will write no more.
     Output(Vec<u8>),
+    /// The client sent a prompt for the turn.
+    Steered(Vec<Json>),
 }
 
 /// Work for a turn.
@@ -164,6 +166,18 @@ impl State {
             Work::Own(_) => None,
         };
         Job { work, sender, events }
+    }
+
+    /// Takes a prompt into the turn that goes on; false if there is none.
+    pub(super) fn steer(&mut self, message: &str, content: &[Json]) -> bool {
+        let Some(turn) = &self.turn else { return false };
+        if turn.send(Event::Steered(content.to_vec())).is_err() {
+            return false;
+        }
+        for block in content {
+            self.saved.keep(Role::User, message, super::store::block(block));
+        }
+        true
     }
 
     /// Closes the session. A request that is given back can be answered now, another one is when the turn ends.
