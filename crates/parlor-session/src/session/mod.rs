@@ -969,12 +969,10 @@ impl Session {
             self.prompts.on_accepted(prompt, Object::default());
             return;
         }
-        if self.insert(prompt, None, new_id, out)
-            && !self.activity().is_busy()
-            && let Some(state) = self.transcript.state().cloned()
-        {
+        self.insert(prompt, None, new_id, out);
+        if let Some(state) = self.transcript.state().filter(|state| !state.activity.is_busy()) {
             // The turn has ended before the response.
-            self.prompts.on_state(&state, out);
+            self.prompts.end(prompt, state, out);
         }
     }
 

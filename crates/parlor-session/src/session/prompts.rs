@@ -331,6 +331,14 @@ impl Prompts {
         answered.for_each(|waiter| waiter.respond(waiter.outcome(&message, &fields, None), out));
     }
 
+    /// Ends an inserted prompt whose turn ended with this state.
+    pub(super) fn end(&mut self, id: PromptId, state: &State, out: &mut Step) {
+        if let Some(open) = self.open.get_mut(id) {
+            open.end(state);
+        }
+        self.end_finished(out);
+    }
+
     /// Ends the prompts whose turn has ended, also those that were inserted after its end.
     pub(super) fn end_finished(&mut self, out: &mut Step) {
         for (open, state) in self.open.take_ended() {

@@ -111,6 +111,13 @@ impl<T> OpenPrompt<T> {
         self.state = PromptState::Inserted { message, fields };
     }
 
+    /// Marks the turn of an inserted prompt as ended.
+    pub(crate) fn end(&mut self, state: &State) {
+        if self.is_inserted() {
+            self.turn = TurnProgress::Ended(state.clone());
+        }
+    }
+
     /// Queues it again for the next agent; its turn has not started.
     pub(crate) fn requeue(&mut self) {
         (self.state, self.turn, self.is_answered) = (PromptState::Queued, TurnProgress::Unknown, false);

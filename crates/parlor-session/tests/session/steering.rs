@@ -129,6 +129,53 @@ fn a_prompt_that_comes_too_late_for_the_turn_is_the_next_one() {
 }
 
 #[test]
+fn a_prompt_ends_with_the_turn_that_ended_before_the_agent_responded() {
+    check(&expect![[r#"
+        attach 1
+        attach 2 waits
+        ready queued
+        prompt 1 by 1 one
+            send 1
+            queue: [1 one (1)]
+        accepted 1 u1
+            - user u1 = one
+            - Info one {"parlor/title":"made"}
+            durable
+            respond 1 to 1: accepted as u1, with fields
+            queue: []
+        state running
+            - state running
+        steer 2 by 2 now
+            steer 2
+        steer 3 by 2 also
+            steer 3
+        state idle end
+            - state idle (end)
+        chunk user u2: now
+            - user u2 = now meta
+            durable
+        prompt 4 by 1 two
+            send 4
+            queue: [4 two (1)]
+        accepted 4 u4
+            - user u4 = two
+            durable
+            respond 4 to 1: accepted as u4, with fields
+            queue: []
+        steered 2
+            respond 2 to 2: ended idle (end)
+        steered 3
+            - user new1 = also meta
+            durable
+            respond 3 to 2: ended idle (end)
+        state running
+            - state running
+        state idle end
+            - state idle (end)
+    "#]]);
+}
+
+#[test]
 fn without_a_turn_or_in_a_cancelled_turn_a_steering_prompt_is_the_next_one() {
     check(&expect![[r#"
         attach 1

@@ -372,8 +372,9 @@ impl Agent {
         let session = self.open_session(params)?;
         let content = json::array(params, "prompt").ok_or_else(|| invalid("`prompt` is not a list"))?;
         let message = self.fresh_id();
-        let is_taken = session.lock().steer(&message, &content);
-        if !is_taken {
+        // The turn does not end meanwhile.
+        let mut state = session.lock();
+        if !state.has_turn() {
             self.answer(id, r#"{"outcome":"promptRequired","reason":"noRunningTurn"}"#);
             return Ok(());
         }
@@ -383,6 +384,7 @@ impl Agent {
             }
         }
         self.answer(id, r#"{"outcome":"injected"}"#);
+        state.steer(&message, &content);
         Ok(())
     }
 

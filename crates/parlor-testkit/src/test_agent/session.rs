@@ -168,16 +168,19 @@ impl State {
         Job { work, sender, events }
     }
 
-    /// Takes a prompt into the turn that goes on; false if there is none.
-    pub(super) fn steer(&mut self, message: &str, content: &[Json]) -> bool {
-        let Some(turn) = &self.turn else { return false };
-        if turn.send(Event::Steered(content.to_vec())).is_err() {
-            return false;
-        }
+    /// Whether a turn goes on.
+    pub(super) fn has_turn(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// Takes a prompt into the turn that goes on.
+    pub(super) fn steer(&mut self, message: &str, content: &[Json]) {
         for block in content {
             self.saved.keep(Role::User, message, super::store::block(block));
         }
-        true
+        if let Some(turn) = &self.turn {
+            let _ = turn.send(Event::Steered(content.to_vec()));
+        }
     }
 
     /// Closes the session. A request that is given back can be answered now, another one is when the turn ends.

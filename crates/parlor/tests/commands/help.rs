@@ -244,6 +244,14 @@ fn the_long_help_describes_command_arguments_and_options() {
                   Exit with code 124 if the turn has not ended after this time (30s, 5m, 2h); the turn
                   continues
 
+              --now[=<HOW>]
+                  Send the prompt into the running turn instead of queueing it; with `=cancel`, cancel the
+                  turn if the agent does not accept that
+
+                  Possible values:
+                  - steer:  Into the turn
+                  - cancel: Into the turn, or after cancelling it
+
               --yes
                   Allow all permission requests of the agent
 
@@ -260,6 +268,7 @@ fn the_long_help_describes_command_arguments_and_options() {
           parlor prompt --new 'What is in this directory?'
           parlor prompt now fix the second problem
           git diff | parlor prompt -s latest review this change
+          parlor prompt --now 'skip the slow tests'
           parlor prompt -s 'flaky test' --timeout 10m -f log.txt explain this
     "#]]
     .assert_eq(&help("prompt"));
