@@ -36,7 +36,7 @@ pub use machine::{
     no_session, reports_background,
 };
 pub use output::{ClientRequestId, Delivery, Outgoing, Output};
-pub use profile::AgentProfile;
+pub use profile::{AgentProfile, agent_features};
 pub use session_data::{SessionData, title};
 pub use summary::{OpenRequest, SessionState, SessionSummary};
 pub use throttle::InfoThrottle;

@@ -5,6 +5,8 @@ use parlor_json::Object;
 use parlor_session::Role;
 use parlor_session::session::{AgentForkMessage, Boundary};
 
+use crate::Capability;
+
 /// An agent whose behaviour was verified.
 #[derive(Debug, PartialEq, Eq)]
 pub struct AgentProfile {
@@ -14,6 +16,8 @@ pub struct AgentProfile {
     since: Version,
     /// Where it cuts the history at the message in `_meta.jetbrains.air.fork` of `session/fork`.
     cuts_fork_after: ForkCut,
+    /// The version of the protocol in which it offers the most.
+    version: u16,
 }
 
 /// Where an agent cuts the history of a fork at a message.
@@ -34,8 +38,15 @@ const PROFILES: [AgentProfile; 2] = [
         name: "@agentclientprotocol/claude-agent-acp",
         since: [0, 99, 1],
         cuts_fork_after: ForkCut::Message,
+        // It has neither steering nor its extensions of lists in version 2.
+        version: 1,
     },
-    AgentProfile { name: "@agentclientprotocol/codex-acp", since: [2, 6, 0], cuts_fork_after: ForkCut::Turn },
+    AgentProfile {
+        name: "@agentclientprotocol/codex-acp",
+        since: [2, 6, 0],
+        cuts_fork_after: ForkCut::Turn,
+        version: 2,
+    },
 ];
 
 impl AgentProfile {
@@ -48,6 +59,11 @@ impl AgentProfile {
         let info = initialize.get_object(info)?;
         let (name, version) = (info.get_string("name")?, parse_version(&info.get_str("version")?)?);
         PROFILES.iter().find(|profile| profile.name == name && version >= profile.since)
+    }
+
+    /// The version of the protocol to speak with the agent, unless the configuration has one.
+    pub fn version(&self) -> u16 {
+        self.version
     }
 
     /// Whether the agent's fork at a message ends exactly with it.
@@ -63,6 +79,28 @@ impl AgentProfile {
         };
         message.role == Role::Agent && is_exact
     }
+}
+
+/// What an agent with this response to `initialize` offers beyond prompts, for people.
+pub fn agent_features(dialect: Dialect, initialize: &Object) -> Vec<&'static str> {
+    let has = |capability: Capability| capability.is_in(dialect, initialize);
+    let cut = AgentProfile::of(dialect, initialize).map(|profile| profile.cuts_fork_after);
+    let fork = match cut {
+        _ if has(Capability::ForkAtMessage) => Some("fork at message"),
+        _ if !has(Capability::Fork) => None,
+        Some(ForkCut::Message) => Some("fork at message"),
+        Some(ForkCut::Turn) => Some("fork at turn"),
+        None => Some("fork"),
+    };
+    let restore = (has(Capability::Resume) || has(Capability::Load)).then_some("resume");
+    let named = [
+        (Capability::List, "list"),
+        (Capability::Delete, "delete"),
+        (Capability::Title, "title"),
+        (Capability::Steering, "steering"),
+    ];
+    let named = named.into_iter().filter_map(|(capability, name)| has(capability).then_some(name));
+    restore.into_iter().chain(fork).chain(named).collect()
 }
 
 /// The numbers of a version such as `1.2.3` or `1.2.3-beta.1`.
@@ -107,6 +145,22 @@ mod tests {
         assert!(profile(Dialect::V2, v2).is_some());
         assert!(profile(Dialect::V1, v2).is_none());
         assert!(profile(Dialect::V1, "{}").is_none());
+    }
+
+    #[test]
+    fn features_are_those_that_the_agent_declares_or_is_known_for() {
+        let features = |dialect, initialize: &str| {
+            agent_features(dialect, &Json::parse(initialize).unwrap().to_object().unwrap()).join(", ")
+        };
+        let claude = r#"{"agentInfo":{"name":"@agentclientprotocol/claude-agent-acp","version":"0.99.1"},"agentCapabilities":{"loadSession":true,"sessionCapabilities":{"fork":{},"list":{},"delete":{}}},"_meta":{"steering":{"supported":true}}}"#;
+        assert_eq!(features(Dialect::V1, claude), "resume, fork at message, list, delete, steering");
+        let codex = r#"{"info":{"name":"@agentclientprotocol/codex-acp","version":"2.6.0"},"capabilities":{"session":{"fork":{},"title":{}}}}"#;
+        assert_eq!(features(Dialect::V2, codex), "resume, fork at turn, list, title");
+        assert_eq!(features(Dialect::V1, "{}"), "");
+        let at_message = r#"{"capabilities":{"session":{"fork":{"atMessageId":true}}}}"#;
+        assert_eq!(features(Dialect::V2, at_message), "resume, fork at message, list");
+        let fork = r#"{"agentCapabilities":{"sessionCapabilities":{"fork":{}}}}"#;
+        assert_eq!(features(Dialect::V1, fork), "fork");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::table::{Cell, Table, terminal_width};
 /// List the known agents
 ///
 /// Lists the agents of the running server, or else those of the configuration and the presets. `*` marks the default. The
-/// protocol version is known after an agent was first started. Whether you are logged in is known after an agent has required a
+/// protocol version that the server speaks with an agent and the agent's features are known after it was first started. Whether you are logged in is known after an agent has required a
 /// login, and after `parlor login`; no agent is started for it.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -44,6 +44,7 @@ struct ListedAgent {
     path: Option<String>,
     install: Option<&'static str>,
     dialect: Option<&'static str>,
+    features: Option<Vec<&'static str>>,
     logged_in: Option<bool>,
 }
 
@@ -152,7 +153,8 @@ fn list(
         source,
         path: found.map(|path| path.display().to_string()),
         install: preset.and_then(|preset| preset.install),
-        dialect: cached.map(|info| info.dialect.name()),
+        dialect: cached.as_ref().map(|cached| cached.dialect.name()),
+        features: cached.map(|cached| cached.features()),
         logged_in: is_logged_in
             .or_else(|| store.and_then(|store| stored::login_state(store, &agent).ok()?)),
         name: agent.name,
@@ -167,8 +169,8 @@ fn table(listed: &[ListedAgent]) -> Table {
     // The command that installs an agent is truncated only where it cannot be whole.
     let is_narrow = terminal_width().is_some_and(|width| width < NARROW);
     let installed = if is_narrow { "~INSTALLED" } else { "INSTALLED" };
-    let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "LOGIN", installed]);
-    table.drop_if_narrow(&["COMMAND", "FROM", "SPEAKS"]);
+    let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "~FEATURES", "LOGIN", installed]);
+    table.drop_if_narrow(&["FEATURES", "COMMAND", "FROM", "SPEAKS"]);
     for agent in listed {
         let installed = match (&agent.path, agent.install) {
             (Some(path), _) => Cell::styled(&short_path(path), GREEN),
@@ -188,6 +190,7 @@ fn table(listed: &[ListedAgent]) -> Table {
             program.unwrap_or_default().into(),
             agent.source.into(),
             agent.dialect.unwrap_or("").into(),
+            agent.features.as_ref().map(|features| features.join(", ")).unwrap_or_default().as_str().into(),
             match agent.logged_in {
                 Some(true) => Cell::styled("logged in", GREEN),
                 Some(false) => Cell::styled("not logged in", YELLOW),

@@ -369,9 +369,9 @@ fn the_long_help_describes_command_arguments_and_options() {
         List the known agents
 
         Lists the agents of the running server, or else those of the configuration and the presets. `*`
-        marks the default. The protocol version is known after an agent was first started. Whether you are
-        logged in is known after an agent has required a login, and after `parlor login`; no agent is
-        started for it.
+        marks the default. The protocol version that the server speaks with an agent and the agent's
+        features are known after it was first started. Whether you are logged in is known after an agent has
+        required a login, and after `parlor login`; no agent is started for it.
 
         Usage: parlor agents [OPTIONS]
 
