@@ -98,7 +98,7 @@ impl Event {
 /// A call of a client to a session.
 #[derive(Debug)]
 pub enum ClientCall {
-    /// `session/load`, `session/resume` and the end of `session/new`: the client attaches, and the response follows what it
+    /// `session/load`, `session/resume`, `session/attach` and the end of `session/new`: the client attaches, and the response follows what it
     /// missed.
     Attach {
         /// The request.
@@ -107,11 +107,18 @@ pub enum ClientCall {
         from: ReplayFrom,
         /// The directory that the client says the session works in.
         cwd: Option<String>,
+        /// Further members of the response.
+        members: Object,
     },
     /// The client attaches without a replay and without a response.
     Follow,
     /// `session/close`
     Close {
+        /// The request.
+        id: RequestId,
+    },
+    /// `session/detach`
+    Detach {
         /// The request.
         id: RequestId,
     },
@@ -206,6 +213,7 @@ impl ClientCall {
             Self::Say { answer: Some((id, _)), .. }
             | Self::Attach { id, .. }
             | Self::Close { id }
+            | Self::Detach { id }
             | Self::Prompt { id, .. }
             | Self::WithdrawPrompt { id, .. }
             | Self::AnswerRequest { id, .. }
@@ -222,7 +230,7 @@ impl ClientCall {
 
     /// Whether it closes or deletes the session: a session that does not exist is closed and deleted already.
     pub fn is_satisfied_without_session(&self) -> bool {
-        matches!(self, Self::Close { .. } | Self::Delete { .. })
+        matches!(self, Self::Close { .. } | Self::Detach { .. } | Self::Delete { .. })
     }
 }
 

@@ -466,9 +466,9 @@ impl SessionMachine {
 
     fn on_call(&mut self, client: std::sync::Arc<ClientInfo>, is_connected: bool, call: ClientCall) {
         match call {
-            ClientCall::Attach { id, from, cwd } => {
+            ClientCall::Attach { id, from, cwd, members } => {
                 if is_connected {
-                    self.attach(client, id, &from, cwd);
+                    self.attach(client, id, &from, cwd, members);
                 }
             }
             // A fork and a deletion are calls of clients that need not be attached.
@@ -483,6 +483,7 @@ impl SessionMachine {
             ClientCall::Status { id } => self.on_status(&client, &id),
             ClientCall::Archive { id, archived } => self.on_archive(&client, id, archived),
             ClientCall::Close { id } => self.on_close(&client, id),
+            ClientCall::Detach { id } => self.on_detach(&client, id),
             ClientCall::Follow => self.follow(&client, is_connected),
             ClientCall::Prompt { id, params } => {
                 self.follow(&client, is_connected);

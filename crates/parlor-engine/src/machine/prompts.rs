@@ -198,6 +198,21 @@ impl SessionMachine {
         }
     }
 
+    /// Answers the prompts of a client that detaches. They stay as they are.
+    pub(super) fn leave_prompts(&mut self, client: &ClientInfo) {
+        let left: Vec<_> = self.prompts.extract_if(.., |_, (by, _)| *by == client.id).collect();
+        for (_, (_, id)) in left {
+            let frame = if client.dialect == Dialect::V1 {
+                Frame::response(&id, &cancelled(Some(client.id)))
+            } else {
+                let message =
+                    "the client detached from the session before the prompt was accepted; it stays queued";
+                Frame::error(&id, &RpcError::new(code::REQUEST_CANCELLED, message))
+            };
+            self.send(client.id, frame);
+        }
+    }
+
     /// The message for the sender of a withdrawn prompt.
     fn withdrawn_by(&self, by: Option<ClientId>, sender: ClientId) -> String {
         let Some(by) = by.filter(|by| *by != sender) else { return "the prompt was withdrawn".to_owned() };

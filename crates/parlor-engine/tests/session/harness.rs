@@ -438,7 +438,7 @@ fn machine(stored: StoredSession, first_id: u128) -> SessionMachine {
 
 /// A request to attach.
 pub(crate) fn attach(id: u64, from: ReplayFrom) -> ClientCall {
-    ClientCall::Attach { id: RequestId::from(id), from, cwd: None }
+    ClientCall::Attach { id: RequestId::from(id), from, cwd: None, members: Object::default() }
 }
 
 /// A prompt request.

@@ -135,7 +135,7 @@ fn capabilities(dialect: Dialect, config: &AgentConfig, agents: &Object) -> Obje
             capabilities.set("loadSession", true);
             let agents_session = capabilities.get_object("sessionCapabilities").unwrap_or_default();
             let mut session = agent_capabilities(&agents_session, &["additionalDirectories", "systemPrompt"]);
-            for name in ["list", "resume", "close", "delete", "archive", "title", "status"] {
+            for name in ["list", "resume", "close", "delete", "archive", "title", "status", "attach"] {
                 session.set(name, Object::new());
             }
             session.set("fork", fork_capability());
@@ -147,7 +147,7 @@ fn capabilities(dialect: Dialect, config: &AgentConfig, agents: &Object) -> Obje
             let agents_session = capabilities.get_object("session").unwrap_or_default();
             let names = ["prompt", "mcp", "additionalDirectories", "systemPrompt"];
             let mut session = agent_capabilities(&agents_session, &names);
-            for name in ["delete", "archive", "title", "status"] {
+            for name in ["delete", "archive", "title", "status", "attach"] {
                 session.set(name, Object::new());
             }
             session.set("fork", fork_capability());
