@@ -129,6 +129,13 @@ pub enum ClientCall {
         /// Its params.
         params: Object,
     },
+    /// `_session/steering`
+    Steer {
+        /// The request.
+        id: RequestId,
+        /// Its params.
+        params: Object,
+    },
     /// A prompt whose outcome is seen in the session and not in a response. Another request may be answered before it.
     Say {
         /// The content of the prompt.
@@ -215,6 +222,7 @@ impl ClientCall {
             | Self::Close { id }
             | Self::Detach { id }
             | Self::Prompt { id, .. }
+            | Self::Steer { id, .. }
             | Self::WithdrawPrompt { id, .. }
             | Self::AnswerRequest { id, .. }
             | Self::Older { id, .. }

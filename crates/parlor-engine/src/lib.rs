@@ -32,8 +32,8 @@ pub use event::{
 };
 pub use frame::{Frame, FrameKind};
 pub use machine::{
-    FORK, ForkAgent, ForkStart, SessionEnd, SessionMachine, cannot_ask, deleted_agent_session, deleted_key,
-    no_session, reports_background,
+    FORK, ForkAgent, ForkStart, STEER, SessionEnd, SessionMachine, cannot_ask, deleted_agent_session,
+    deleted_key, no_session, reports_background,
 };
 pub use output::{ClientRequestId, Delivery, Outgoing, Output};
 pub use profile::{AgentProfile, agent_features};

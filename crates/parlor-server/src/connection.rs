@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use parlor_dialect::Dialect;
-use parlor_engine::{ClientCall, Event, ForkKind, ForkRequest, Frame, ReplayFrom};
+use parlor_engine::{ClientCall, Event, ForkKind, ForkRequest, Frame, ReplayFrom, STEER};
 use parlor_json::{Json, JsonRef, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_session::session::{Answer, PromptId, Scope};
@@ -620,6 +620,7 @@ fn to_call(method: &str, params: Object, id: &RequestId) -> Result<ClientCall, R
     };
     Ok(match method {
         "session/prompt" => ClientCall::Prompt { id, params },
+        STEER => ClientCall::Steer { id, params },
         "session/close" => ClientCall::Close { id },
         "session/delete" => ClientCall::Delete { id },
         "session/fork" => fork(id, params, ForkKind::Fork),

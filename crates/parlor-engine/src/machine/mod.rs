@@ -20,7 +20,7 @@ mod title;
 
 use core::fmt;
 use core::time::Duration;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use parlor_dialect::live::{AgentLine, Stream};
 use parlor_dialect::{Decoder, Dialect, LossKind, Losses, live};
@@ -34,6 +34,8 @@ use parlor_wire::{RequestId, RpcError, code};
 pub use self::fork::{FORK, ForkAgent, ForkStart};
 pub use self::persist::{deleted_agent_session, deleted_key};
 pub use self::requests::cannot_ask;
+use self::steering::IdleBehavior;
+pub use self::steering::STEER;
 
 use self::aliases::Aliases;
 use self::attach::Closing;
@@ -93,6 +95,8 @@ pub struct SessionMachine {
     prompts: BTreeMap<PromptId, (ClientId, RequestId)>,
     /// Prompts without a request.
     prompts_without_request: HashSet<PromptId>,
+    /// The prompts whose requests are `_session/steering`.
+    steer_requests: HashMap<PromptId, IdleBehavior>,
     next_prompt: u64,
     /// The queued prompts, as they were last sent to drivers.
     queue: Vec<QueuedPrompt>,
@@ -205,6 +209,7 @@ impl SessionMachine {
             pending: VecDeque::new(),
             prompts: BTreeMap::new(),
             prompts_without_request: HashSet::new(),
+            steer_requests: HashMap::new(),
             next_prompt,
             queue_changed: false,
             queue_receivers: Vec::new(),
@@ -488,6 +493,10 @@ impl SessionMachine {
             ClientCall::Prompt { id, params } => {
                 self.follow(&client, is_connected);
                 self.on_prompt(&client, id, params);
+            }
+            ClientCall::Steer { id, params } => {
+                self.follow(&client, is_connected);
+                self.on_steer(&client, id, params);
             }
             ClientCall::Say { content, answer } => {
                 self.follow(&client, is_connected);

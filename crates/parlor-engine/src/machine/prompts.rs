@@ -9,7 +9,7 @@ use parlor_session::{EventKind, Update};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::broadcast::BufferOffsets;
-use super::{SessionMachine, StepOffsets};
+use super::{SessionMachine, StepOffsets, steering};
 use crate::{ClientInfo, Frame};
 
 impl SessionMachine {
@@ -101,12 +101,16 @@ impl SessionMachine {
         outcome: &PromptOutcome,
         offsets: &StepOffsets,
     ) {
+        let is_steer = self.steer_requests.remove(&prompt).is_some();
         if self.prompts_without_request.remove(&prompt) || by == ClientId::UNKNOWN {
             return self.record_outcome(outcome);
         }
         let Some((client, id)) = self.prompts.remove(&prompt).filter(|(client, _)| *client == by) else {
             return;
         };
+        if is_steer {
+            return self.send(client, steering::response(&id, outcome));
+        }
         let Some(subscriber) = self.subscribers.get(&client) else { return };
         let dialect = subscriber.client.dialect;
         let (line, place): (Frame, Option<&BufferOffsets>) = match outcome {

@@ -119,3 +119,63 @@ fn an_agent_that_does_not_offer_it_is_not_asked() {
     let sent = script.sent(1);
     assert!(sent.iter().any(|line| line.starts_with("4 failed: `parlor/steer` must be")), "{sent:?}");
 }
+
+/// A `_session/steering` of a client.
+fn steering(script: &mut Script, client: u64, id: u64, idle: &str) {
+    let meta = format!(r#"{{"steering":{{"idleBehavior":"{idle}"}}}}"#);
+    let params = format!(r#"{{"sessionId":"s","prompt":[{{"type":"text","text":"Now"}}],"_meta":{meta}}}"#);
+    let params = Json::parse(params).unwrap().to_object().unwrap();
+    script.call(client, ClientCall::Steer { id: RequestId::from(id), params });
+}
+
+#[test]
+fn a_client_that_knows_the_agents_method_can_use_it() {
+    let mut script = running(STEERING);
+    script.attach(2, Dialect::V1);
+    steering(&mut script, 2, 7, "promptRequired");
+    assert_eq!(script.sent(2), [""; 0]);
+    answers(&mut script, Ok(r#"{"outcome":"injected"}"#));
+    assert_eq!(script.sent(2), [r#"7 -> {"outcome":"injected"}"#]);
+    assert!(script.stored_heads()[2].contains("parlor/steer"), "{:?}", script.stored_heads());
+    script.responds(0, r#"{"stopReason":"end_turn"}"#);
+    script.commands();
+
+    // Without a turn.
+    script.sent(2);
+    steering(&mut script, 2, 8, "promptRequired");
+    assert_eq!(script.sent(2), [r#"8 -> {"outcome":"promptRequired"}"#]);
+    assert_eq!(script.commands(), [""; 0]);
+    steering(&mut script, 2, 9, "");
+    assert_eq!(script.sent(2)[0], r#"9 -> {"outcome":"startedNewTurn"}"#);
+    assert!(script.commands()[0].starts_with("1: session/prompt"));
+}
+
+#[test]
+fn a_client_keeps_a_prompt_that_came_too_late_if_it_asked_for_that() {
+    for (idle, outcome, is_kept) in
+        [("promptRequired", "promptRequired", true), ("", "startedNewTurn", false)]
+    {
+        let mut script = running(STEERING);
+        steering(&mut script, 1, 7, idle);
+        script.commands();
+        answers(&mut script, Ok(r#"{"outcome":"promptRequired"}"#));
+        let sent = script.sent(1);
+        assert!(sent.contains(&format!(r#"7 -> {{"outcome":"{outcome}"}}"#)), "{sent:?}");
+        assert_eq!(sent.iter().filter(|line| line.starts_with("7 ")).count(), 1, "{sent:?}");
+        script.responds(0, r#"{"stopReason":"end_turn"}"#);
+        let is_sent = script.commands().iter().any(|command| command.contains("session/prompt"));
+        assert_eq!(is_sent, !is_kept);
+    }
+}
+
+#[test]
+fn a_client_gets_the_agents_error_and_agents_without_steering_have_no_such_method() {
+    let mut script = running(STEERING);
+    steering(&mut script, 1, 7, "");
+    answers(&mut script, Err(r#"{"code":-32603,"message":"no images"}"#));
+    assert_eq!(script.sent(1), ["7 failed: no images"]);
+    let mut script = running("{}");
+    steering(&mut script, 1, 7, "");
+    let sent = script.sent(1);
+    assert!(sent[0].starts_with("7 failed: agent 'agent' accepts no prompts while it works"), "{sent:?}");
+}

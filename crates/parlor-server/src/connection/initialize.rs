@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use parlor_dialect::{Dialect, Losses, live};
-use parlor_engine::{ClientInfo, HandoffAgent};
+use parlor_engine::{Capability, ClientInfo, HandoffAgent};
 use parlor_json::Object;
 use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
@@ -158,6 +158,9 @@ fn capabilities(dialect: Dialect, config: &AgentConfig, agents: &Object) -> Obje
     result.set(info_name, info);
     if let Some(methods) = agents.get("authMethods") {
         result.set("authMethods", methods.clone());
+    }
+    if Capability::Steering.is_in(dialect, agents) {
+        result.set_nested("_meta", "steering", Object::new().with("supported", true));
     }
     result.set_nested("_meta", AGENT, agent);
     if dialect == Dialect::Draft {
