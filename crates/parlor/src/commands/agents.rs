@@ -43,8 +43,8 @@ struct ListedAgent {
     source: &'static str,
     path: Option<String>,
     install: Option<&'static str>,
-    dialect: Option<&'static str>,
-    features: Option<Vec<&'static str>>,
+    dialect: Option<String>,
+    features: Option<Vec<String>>,
     logged_in: Option<bool>,
 }
 
@@ -61,6 +61,8 @@ struct ServerAgent {
     command: Vec<String>,
     default: bool,
     logged_in: Option<bool>,
+    dialect: Option<String>,
+    features: Option<Vec<String>>,
 }
 
 /// An agent of the server or of the configuration.
@@ -69,6 +71,8 @@ pub(super) struct KnownAgent {
     pub(super) is_default: bool,
     /// Whether a person is logged in, if the server knows it.
     pub(super) is_logged_in: Option<bool>,
+    /// The dialect and the features of the agent, if the server knows them.
+    started: Option<(String, Vec<String>)>,
 }
 
 impl Agents {
@@ -112,6 +116,7 @@ fn from_config(config: &Config) -> Result<Vec<KnownAgent>, CommandError> {
         config: config.clone(),
         is_default: Some(config) == default,
         is_logged_in: None,
+        started: None,
     };
     Ok(known.all().iter().map(agent).collect())
 }
@@ -126,6 +131,7 @@ pub(super) fn from_server(socket: &Path) -> Result<Vec<KnownAgent>, CommandError
         config: AgentConfig::new(agent.name, agent.command),
         is_default: agent.default,
         is_logged_in: agent.logged_in,
+        started: agent.dialect.zip(agent.features),
     });
     Ok(agents.collect())
 }
@@ -136,7 +142,7 @@ fn list(
     path: &std::ffi::OsStr,
     sessions: Option<&OfflineSessions>,
 ) -> ListedAgent {
-    let KnownAgent { config: agent, is_default, is_logged_in } = known;
+    let KnownAgent { config: agent, is_default, is_logged_in, started } = known;
     let is_same = |other: &AgentConfig| other.name == agent.name && other.command == agent.command;
     let preset =
         Preset::named(&agent.name).filter(|preset| preset.agent().is_ok_and(|other| is_same(&other)));
@@ -147,14 +153,19 @@ fn list(
     };
     let found = agent.command.first().and_then(|program| program_at(program, path));
     let store = sessions.and_then(OfflineSessions::store);
-    let cached = store.and_then(|store| stored::cached_agent_info(store, &agent).ok()?);
+    let cached = || {
+        let cached = stored::cached_agent_info(store?, &agent).ok()??;
+        let features = cached.features().into_iter().map(str::to_owned).collect();
+        Some((cached.dialect.name().to_owned(), features))
+    };
+    let (dialect, features) = started.or_else(cached).unzip();
     ListedAgent {
         default: is_default,
         source,
         path: found.map(|path| path.display().to_string()),
         install: preset.and_then(|preset| preset.install),
-        dialect: cached.as_ref().map(|cached| cached.dialect.name()),
-        features: cached.map(|cached| cached.features()),
+        dialect,
+        features,
         logged_in: is_logged_in
             .or_else(|| store.and_then(|store| stored::login_state(store, &agent).ok()?)),
         name: agent.name,
@@ -189,7 +200,7 @@ fn table(listed: &[ListedAgent]) -> Table {
             agent.name.as_str().into(),
             program.unwrap_or_default().into(),
             agent.source.into(),
-            agent.dialect.unwrap_or("").into(),
+            agent.dialect.as_deref().unwrap_or("").into(),
             agent.features.as_ref().map(|features| features.join(", ")).unwrap_or_default().as_str().into(),
             match agent.logged_in {
                 Some(true) => Cell::styled("logged in", GREEN),
