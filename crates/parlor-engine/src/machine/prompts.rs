@@ -204,9 +204,12 @@ impl SessionMachine {
 
     /// Answers the prompts of a client that detaches. They stay as they are.
     pub(super) fn leave_prompts(&mut self, client: &ClientInfo) {
-        let left: Vec<_> = self.prompts.extract_if(.., |_, (by, _)| *by == client.id).collect();
-        for (_, (_, id)) in left {
-            let frame = if client.dialect == Dialect::V1 {
+        let is_own = |(_, (by, _)): &(&PromptId, &(ClientId, RequestId))| *by == client.id;
+        let left: Vec<_> = self.prompts.iter().filter(is_own).map(|(prompt, _)| *prompt).collect();
+        for prompt in left {
+            let Some((_, id)) = self.prompts.remove(&prompt) else { continue };
+            let is_steer = self.steer_requests.remove(&prompt).is_some();
+            let frame = if client.dialect == Dialect::V1 && !is_steer {
                 Frame::response(&id, &cancelled(Some(client.id)))
             } else {
                 let message =

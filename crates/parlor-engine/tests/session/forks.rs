@@ -252,9 +252,9 @@ fn a_message_that_shares_its_id_with_a_thought_is_no_native_fork_point() {
         let mut script = two_turns(&initialize, &turn);
         let ids: Vec<_> =
             script.machine.transcript().entries().iter().map(|entry| entry.id().clone()).collect();
-        let ids = ids.iter().filter_map(|id| match id {
-            parlor_session::EntryId::Message(role, id) if *role != parlor_session::Role::User => Some(id),
-            _ => None,
+        let ids = ids.iter().filter_map(|id| {
+            let parlor_session::EntryId::Message(role, id) = id else { return None };
+            (*role != parlor_session::Role::User).then_some(id)
         });
         let ids: Vec<String> = ids.map(|id| id.as_json().to_text().into_owned()).collect();
         assert_eq!(ids.len(), 3, "{ids:?}");
