@@ -99,7 +99,7 @@ pub use parlor_wire::{
 };
 pub use peer_request::{PeerRequest, PeerRequests, PermissionOption};
 pub use replica::Snapshot;
-pub use session::{OlderEntries, Prompt, Session};
+pub use session::{DuringTurn, OlderEntries, Prompt, Session};
 pub use turn::{Turn, TurnEvent};
 pub use updates::{Changes, TextDelta, Updates};
 pub use values::{ToolCall, ToolCallLocation, TurnOutcome};

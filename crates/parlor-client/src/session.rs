@@ -44,6 +44,19 @@ pub struct Session {
 pub struct Prompt {
     content: Json,
     key: Option<String>,
+    during_turn: DuringTurn,
+}
+
+/// What a parlor server does with a prompt while a turn is running.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DuringTurn {
+    /// Queues it: its turn is one of the next.
+    #[default]
+    Queue,
+    /// Sends it to the agent at once, as a part of the running turn. If the agent does not support that, the prompt is rejected.
+    Steer,
+    /// The same, but if the agent does not support that, the turn is cancelled and the prompt is the next one.
+    SteerOrCancel,
 }
 
 /// Entries before those that [`Client::load_tail`](crate::Client::load_tail) loaded.
@@ -153,11 +166,16 @@ impl Session {
     /// # });
     /// ```
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<Turn, Error> {
-        let Prompt { content, key } = prompt.into();
+        let Prompt { content, key, during_turn } = prompt.into();
         let mut params = self.params();
         params.set("prompt", content);
         if let Some(key) = key {
-            params.set("_meta", Object::new().with("parlor/key", key));
+            params.set_nested("_meta", "parlor/key", key);
+        }
+        match during_turn {
+            DuringTurn::Queue => {}
+            DuringTurn::Steer => params.set_nested("_meta", "parlor/steer", true),
+            DuringTurn::SteerOrCancel => params.set_nested("_meta", "parlor/steer", "cancel"),
         }
         let purpose = Purpose::Prompt(Arc::clone(&self.replica));
         let response = self.client.connection().request("session/prompt", &params, purpose).await?;
@@ -237,7 +255,7 @@ impl Session {
 impl Prompt {
     /// A prompt of content blocks, as the protocol has them: a JSON list.
     pub fn blocks(content: Json) -> Self {
-        Self { content, key: None }
+        Self { content, key: None, during_turn: DuringTurn::Queue }
     }
 
     /// The content blocks.
@@ -249,6 +267,13 @@ impl Prompt {
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
+        self
+    }
+
+    /// Sets what a parlor server does with the prompt while a turn is running.
+    #[must_use]
+    pub fn during_turn(mut self, during_turn: DuringTurn) -> Self {
+        self.during_turn = during_turn;
         self
     }
 }

@@ -58,6 +58,8 @@ pub enum Capability {
     Title,
     /// `session/list`
     List,
+    /// `_session/steering`: a prompt for the running turn
+    Steering,
 }
 
 impl Capability {
@@ -67,6 +69,10 @@ impl Capability {
         let flag = |holder: &Object, name: &str| holder.get_bool(name) == Some(true);
         let forks_at_message =
             |session: &Object| session.get_object("fork").is_some_and(|fork| flag(&fork, "atMessageId"));
+        if self == Self::Steering {
+            let meta = initialize.get_object("_meta").unwrap_or_default();
+            return meta.get_object("steering").is_some_and(|steering| flag(&steering, "supported"));
+        }
         match dialect {
             Dialect::V1 => {
                 let capabilities = initialize.get_object("agentCapabilities").unwrap_or_default();
@@ -80,13 +86,14 @@ impl Capability {
                     Self::ForkAtMessage => forks_at_message(&session),
                     Self::Title => has(&session, "title"),
                     Self::List => has(&session, "list"),
+                    Self::Steering => false,
                 }
             }
             Dialect::V2 | Dialect::Draft => {
                 let capabilities = initialize.get_object("capabilities").unwrap_or_default();
                 let session = capabilities.get_object("session").unwrap_or_default();
                 match self {
-                    Self::Load => false,
+                    Self::Load | Self::Steering => false,
                     Self::Resume | Self::Close | Self::List => true,
                     Self::Delete => has(&session, "delete"),
                     Self::Fork => has(&session, "fork"),
@@ -152,6 +159,8 @@ impl fmt::Debug for SessionLookup {
 pub enum AgentCall {
     /// `session/prompt`
     Prompt(PromptId),
+    /// `_session/steering`
+    Steer(PromptId),
     /// Something that a client asked.
     Forwarded(ForwardedCall),
     /// `session/set_title`

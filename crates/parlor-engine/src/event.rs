@@ -98,7 +98,7 @@ impl Event {
 /// A call of a client to a session.
 #[derive(Debug)]
 pub enum ClientCall {
-    /// `session/load`, `session/resume` and the end of `session/new`: the client attaches, and the response follows what it
+    /// `session/load`, `session/resume`, `session/attach` and the end of `session/new`: the client attaches, and the response follows what it
     /// missed.
     Attach {
         /// The request.
@@ -107,6 +107,8 @@ pub enum ClientCall {
         from: ReplayFrom,
         /// The directory that the client says the session works in.
         cwd: Option<String>,
+        /// Further members of the response.
+        members: Object,
     },
     /// The client attaches without a replay and without a response.
     Follow,
@@ -115,8 +117,20 @@ pub enum ClientCall {
         /// The request.
         id: RequestId,
     },
+    /// `session/detach`
+    Detach {
+        /// The request.
+        id: RequestId,
+    },
     /// `session/prompt`
     Prompt {
+        /// The request.
+        id: RequestId,
+        /// Its params.
+        params: Object,
+    },
+    /// `_session/steering`
+    Steer {
         /// The request.
         id: RequestId,
         /// Its params.
@@ -206,7 +220,9 @@ impl ClientCall {
             Self::Say { answer: Some((id, _)), .. }
             | Self::Attach { id, .. }
             | Self::Close { id }
+            | Self::Detach { id }
             | Self::Prompt { id, .. }
+            | Self::Steer { id, .. }
             | Self::WithdrawPrompt { id, .. }
             | Self::AnswerRequest { id, .. }
             | Self::Older { id, .. }
@@ -222,7 +238,7 @@ impl ClientCall {
 
     /// Whether it closes or deletes the session: a session that does not exist is closed and deleted already.
     pub fn is_satisfied_without_session(&self) -> bool {
-        matches!(self, Self::Close { .. } | Self::Delete { .. })
+        matches!(self, Self::Close { .. } | Self::Detach { .. } | Self::Delete { .. })
     }
 }
 

@@ -12,6 +12,7 @@ mod frame;
 mod machine;
 pub mod opening;
 mod output;
+mod profile;
 pub mod rows;
 pub mod search_text;
 mod session_data;
@@ -31,10 +32,11 @@ pub use event::{
 };
 pub use frame::{Frame, FrameKind};
 pub use machine::{
-    FORK, ForkAgent, ForkStart, SessionEnd, SessionMachine, cannot_ask, deleted_agent_session, deleted_key,
-    no_session, reports_background,
+    FORK, ForkAgent, ForkStart, STEER, SessionEnd, SessionMachine, cannot_ask, deleted_agent_session,
+    deleted_key, no_session, reports_background,
 };
 pub use output::{ClientRequestId, Delivery, Outgoing, Output};
+pub use profile::{AgentProfile, agent_features};
 pub use session_data::{SessionData, title};
 pub use summary::{OpenRequest, SessionState, SessionSummary};
 pub use throttle::InfoThrottle;

@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use parlor_dialect::Dialect;
-use parlor_engine::{ClientCall, Event, ForkKind, ForkRequest, Frame, ReplayFrom};
+use parlor_engine::{ClientCall, Event, ForkKind, ForkRequest, Frame, ReplayFrom, STEER};
 use parlor_json::{Json, JsonRef, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_session::session::{Answer, PromptId, Scope};
@@ -211,7 +211,7 @@ impl Connection {
     }
 
     fn reject(&self, id: &RequestId, method: &str, error: &RpcError) {
-        let ends = matches!(method, "session/close" | "session/delete");
+        let ends = matches!(method, "session/close" | "session/detach" | "session/delete");
         RejectableRequest { client: Arc::clone(&self.client), id: id.clone(), ends }.reject(error);
     }
 
@@ -287,12 +287,23 @@ impl Connection {
                 let older = older(id, &params)?;
                 return self.send_to_session(&session(&params)?, Message::Call(client(), older)).await;
             }
-            "session/load" | "session/resume" => {
-                let from = replay_from(method, &params, dialect)?;
+            "session/detach" => {
+                let detach = ClientCall::Detach { id: id.clone() };
+                return self.send_to_session(&session(&params)?, Message::Call(client(), detach)).await;
+            }
+            "session/load" | "session/resume" | "session/attach" => {
+                let from = match method {
+                    "session/attach" => attach_from(&params)?,
+                    _ => replay_from(method, &params, dialect)?,
+                };
                 let session = session(&params)?;
                 let client = client();
                 let cwd = fields::absolute(&params, "cwd");
-                let attach = ClientCall::Attach { id: id.clone(), from, cwd };
+                let members = match method {
+                    "session/attach" => attach_members(&session, &client, &params),
+                    _ => Object::default(),
+                };
+                let attach = ClientCall::Attach { id: id.clone(), from, cwd, members };
                 let join = Message::Call(Arc::clone(&client), attach);
                 register_mcp_servers(&self.client, &params);
                 if self.is_ready(&session) {
@@ -621,6 +632,7 @@ fn to_call(method: &str, params: Object, id: &RequestId) -> Result<ClientCall, R
     };
     Ok(match method {
         "session/prompt" => ClientCall::Prompt { id, params },
+        STEER => ClientCall::Steer { id, params },
         "session/close" => ClientCall::Close { id },
         "session/delete" => ClientCall::Delete { id },
         "session/fork" => fork(id, params, ForkKind::Fork),
@@ -663,6 +675,29 @@ fn older(id: &RequestId, params: &Object) -> Result<ClientCall, RpcError> {
     let entries = params.get_u64("entries").map_or(Ok(OLDER_ENTRIES), usize::try_from);
     Ok(ClientCall::Older { id: id.clone(), before, entries: entries.unwrap_or(OLDER_ENTRIES) })
 }
+
+/// Decodes how much a client that attaches with `session/attach` wants to be replayed. Open requests always follow.
+fn attach_from(params: &Object) -> Result<ReplayFrom, RpcError> {
+    match params.get_str(HISTORY_POLICY).as_deref() {
+        // The whole history has what follows a message.
+        None | Some("full" | "after_message") => Ok(ReplayFrom::Start),
+        Some("pending_only" | "none") => Ok(ReplayFrom::Now),
+        Some(_) => {
+            let message = "`historyPolicy` must be full, pending_only, none or after_message";
+            Err(RpcError::new(code::INVALID_PARAMS, message))
+        }
+    }
+}
+
+/// The members that the response to `session/attach` has beyond those to `session/resume`.
+fn attach_members(session: &SessionId, client: &Client, params: &Object) -> Object {
+    let policy = params.get_string(HISTORY_POLICY).filter(|policy| policy != "after_message");
+    let own_id = params.get_string("clientId").unwrap_or_else(|| client.id.0.to_string());
+    let members = Object::new().with("sessionId", session.as_json()).with("clientId", own_id);
+    members.with(HISTORY_POLICY, policy.unwrap_or_else(|| "full".to_owned()))
+}
+
+const HISTORY_POLICY: &str = "historyPolicy";
 
 /// Decodes the point from which a client wants a session to be replayed.
 fn replay_from(method: &str, params: &Object, dialect: Dialect) -> Result<ReplayFrom, RpcError> {

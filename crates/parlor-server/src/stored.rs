@@ -24,6 +24,13 @@ pub struct CachedAgentInfo {
     pub info: Object,
 }
 
+impl CachedAgentInfo {
+    /// What the agent offers beyond prompts, for people.
+    pub fn features(&self) -> Vec<&'static str> {
+        parlor_engine::agent_features(self.dialect, &self.info)
+    }
+}
+
 /// Reads a session from the store. This blocks.
 pub fn open(store: &dyn Store, id: &str) -> Result<Option<StoredSession>, StoreError> {
     let Some(row) = store.session(id)? else { return Ok(None) };

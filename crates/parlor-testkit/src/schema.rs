@@ -45,6 +45,18 @@ pub fn check(dialect: Dialect, line: &Value, method: Option<&str>) {
         ("session/load", true) => reads::<v1::LoadSessionResponse>(result),
         ("session/resume", true) => reads::<v1::ResumeSessionResponse>(result),
         ("session/resume", false) => reads::<v2::ResumeSessionResponse>(result),
+        // A proposal: the response to `session/resume` with other members.
+        ("session/attach", _) => {
+            let mut result = result.clone();
+            for name in ["sessionId", "clientId", "historyPolicy"] {
+                result.as_object_mut().and_then(|result| result.remove(name)).expect(name);
+            }
+            if is_v1 {
+                reads::<v1::ResumeSessionResponse>(&result);
+            } else {
+                reads::<v2::ResumeSessionResponse>(&result);
+            }
+        }
         ("session/list", true) => reads::<v1::ListSessionsResponse>(result),
         ("session/list", false) => reads::<v2::ListSessionsResponse>(result),
         ("session/set_config_option", true) => reads::<v1::SetSessionConfigOptionResponse>(result),

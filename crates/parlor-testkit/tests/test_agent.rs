@@ -80,7 +80,7 @@ fn the_help_lists_options_and_commands() {
 
               --offers <LIST>
                   Which optional methods to offer: load, resume, list, close, delete, fork, fork-at-message,
-                  title, or none
+                  air-fork, air-turn-fork, steering, title, or none
 
                   [default: load,resume,list,close,delete]
 
@@ -98,6 +98,11 @@ fn the_help_lists_options_and_commands() {
                   What the agent calls itself
 
                   [default: parlor-test]
+
+              --agent-version <VERSION>
+                  The version that the agent reports
+
+                  [default: 0.1.0]
 
               --auth[=<METHODS>]
                   Open no session and take no prompt before a person has logged in, by one of these methods:
@@ -137,6 +142,7 @@ fn the_help_lists_options_and_commands() {
           image                      says a picture
           link                       says a link to a resource
           sleep MS                   waits
+          await-steering             waits for a prompt in this turn and says it
           later MS TEXT              says TEXT by itself, so long after the turn has ended
           background N               N updates by itself after the turn has ended
           stream N SIZE [RATE|each]  N chunks of SIZE bytes, RATE a second or one write each
@@ -166,7 +172,7 @@ fn an_unknown_offer_is_rejected_with_its_name() {
     let (code, output, errors) = run(&["--offers", "load,fly"]);
     assert_eq!((code, output.as_str()), (Some(2), ""));
     expect![[r#"
-        error: invalid value 'load,fly' for '--offers <LIST>': unknown method 'fly': there are load, resume, list, close, delete, fork, fork-at-message, title, none
+        error: invalid value 'load,fly' for '--offers <LIST>': unknown method 'fly': there are load, resume, list, close, delete, fork, fork-at-message, air-fork, air-turn-fork, steering, title, none
 
         For more information, try '--help'.
     "#]]

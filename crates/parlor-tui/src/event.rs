@@ -1,6 +1,6 @@
 //! What happens to the client, and what the client does about it.
 
-use parlor_client::{Json, MessageId, Object, SessionId, Transcript};
+use parlor_client::{DuringTurn, Json, MessageId, Object, SessionId, Transcript};
 
 use crate::clean::Clean;
 use crate::conversation::Replica;
@@ -221,6 +221,8 @@ pub enum Call {
         text: String,
         /// The key that makes a repeated prompt the same one.
         key: String,
+        /// What happens to it while a turn is running.
+        during_turn: DuringTurn,
     },
     /// Cancels the turn of the open session.
     Cancel,

@@ -131,7 +131,7 @@ actions! {
     OtherAgent = "other_agent",
     /// Withdraws a queued prompt.
     Withdraw = "withdraw",
-    /// Sends a queued prompt now.
+    /// Sends the input, or a queued prompt, while a turn is running.
     SendNow = "send_now",
     /// Goes to the input.
     FocusInput = "input",
@@ -375,6 +375,7 @@ const DEFAULTS: &[(Place, Action, &str)] = &[
     (Place::Panes, Action::NextPane, "Tab"),
     (Place::Panes, Action::Options, "Shift-Tab"),
     (Place::Input, Action::Send, "Enter"),
+    (Place::Input, Action::SendNow, "Ctrl-X"),
     (Place::Input, Action::NewLine, "Ctrl-J Alt-Enter Shift-Enter"),
     (Place::Input, Action::Previous, "Up"),
     (Place::Input, Action::Next, "Down"),
@@ -488,6 +489,7 @@ const HELP: &[(Place, &[Keys], &str)] = &[
     (Place::Panes, &[Keys::Of(&[Action::NextPane])], "next: input, messages, sessions"),
     (Place::Panes, &[Keys::Of(&[Action::Options])], "model, mode and options"),
     (Place::Input, &[Keys::Of(&[Action::Send])], "send; while a turn runs: queue"),
+    (Place::Input, &[Keys::Of(&[Action::SendNow])], "send now: into the running turn"),
     (Place::Input, &[Keys::Of(&[Action::NewLine])], "new line"),
     (Place::Input, &[Keys::Of(&[Action::Previous, Action::Next])], "queued prompts, then history"),
     (Place::Input, &[Keys::Of(&[Action::History])], "find in the history"),

@@ -568,5 +568,12 @@ fn prompt_error(error: &Error) -> CommandError {
     if error.code() == Some(code::REQUEST_CANCELLED) {
         return CommandError::failed(WITHDRAWN);
     }
-    CommandError::client(error)
+    let failure = CommandError::client(error);
+    let Error::Rpc(rpc) = error else { return failure };
+    let data = rpc.data().and_then(parlor_client::Json::to_object).unwrap_or_default();
+    if data.get_str("reason").as_deref() == Some("no_steering") {
+        return failure
+            .hint("without --now the prompt is queued; --now=cancel cancels the turn and sends it");
+    }
+    failure
 }

@@ -236,6 +236,7 @@ impl SessionMachine {
         let mut cancels = false;
         match effect {
             Effect::SendPrompt(prompt) => self.send_prompt(&prompt),
+            Effect::Steer(prompt) => self.steer(&prompt),
             Effect::CancelPrompt(prompt) => {
                 cancels = true;
                 self.command(AgentCommand::CancelPrompt(prompt));
@@ -346,6 +347,7 @@ impl SessionMachine {
         match call {
             AgentCall::Forwarded(call) => self.on_forwarded_response(&call, reply),
             AgentCall::Prompt(prompt) => self.on_prompt_response(prompt, reply),
+            AgentCall::Steer(prompt) => self.on_steer_response(prompt, reply),
             AgentCall::SetTitle => {
                 if let Err(error) = reply {
                     let error = error.as_str();

@@ -47,6 +47,7 @@ impl SessionMachine {
         id: RequestId,
         from: &ReplayFrom,
         cwd: Option<String>,
+        members: Object,
     ) {
         // Its backlog was dropped: it is disconnected at the end of this batch, and attaches again with its next connection.
         if self.subscribers.get(&client.id).is_some_and(Subscriber::overflows) {
@@ -112,6 +113,7 @@ impl SessionMachine {
             is_blank: matches!(from, ReplayFrom::Now | ReplayFrom::Forked(_)),
             is_resumed: matches!(from, ReplayFrom::After(_)),
             notes,
+            members,
         };
         if *from == ReplayFrom::Now
             && let Some(subscriber) = self.subscribers.get_mut(&client.id)
@@ -277,6 +279,16 @@ impl SessionMachine {
         if self.session.is_running() {
             self.send_cancelled(client.id);
         }
+        let ended = self.buffers.offsets();
+        self.respond_deferred(DeferredResponse { client: client.id, id, closes: true }, &ended);
+    }
+
+    /// A client detaches. As after a lost connection, its prompts stay and the turn goes on, also without any client; its
+    /// requests are answered.
+    pub(super) fn on_detach(&mut self, client: &Arc<ClientInfo>, id: RequestId) {
+        self.answer_without_client(client.id);
+        self.step(Input::Detached(client.id));
+        self.leave_prompts(client);
         let ended = self.buffers.offsets();
         self.respond_deferred(DeferredResponse { client: client.id, id, closes: true }, &ended);
     }
@@ -539,7 +551,8 @@ fn answer_frames(
     ids: &mut IdGen,
 ) -> Vec<Frame> {
     let transcript = encode_context.transcript;
-    let mut result = encoder.session_fields(transcript, losses);
+    let mut result = request.members.clone();
+    result.add_missing(&encoder.session_fields(transcript, losses));
     result.add_missing(opened);
     result.set_nested("_meta", "parlor/seq", through);
     result.set_nested("_meta", "parlor/state", live::state_name(transcript));

@@ -20,7 +20,8 @@ use crate::session_data::SessionData;
 use crate::stored::{OPENED, SIDE_STATE};
 use crate::summary::SessionSummary;
 use crate::{
-    AgentEpoch, Capability, ClientInfo, ForkKind, ForkRequest, Frame, HandoffAgent, KnownAgent, fields,
+    AgentEpoch, AgentProfile, Capability, ClientInfo, ForkKind, ForkRequest, Frame, HandoffAgent, KnownAgent,
+    fields,
 };
 
 /// The forks of a session that are planned or wait for the agent.
@@ -100,6 +101,17 @@ struct Native {
     session: SessionId,
     /// The last change, for a fork at the end: if the session has changed since, the agent would fork too much.
     end: Option<u64>,
+}
+
+/// The point at which an agent is asked to fork.
+#[derive(Debug, Clone, Copy)]
+enum NativePoint<'a> {
+    /// The end of its session.
+    End,
+    /// A message, in the member `messageId`.
+    Message(&'a MessageId),
+    /// A message, in `_meta.jetbrains.air.fork`.
+    AirMessage(&'a MessageId),
 }
 
 impl SessionMachine {
@@ -226,21 +238,11 @@ impl SessionMachine {
         if !self.knows_conversation() {
             return None;
         }
-        let (capability, message) = match &fork.agent_point {
-            AgentForkPoint::End => (Capability::Fork, None),
-            AgentForkPoint::After(message) => (Capability::ForkAtMessage, Some(message)),
-            AgentForkPoint::Start | AgentForkPoint::WithoutId => return None,
+        let (dialect, initialize) = match &self.agent {
+            Some(link) => (link.agent.dialect, &link.agent.initialize),
+            None => known.map(|known| (known.dialect, &known.initialize))?,
         };
-        let (dialect, offers) = match &self.agent {
-            Some(link) => (link.agent.dialect, link.agent.has(capability)),
-            None => {
-                let known = known?;
-                (known.dialect, capability.is_in(known.dialect, &known.initialize))
-            }
-        };
-        if !offers {
-            return None;
-        }
+        let point = native_point(&fork.agent_point, dialect, initialize)?;
         let data = SessionData::of(row);
         let from = data.params_dialect();
         let mut params = data.params;
@@ -252,13 +254,16 @@ impl SessionMachine {
         if let Some(fork) = JsonStr::from_literal(&row.id) {
             self.output.losses.push((fork.into(), losses));
         }
-        if let Some(message) = message {
-            params.set("messageId", message.as_json());
+        let mut meta = agents_meta(client_params);
+        match point {
+            NativePoint::End => {}
+            NativePoint::Message(message) => params.set("messageId", message.as_json()),
+            NativePoint::AirMessage(message) => meta.merge_deep(&air_fork(message)),
         }
-        if let Some(meta) = agents_meta(client_params) {
+        if !meta.is_empty() {
             params.set("_meta", meta.to_json());
         }
-        let end = message.is_none().then(|| self.session.transcript().seq());
+        let end = matches!(point, NativePoint::End).then(|| self.session.transcript().seq());
         Some(Native { params, session: agents.into(), end })
     }
 
@@ -432,10 +437,10 @@ fn hand_over(row: &mut SessionRow, agent: &HandoffAgent) {
     row.data = data.to_text();
 }
 
-/// The message that params name; a null names none.
+/// The message that params name, in `messageId` or as [`air_fork`] does; a null names none.
 fn message_of(params: &Object) -> Result<Option<MessageId>, RpcError> {
     match params.get("messageId").filter(|message| !message.is_null()) {
-        None => Ok(None),
+        None => Ok(air_message(params)),
         Some(_) => match params.get_json_str("messageId") {
             Some(message) => Ok(Some(message.into())),
             None => Err(RpcError::new(code::INVALID_PARAMS, "`messageId` must be a string")),
@@ -472,12 +477,61 @@ fn regenerated_prompt(message: Option<&MessageId>, fork: &Fork) -> Result<Json, 
         .ok_or_else(|| bad_message(message, "empty", "the prompt is empty and cannot be sent again"))
 }
 
-/// The metadata of a request that is for the agent.
-fn agents_meta(params: &Object) -> Option<Object> {
+/// How an agent with this response to `initialize` can fork at exactly this point, if it can.
+fn native_point<'a>(
+    point: &'a AgentForkPoint,
+    dialect: Dialect,
+    initialize: &Object,
+) -> Option<NativePoint<'a>> {
+    let has = |capability: Capability| capability.is_in(dialect, initialize);
+    match point {
+        AgentForkPoint::End if has(Capability::Fork) => Some(NativePoint::End),
+        AgentForkPoint::After(message) if has(Capability::ForkAtMessage) => {
+            Some(NativePoint::Message(&message.id))
+        }
+        AgentForkPoint::After(message) if has(Capability::Fork) => {
+            let profile = AgentProfile::of(dialect, initialize)?;
+            profile.forks_exactly(message).then_some(NativePoint::AirMessage(&message.id))
+        }
+        AgentForkPoint::End
+        | AgentForkPoint::After(_)
+        | AgentForkPoint::Start
+        | AgentForkPoint::WithoutId => None,
+    }
+}
+
+/// The path of [`air_fork`] in the metadata of `session/fork`.
+const AIR_PATH: [&str; 3] = ["jetbrains", "air", "fork"];
+
+/// Metadata of `session/fork` that names a message, for agents that accept it there.
+fn air_fork(message: &MessageId) -> Object {
+    let fork = Object::new().with("version", 1_u64).with("messageId", message.as_json());
+    AIR_PATH.iter().rev().fold(fork, |inner, name| Object::new().with(*name, inner.to_json()))
+}
+
+/// The message that the metadata of a client's `session/fork` names, as [`air_fork`] does.
+fn air_message(params: &Object) -> Option<MessageId> {
     let meta = params.get_object("_meta")?;
+    let fork = AIR_PATH.iter().try_fold(meta, |outer, name| outer.get_object(name))?;
+    (fork.get_u64("version") == Some(1)).then(|| fork.get_json_str("messageId").map(Into::into))?
+}
+
+/// The metadata of a request that is for the agent, without the message of [`air_message`]: the agent may have another id
+/// for it.
+fn agents_meta(params: &Object) -> Object {
+    let meta = params.get_object("_meta").unwrap_or_default();
     let mut agents = Object::default();
     for (name, value) in meta.iter().filter(|(name, _)| !name.to_text().starts_with("parlor/")) {
         agents.set(name.clone(), value.clone());
     }
-    (!agents.is_empty()).then_some(agents)
+    if air_message(params).is_some() {
+        let [outer, middle, inner] = AIR_PATH;
+        let mut jetbrains = agents.get_object(outer).unwrap_or_default();
+        jetbrains.remove_nested(middle, inner);
+        agents.set(outer, jetbrains.to_json());
+        if jetbrains.is_empty() {
+            agents.remove(outer);
+        }
+    }
+    agents
 }

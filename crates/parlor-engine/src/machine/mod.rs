@@ -14,12 +14,13 @@ mod persist;
 mod prompts;
 mod requests;
 mod search_index;
+mod steering;
 mod subscriber;
 mod title;
 
 use core::fmt;
 use core::time::Duration;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use parlor_dialect::live::{AgentLine, Stream};
 use parlor_dialect::{Decoder, Dialect, LossKind, Losses, live};
@@ -33,6 +34,8 @@ use parlor_wire::{RequestId, RpcError, code};
 pub use self::fork::{FORK, ForkAgent, ForkStart};
 pub use self::persist::{deleted_agent_session, deleted_key};
 pub use self::requests::cannot_ask;
+use self::steering::IdleBehavior;
+pub use self::steering::STEER;
 
 use self::aliases::Aliases;
 use self::attach::Closing;
@@ -92,6 +95,8 @@ pub struct SessionMachine {
     prompts: BTreeMap<PromptId, (ClientId, RequestId)>,
     /// Prompts without a request.
     prompts_without_request: HashSet<PromptId>,
+    /// The prompts whose requests are `_session/steering`.
+    steer_requests: HashMap<PromptId, IdleBehavior>,
     next_prompt: u64,
     /// The queued prompts, as they were last sent to drivers.
     queue: Vec<QueuedPrompt>,
@@ -204,6 +209,7 @@ impl SessionMachine {
             pending: VecDeque::new(),
             prompts: BTreeMap::new(),
             prompts_without_request: HashSet::new(),
+            steer_requests: HashMap::new(),
             next_prompt,
             queue_changed: false,
             queue_receivers: Vec::new(),
@@ -465,9 +471,9 @@ impl SessionMachine {
 
     fn on_call(&mut self, client: std::sync::Arc<ClientInfo>, is_connected: bool, call: ClientCall) {
         match call {
-            ClientCall::Attach { id, from, cwd } => {
+            ClientCall::Attach { id, from, cwd, members } => {
                 if is_connected {
-                    self.attach(client, id, &from, cwd);
+                    self.attach(client, id, &from, cwd, members);
                 }
             }
             // A fork and a deletion are calls of clients that need not be attached.
@@ -482,10 +488,15 @@ impl SessionMachine {
             ClientCall::Status { id } => self.on_status(&client, &id),
             ClientCall::Archive { id, archived } => self.on_archive(&client, id, archived),
             ClientCall::Close { id } => self.on_close(&client, id),
+            ClientCall::Detach { id } => self.on_detach(&client, id),
             ClientCall::Follow => self.follow(&client, is_connected),
             ClientCall::Prompt { id, params } => {
                 self.follow(&client, is_connected);
                 self.on_prompt(&client, id, params);
+            }
+            ClientCall::Steer { id, params } => {
+                self.follow(&client, is_connected);
+                self.on_steer(&client, id, params);
             }
             ClientCall::Say { content, answer } => {
                 self.follow(&client, is_connected);
@@ -621,6 +632,7 @@ impl SessionMachine {
                     self.record_decision(peer_request, by, &result);
                 }
                 Effect::SendPrompt(_)
+                | Effect::Steer(_)
                 | Effect::CancelPrompt(_)
                 | Effect::CancelTurn
                 | Effect::RespondRequest(..)

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use parlor_dialect::{Dialect, Losses, live};
 use parlor_json::{Json, Object};
-use parlor_session::session::{ClientId, Input, Prompt, PromptId, PromptOutcome};
+use parlor_session::session::{ClientId, Input, Prompt, PromptId, PromptOutcome, PromptTiming, STEER_MARK};
 use parlor_session::{EventKind, Update};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::broadcast::BufferOffsets;
-use super::{SessionMachine, StepOffsets};
+use super::{SessionMachine, StepOffsets, steering};
 use crate::{ClientInfo, Frame};
 
 impl SessionMachine {
@@ -21,13 +21,19 @@ impl SessionMachine {
         if let Some(error) = self.take_refusal() {
             return self.send(client.id, Frame::error(&id, &error));
         }
+        let key = params.get_nested("_meta", "parlor/key").and_then(|key| key.to_json_str());
+        let steer = params.remove_nested("_meta", STEER_MARK);
+        let timing = match self.prompt_timing(client.id, steer.as_ref(), key.as_ref()) {
+            Ok(timing) => timing,
+            Err(error) => return self.send(client.id, Frame::error(&id, &error)),
+        };
         self.set_archived(false);
         params.remove("sessionId");
-        let key = params.get_nested("_meta", "parlor/key").and_then(|key| key.to_json_str());
         let prompt = PromptId(self.next_prompt);
         self.next_prompt += 1;
         self.prompts.insert(prompt, (client.id, id));
-        self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, extra: params, key }));
+        let prompt = Prompt { id: prompt, by: client.id, content, extra: params, key, timing };
+        self.step(Input::Prompted(prompt));
     }
 
     /// Rejects a prompt that is invalid, or of which the agent's protocol version supports nothing.
@@ -63,7 +69,9 @@ impl SessionMachine {
         self.next_prompt += 1;
         self.prompts_without_request.insert(prompt);
         let more = Object::default();
-        self.step(Input::Prompted(Prompt { id: prompt, by: client.id, content, extra: more, key: None }));
+        let (key, timing) = (None, PromptTiming::InOrder);
+        let prompt = Prompt { id: prompt, by: client.id, content, extra: more, key, timing };
+        self.step(Input::Prompted(prompt));
     }
 
     pub(super) fn cancel_client_request(&mut self, client: ClientId, id: &RequestId) {
@@ -93,12 +101,16 @@ impl SessionMachine {
         outcome: &PromptOutcome,
         offsets: &StepOffsets,
     ) {
+        let is_steer = self.steer_requests.remove(&prompt).is_some();
         if self.prompts_without_request.remove(&prompt) || by == ClientId::UNKNOWN {
             return self.record_outcome(outcome);
         }
         let Some((client, id)) = self.prompts.remove(&prompt).filter(|(client, _)| *client == by) else {
             return;
         };
+        if is_steer {
+            return self.send(client, steering::response(&id, outcome));
+        }
         let Some(subscriber) = self.subscribers.get(&client) else { return };
         let dialect = subscriber.client.dialect;
         let (line, place): (Frame, Option<&BufferOffsets>) = match outcome {
@@ -187,6 +199,24 @@ impl SessionMachine {
                 &PromptOutcome::Withdrawn { by: Some(client) },
                 &StepOffsets::default(),
             );
+        }
+    }
+
+    /// Answers the prompts of a client that detaches. They stay as they are.
+    pub(super) fn leave_prompts(&mut self, client: &ClientInfo) {
+        let is_own = |(_, (by, _)): &(&PromptId, &(ClientId, RequestId))| *by == client.id;
+        let left: Vec<_> = self.prompts.iter().filter(is_own).map(|(prompt, _)| *prompt).collect();
+        for prompt in left {
+            let Some((_, id)) = self.prompts.remove(&prompt) else { continue };
+            let is_steer = self.steer_requests.remove(&prompt).is_some();
+            let frame = if client.dialect == Dialect::V1 && !is_steer {
+                Frame::response(&id, &cancelled(Some(client.id)))
+            } else {
+                let message =
+                    "the client detached from the session before the prompt was accepted; it stays queued";
+                Frame::error(&id, &RpcError::new(code::REQUEST_CANCELLED, message))
+            };
+            self.send(client.id, frame);
         }
     }
 

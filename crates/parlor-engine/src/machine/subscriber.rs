@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parlor_dialect::live::UpdateEncoder;
-use parlor_json::Json;
+use parlor_json::{Json, Object};
 use parlor_session::ReplayCursor;
 use parlor_wire::RequestId;
 
@@ -64,6 +64,8 @@ pub(crate) struct AttachRequest {
     pub(crate) is_resumed: bool,
     /// Keys for the metadata of the response.
     pub(crate) notes: Vec<(&'static str, Json)>,
+    /// Further members of the response.
+    pub(crate) members: Object,
 }
 
 impl Subscriber {

@@ -10,7 +10,7 @@ use parlor_dialect::live::{self, AgentUpdate};
 use parlor_dialect::settings::Settings;
 use parlor_dialect::{BadUpdate, Decoded, Decoder};
 use parlor_json::{Json, Object};
-use parlor_session::{MessageId, Target, Update};
+use parlor_session::{MessageId, MetaPatch, Slot, Target, Update};
 use parlor_wire::RequestId;
 
 use super::replay::{History, ReplayDetector, Verdict};
@@ -210,8 +210,12 @@ impl EarlyMessages {
         if settings.report(&decoded.update) {
             return;
         }
-        if matches!(decoded.update, Update::Upsert { target: Target::Slot(_), .. }) {
-            rest.push_str(line);
+        if let Update::Upsert { target: Target::Slot(slot), upsert } = &decoded.update {
+            if *slot == Slot::Info && is_replay_end(&upsert.meta) {
+                self.on_replay_idle();
+            } else {
+                rest.push_str(line);
+            }
             return;
         }
         match &mut self.replay {
@@ -274,6 +278,15 @@ impl EarlyMessages {
         }
         self.keep_updates(rest);
     }
+}
+
+/// Whether metadata of the session says that the agent has replayed everything.
+fn is_replay_end(meta: &MetaPatch) -> bool {
+    let (MetaPatch::Replace(meta) | MetaPatch::MergeKeys(meta) | MetaPatch::MergeDeep(meta)) = meta else {
+        return false;
+    };
+    let air = meta.get_object("jetbrains").and_then(|jetbrains| jetbrains.get_object("air"));
+    air.is_some_and(|air| air.get_bool("loadReplayEnd") == Some(true))
 }
 
 #[cfg(test)]
@@ -403,6 +416,40 @@ mod tests {
             40 result {}
                 until 240
             240 timeout
+                done s {}
+        ",
+        );
+    }
+
+    #[test]
+    fn an_agent_that_reports_the_end_of_its_replay_need_not_be_idle() {
+        let agent = v1(&["load"]);
+        let restore = || restore(&agent, &Settings::default());
+        script(agent.clone(), restore()).check(
+            "
+            0 closed
+            0 linked
+            ...
+            10 agent Hello.
+                until 30010
+            20 replayed
+                until 30000
+            30 agent New.
+            40 result {}
+                done s {}
+                    early: agent_message_chunk New.
+        ",
+        );
+        script(agent.clone(), restore()).check(
+            "
+            0 closed
+            0 linked
+            ...
+            10 result {}
+                until 210
+            20 agent Hello.
+                until 220
+            30 replayed
                 done s {}
         ",
         );

@@ -210,6 +210,10 @@ fn update(dialect: Dialect, name: &str, argument: &str) -> String {
         "tool" => format!(r#"{{"sessionUpdate":"tool_call","toolCallId":"{argument}","title":"t"}}"#),
         "mode" => format!(r#"{{"sessionUpdate":"current_mode_update","currentModeId":"{argument}"}}"#),
         "title" => format!(r#"{{"sessionUpdate":"session_info_update","title":"{argument}"}}"#),
+        "replayed" => {
+            let meta = r#"{"jetbrains":{"air":{"loadReplayEnd":true}}}"#;
+            format!(r#"{{"sessionUpdate":"session_info_update","_meta":{meta}}}"#)
+        }
         "state" => format!(r#"{{"sessionUpdate":"state_update","state":"{argument}"}}"#),
         "commands" => r#"{"sessionUpdate":"available_commands_update","availableCommands":[]}"#.to_owned(),
         "bad" => r#"{"sessionUpdate":"agent_message_chunk"}"#.to_owned(),

@@ -123,3 +123,161 @@ fn a_handoff_to_the_sessions_own_agent_is_an_ordinary_fork() {
     let start = script.forks.pop().expect("it is opened");
     assert!(matches!(start.agent, ForkAgent::Native { .. }), "{:?}", start.agent);
 }
+
+/// The responses to `initialize` of agents that fork at the message in `_meta.jetbrains.air.fork`.
+fn claude(dialect: Dialect) -> String {
+    recognised(dialect, "@agentclientprotocol/claude-agent-acp", "0.99.1")
+}
+
+fn codex(dialect: Dialect) -> String {
+    recognised(dialect, "@agentclientprotocol/codex-acp", "2.6.0")
+}
+
+fn recognised(dialect: Dialect, name: &str, version: &str) -> String {
+    let info = format!(r#"{{"name":"{name}","version":"{version}"}}"#);
+    match dialect {
+        Dialect::V1 => {
+            format!(r#"{{"agentInfo":{info},"agentCapabilities":{{"sessionCapabilities":{{"fork":{{}}}}}}}}"#)
+        }
+        Dialect::V2 | Dialect::Draft => {
+            format!(r#"{{"info":{info},"capabilities":{{"session":{{"fork":{{}}}}}}}}"#)
+        }
+    }
+}
+
+const TOOL: &str = r#"{"sessionUpdate":"tool_call","toolCallId":"t","title":"T","status":"completed"}"#;
+
+fn thought(id: &str) -> String {
+    format!(
+        r#"{{"sessionUpdate":"agent_thought_chunk","messageId":"{id}","content":{{"type":"text","text":"Hm"}}}}"#
+    )
+}
+
+/// A session with an agent of version 1 that has two turns; the first has these updates.
+fn two_turns(initialize: &str, first: &[&str]) -> Script {
+    let mut script = Script::with_agent(Dialect::V1, initialize);
+    script.attach(1, Dialect::V2);
+    script.prompt(1, 1, "One");
+    script.says(first);
+    script.responds(0, r#"{"stopReason":"end_turn"}"#);
+    script.prompt(1, 2, "Two");
+    script.says(&[&chunk("last", "answer")]);
+    script.responds(1, r#"{"stopReason":"end_turn"}"#);
+    script.sent(1);
+    script
+}
+
+/// The params with which the agent is asked to fork at a message; `None` if it gets the transcript.
+fn native_params(script: &mut Script, message: &str) -> Option<String> {
+    let params = format!(r#"{{"sessionId":"s","messageId":"{message}"}}"#);
+    script.fork(1, 9, ForkKind::Fork, &params);
+    match script.forks.pop().expect("it is opened").agent {
+        ForkAgent::Native { params, .. } => Some(params.to_json().as_str().to_owned()),
+        ForkAgent::Transcript(error) => {
+            assert!(error.is_none(), "{error:?}");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_recognised_agent_is_asked_to_fork_at_its_message() {
+    for initialize in [claude(Dialect::V1), codex(Dialect::V1)] {
+        let mut script = two_turns(&initialize, &[&chunk("a", "answer")]);
+        expect_test::expect![[
+            r#"{"sessionId":"theirs","cwd":"/work","mcpServers":[],"_meta":{"jetbrains":{"air":{"fork":{"version":1,"messageId":"a"}}}}}"#
+        ]]
+        .assert_eq(&native_params(&mut script, "a").expect("it is a native fork"));
+        // An edit of the second prompt is a fork at the same point.
+        let prompt = script.machine.transcript().entries()[2].id().clone();
+        let parlor_session::EntryId::Message(_, prompt) = prompt else { panic!("it is a message") };
+        let edit = format!(
+            r#"{{"sessionId":"s","messageId":{},"prompt":[{{"type":"text","text":"Else"}}]}}"#,
+            prompt.as_json().as_literal()
+        );
+        script.fork(1, 3, ForkKind::Edit, &edit);
+        let start = script.forks.pop().expect("it is opened");
+        let ForkAgent::Native { params, .. } = start.agent else { panic!("it is a native fork") };
+        assert!(params.to_json().as_str().contains(r#""messageId":"a""#));
+    }
+}
+
+#[test]
+fn an_agent_of_version_2_is_asked_to_fork_at_its_message_as_well() {
+    let mut script = Script::with_agent(Dialect::V2, &claude(Dialect::V2));
+    script.attach(1, Dialect::V2);
+    for (nth, (prompt, message, answer)) in [("One", "u", "a"), ("Two", "v", "b")].into_iter().enumerate() {
+        script.prompt(1, nth as u64 + 1, prompt);
+        script.responds(nth, &format!(r#"{{"messageId":"{message}"}}"#));
+        script.says(&[RUNNING, &chunk(answer, "answer"), IDLE]);
+    }
+    let params = native_params(&mut script, "a").expect("it is a native fork");
+    assert!(params.contains(r#"{"air":{"fork":{"version":1,"messageId":"a"}}}"#), "{params}");
+    assert_eq!(native_params(&mut script, "u"), None, "a prompt is not named");
+}
+
+#[test]
+fn an_agent_that_is_not_recognised_or_cannot_fork_gets_the_transcript() {
+    let old = recognised(Dialect::V1, "@agentclientprotocol/claude-agent-acp", "0.60.0");
+    let other = recognised(Dialect::V1, "other", "9.0.0");
+    let without_fork = claude(Dialect::V1).replace(r#""fork":{}"#, r#""list":{}"#);
+    for initialize in [old, other, without_fork] {
+        let mut script = two_turns(&initialize, &[&chunk("a", "answer")]);
+        assert_eq!(native_params(&mut script, "a"), None, "{initialize}");
+    }
+}
+
+#[test]
+fn a_fork_inside_a_turn_is_native_only_at_an_agent_that_cuts_there() {
+    let turn = [chunk("a", "first"), chunk("b", "second")];
+    let turn = turn.each_ref().map(String::as_str);
+    let mut script = two_turns(&claude(Dialect::V1), &turn);
+    assert!(native_params(&mut script, "a").is_some() && native_params(&mut script, "b").is_some());
+    let mut script = two_turns(&codex(Dialect::V1), &turn);
+    assert!(native_params(&mut script, "a").is_none() && native_params(&mut script, "b").is_some());
+    // A tool call can be part of the message before it.
+    for initialize in [claude(Dialect::V1), codex(Dialect::V1)] {
+        let turn = [&chunk("a", "first"), TOOL, &chunk("b", "second")];
+        let mut script = two_turns(&initialize, &turn);
+        assert!(native_params(&mut script, "a").is_none() && native_params(&mut script, "b").is_some());
+    }
+}
+
+#[test]
+fn a_message_that_shares_its_id_with_a_thought_is_no_native_fork_point() {
+    let at_message = r#"{"agentCapabilities":{"sessionCapabilities":{"fork":{"atMessageId":true}}}}"#;
+    for initialize in [claude(Dialect::V1), at_message.to_owned()] {
+        let turn = [thought("a"), chunk("a", "answer")];
+        let turn = turn.each_ref().map(String::as_str);
+        let mut script = two_turns(&initialize, &turn);
+        let ids: Vec<_> =
+            script.machine.transcript().entries().iter().map(|entry| entry.id().clone()).collect();
+        let ids = ids.iter().filter_map(|id| {
+            let parlor_session::EntryId::Message(role, id) = id else { return None };
+            (*role != parlor_session::Role::User).then_some(id)
+        });
+        let ids: Vec<String> = ids.map(|id| id.as_json().to_text().into_owned()).collect();
+        assert_eq!(ids.len(), 3, "{ids:?}");
+        assert_ne!(ids[0], ids[1], "clients see two ids");
+        assert_eq!(native_params(&mut script, &ids[0]), None, "{initialize}");
+        assert_eq!(native_params(&mut script, &ids[1]), None, "{initialize}");
+    }
+}
+
+#[test]
+fn a_client_may_name_the_message_as_these_agents_accept_it() {
+    let mut script = two_turns(&claude(Dialect::V1), &[&chunk("a", "answer")]);
+    let meta = r#"{"jetbrains":{"air":{"fork":{"version":1,"messageId":"a"},"x":1}},"parlor/agent":"agent"}"#;
+    script.fork(1, 3, ForkKind::Fork, &format!(r#"{{"sessionId":"s","_meta":{meta}}}"#));
+    let start = script.forks.pop().expect("it is opened");
+    assert_eq!(SessionData::of(&start.row).forked_at.expect("it is at a message").to_text(), "a");
+    let ForkAgent::Native { params, .. } = start.agent else { panic!("it is a native fork") };
+    let params = params.get("_meta").expect("it has metadata").as_str().to_owned();
+    assert_eq!(params, r#"{"jetbrains":{"air":{"x":1,"fork":{"version":1,"messageId":"a"}}}}"#);
+    // An agent that is not recognised does not get the message.
+    let other = recognised(Dialect::V1, "other", "1.0.0");
+    let mut script = two_turns(&other, &[&chunk("a", "answer")]);
+    script.fork(1, 3, ForkKind::Fork, &format!(r#"{{"sessionId":"s","_meta":{meta}}}"#));
+    let start = script.forks.pop().expect("it is opened");
+    assert!(matches!(start.agent, ForkAgent::Transcript(None)), "{:?}", start.agent);
+}

@@ -41,6 +41,8 @@ pub(crate) struct Script {
     /// Whether the store refuses the next batch.
     pub(crate) fails_next: bool,
     dialect: Dialect,
+    /// The agent's response to `initialize`.
+    initialize: String,
     pub(crate) epoch: AgentEpoch,
 }
 
@@ -122,6 +124,11 @@ impl Rows {
 impl Script {
     /// A new session whose agent speaks this dialect.
     pub(crate) fn new(dialect: Dialect) -> Self {
+        Self::with_agent(dialect, r#"{"capabilities":{"session":{"fork":{}}}}"#)
+    }
+
+    /// A new session whose agent speaks this dialect and has this response to `initialize`.
+    pub(crate) fn with_agent(dialect: Dialect, initialize: &str) -> Self {
         let row = SessionRow {
             id: r#""s""#.to_owned(),
             agent: "agent".to_owned(),
@@ -153,6 +160,7 @@ impl Script {
             rows: Rows::default(),
             fails_next: false,
             dialect,
+            initialize: initialize.to_owned(),
             epoch: AgentEpoch(1),
         };
         let agent = Box::new(script.opened_agent(false));
@@ -163,10 +171,7 @@ impl Script {
 
     /// An agent session, as it is when it was opened.
     pub(crate) fn opened_agent(&self, without_history: bool) -> OpenedAgent {
-        let initialize = Json::parse(r#"{"capabilities":{"session":{"fork":{}}}}"#)
-            .unwrap()
-            .to_object()
-            .unwrap_or_default();
+        let initialize = Json::parse(self.initialize.clone()).unwrap().to_object().unwrap_or_default();
         let agent = AgentInfo {
             name: "agent".to_owned(),
             label: "agent".to_owned(),
@@ -433,7 +438,7 @@ fn machine(stored: StoredSession, first_id: u128) -> SessionMachine {
 
 /// A request to attach.
 pub(crate) fn attach(id: u64, from: ReplayFrom) -> ClientCall {
-    ClientCall::Attach { id: RequestId::from(id), from, cwd: None }
+    ClientCall::Attach { id: RequestId::from(id), from, cwd: None, members: Object::default() }
 }
 
 /// A prompt request.

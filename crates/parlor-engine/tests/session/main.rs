@@ -6,5 +6,6 @@ mod forks;
 mod harness;
 mod prompts;
 mod requests;
+mod steering;
 mod storing;
 mod summary;

@@ -217,7 +217,11 @@ pub(crate) fn calls(id: u64, dialect: Dialect, call: ClientCall) -> Event {
 
 /// A driver attaches.
 pub(crate) fn attaches(id: u64, dialect: Dialect, request: u64, from: ReplayFrom) -> Event {
-    calls(id, dialect, ClientCall::Attach { id: RequestId::from(request), from, cwd: None })
+    calls(
+        id,
+        dialect,
+        ClientCall::Attach { id: RequestId::from(request), from, cwd: None, members: Object::default() },
+    )
 }
 
 /// A driver prompts.

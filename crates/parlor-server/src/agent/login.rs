@@ -106,7 +106,9 @@ impl Agent {
             PendingCall::Opening(..) | PendingCall::Session(_, SessionCall::Restore) => {
                 (CheckedCall::Open, true)
             }
-            PendingCall::Session(_, SessionCall::Prompt(_)) => (CheckedCall::Prompt, true),
+            PendingCall::Session(_, SessionCall::Prompt(_) | SessionCall::Steer(_)) => {
+                (CheckedCall::Prompt, true)
+            }
             PendingCall::Session(_, SessionCall::Forwarded(_) | SessionCall::SetTitle) => {
                 (CheckedCall::Prompt, false)
             }

@@ -423,7 +423,9 @@ fn scope_of_call(agent: &Agent, id: &Json) -> Option<CallScope> {
             let client = call.connection.upgrade()?;
             Some(CallScope::Client(Origin { client, id: call.call.id.clone() }))
         }
-        PendingCall::Session(link, SessionCall::Prompt(_)) => Some(CallScope::Session(link.clone())),
+        PendingCall::Session(link, SessionCall::Prompt(_) | SessionCall::Steer(_)) => {
+            Some(CallScope::Session(link.clone()))
+        }
         PendingCall::Session(_, SessionCall::Restore | SessionCall::SetTitle) => None,
     }
 }

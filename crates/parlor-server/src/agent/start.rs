@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_dialect::{Dialect, live};
+use parlor_engine::AgentProfile;
 use parlor_json::{Json, Object};
 use parlor_wire::{
     Batches, Body, Incoming, InputLine, LineDecoder, Outcome, RequestId, RpcError, code, write,
@@ -70,7 +71,7 @@ pub(crate) async fn start(
 }
 
 /// Starts an agent with version 2 of the protocol, unless it is known to speak version 1. An agent that does not speak version
-/// 2 is started again, because some agents do not accept a second `initialize`.
+/// 2, or offers more in version 1, is started again, because some agents do not accept a second `initialize`.
 async fn start_with_version(
     config: &AgentConfig,
     env: &[(String, String)],
@@ -97,7 +98,10 @@ async fn start_with_version(
             end(started.process, started.stdin, startup).await;
             (start_and_initialize(Dialect::V2).await?, Dialect::V2)
         }
-        Ok(started) if wanted == Dialect::V1 || live::speaks_v2(&started.result) => (started, wanted),
+        Ok(started) if wanted == Dialect::V1 => (started, wanted),
+        Ok(started) if live::speaks_v2(&started.result) && (is_fixed || !prefers_v1(&started.result)) => {
+            (started, wanted)
+        }
         Ok(started) => {
             end(started.process, started.stdin, startup).await;
             (start_and_initialize(Dialect::V1).await?, Dialect::V1)
@@ -111,6 +115,11 @@ async fn start_with_version(
     let Initialized { process, stdin, stdout, result } = started;
     tracing::info!(agent = config.name, %dialect, pid = process.pid(), "agent started");
     Ok(Agent::new(&config.name, config.label(), stdout, stdin, Some(process), dialect, result))
+}
+
+/// Whether an agent with this response of version 2 offers more in version 1.
+fn prefers_v1(result: &Object) -> bool {
+    AgentProfile::of(Dialect::V2, result).is_some_and(|profile| profile.version() == 1)
 }
 
 /// How many bytes may wait between the server and an embedded agent, in each direction.

@@ -84,7 +84,8 @@ async fn try_new(
     hub.set_peer(session, &client.peer);
     hub.losses().count(session, losses);
     hub.start_session(opened, session, bound);
-    let attach = ClientCall::Attach { id: id.clone(), from: ReplayFrom::New, cwd: None };
+    let attach =
+        ClientCall::Attach { id: id.clone(), from: ReplayFrom::New, cwd: None, members: Object::default() };
     let join = Message::Call(Arc::clone(client), attach);
     hub.send(session, join).await?;
     if config.embedded.is_some() {

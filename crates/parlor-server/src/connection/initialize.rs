@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use parlor_dialect::{Dialect, Losses, live};
-use parlor_engine::{ClientInfo, HandoffAgent};
+use parlor_engine::{Capability, ClientInfo, HandoffAgent};
 use parlor_json::Object;
 use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
@@ -135,7 +135,7 @@ fn capabilities(dialect: Dialect, config: &AgentConfig, agents: &Object) -> Obje
             capabilities.set("loadSession", true);
             let agents_session = capabilities.get_object("sessionCapabilities").unwrap_or_default();
             let mut session = agent_capabilities(&agents_session, &["additionalDirectories", "systemPrompt"]);
-            for name in ["list", "resume", "close", "delete", "archive", "title", "status"] {
+            for name in ["list", "resume", "close", "delete", "archive", "title", "status", "attach"] {
                 session.set(name, Object::new());
             }
             session.set("fork", fork_capability());
@@ -147,7 +147,7 @@ fn capabilities(dialect: Dialect, config: &AgentConfig, agents: &Object) -> Obje
             let agents_session = capabilities.get_object("session").unwrap_or_default();
             let names = ["prompt", "mcp", "additionalDirectories", "systemPrompt"];
             let mut session = agent_capabilities(&agents_session, &names);
-            for name in ["delete", "archive", "title", "status"] {
+            for name in ["delete", "archive", "title", "status", "attach"] {
                 session.set(name, Object::new());
             }
             session.set("fork", fork_capability());
@@ -158,6 +158,9 @@ fn capabilities(dialect: Dialect, config: &AgentConfig, agents: &Object) -> Obje
     result.set(info_name, info);
     if let Some(methods) = agents.get("authMethods") {
         result.set("authMethods", methods.clone());
+    }
+    if Capability::Steering.is_in(dialect, agents) {
+        result.set_nested("_meta", "steering", Object::new().with("supported", true));
     }
     result.set_nested("_meta", AGENT, agent);
     if dialect == Dialect::Draft {

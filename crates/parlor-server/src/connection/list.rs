@@ -298,6 +298,10 @@ pub(super) async fn agents(hub: &Arc<HubState>, client: &Client, id: &RequestId)
         if let Some(is_logged_in) = hub.registry().login_state(config).await {
             agent.set("loggedIn", is_logged_in);
         }
+        if let Some(known) = hub.registry().load_agent_info(config).await {
+            agent.set("dialect", known.dialect.name());
+            agent.set("features", Json::array(known.features()));
+        }
         listed.push(agent);
     }
     let mut result = Object::default();

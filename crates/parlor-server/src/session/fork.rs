@@ -71,7 +71,8 @@ async fn announce(hub: &Arc<HubState>, client: Arc<Client>, start: ForkStart, ho
             Ok(None) => {
                 hub.set_peer(&session, &client.peer);
                 let from = ReplayFrom::Forked(vec![(FORK, Json::from("native"))]);
-                let attach = ClientCall::Attach { id: id.clone(), from, cwd: None };
+                let attach =
+                    ClientCall::Attach { id: id.clone(), from, cwd: None, members: Object::default() };
                 let attach = Message::Call(Arc::clone(&client), attach);
                 match (hub.send(&session, attach).await, prompt) {
                     (Ok(()), Some(content)) => {

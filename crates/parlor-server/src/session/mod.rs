@@ -149,6 +149,8 @@ pub(crate) enum SessionCall {
     Restore,
     /// Sends a prompt.
     Prompt(PromptId),
+    /// Sends a prompt for the running turn.
+    Steer(PromptId),
     /// Forwards the request of a client.
     Forwarded(Forwarded),
     /// Sets the title.

@@ -82,7 +82,13 @@ impl SessionTask {
     /// Registers a client that calls the session. The client's queue must be checked afterwards: a client closes it before it
     /// reads which sessions to notify.
     fn register_client(&mut self, client: &Arc<Client>, call: &ClientCall) {
-        let acts = matches!(call, ClientCall::Follow | ClientCall::Prompt { .. } | ClientCall::Say { .. });
+        let acts = matches!(
+            call,
+            ClientCall::Follow
+                | ClientCall::Prompt { .. }
+                | ClientCall::Steer { .. }
+                | ClientCall::Say { .. }
+        );
         // The agent is started in the environment of the client that acted last.
         if acts || matches!(call, ClientCall::Attach { .. }) && client.is_driver() {
             self.hub.set_peer(self.machine.id(), &client.peer);
@@ -141,11 +147,12 @@ impl SessionTask {
         match call {
             SessionCall::Restore => None,
             SessionCall::SetTitle => Some(AgentCall::SetTitle),
-            SessionCall::Prompt(prompt) => {
+            SessionCall::Prompt(prompt) | SessionCall::Steer(prompt) => {
                 if is_current {
                     self.sent_prompts.remove(&prompt);
                 }
-                Some(AgentCall::Prompt(prompt))
+                let is_steer = matches!(call, SessionCall::Steer(_));
+                Some(if is_steer { AgentCall::Steer(prompt) } else { AgentCall::Prompt(prompt) })
             }
             SessionCall::Forwarded(Forwarded { call, .. }) => {
                 if is_current {

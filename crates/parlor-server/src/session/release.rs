@@ -167,6 +167,7 @@ impl SessionTask {
     fn call(&mut self, agent: &Agent, link: &Link, call: AgentCall, method: &str, params: &Object) {
         let waiting = match &call {
             AgentCall::Prompt(prompt) => SessionCall::Prompt(*prompt),
+            AgentCall::Steer(prompt) => SessionCall::Steer(*prompt),
             AgentCall::SetTitle => SessionCall::SetTitle,
             AgentCall::Forwarded(call) => {
                 let connection = self.clients.get(&call.client).cloned().unwrap_or_default();
@@ -175,7 +176,9 @@ impl SessionTask {
         };
         match agent.call_for(link, waiting, method, params) {
             Ok(id) => match call {
-                AgentCall::Prompt(prompt) => drop(self.sent_prompts.insert(prompt, id)),
+                AgentCall::Prompt(prompt) | AgentCall::Steer(prompt) => {
+                    drop(self.sent_prompts.insert(prompt, id));
+                }
                 AgentCall::Forwarded(call) => drop(self.sent_calls.insert((call.client, call.id), id)),
                 AgentCall::SetTitle => {}
             },

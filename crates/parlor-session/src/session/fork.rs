@@ -65,11 +65,36 @@ pub enum AgentForkPoint {
     Start,
     /// After all entries.
     End,
-    /// After a message, by the agent's id.
-    After(MessageId),
-    /// A point that the agent has no id for.
+    /// After a message.
+    After(AgentForkMessage),
+    /// A point that no id of the agent identifies.
     WithoutId,
 }
+
+/// The last message of a fork, as the agent identifies it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentForkMessage {
+    /// The agent's id, which no message of another role has.
+    pub id: MessageId,
+    /// Its role.
+    pub role: Role,
+    /// What ends with it.
+    pub boundary: Boundary,
+}
+
+/// What ends with a message, in the agent's own history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Boundary {
+    /// A turn: a prompt that started another one follows.
+    Turn,
+    /// The message: another message of the same turn follows.
+    Message,
+    /// Perhaps nothing: agents may count the tool call or other entry that follows to the message.
+    Unknown,
+}
+
+/// The metadata key of a user message that was inserted in a running turn.
+pub const STEER_MARK: &str = "parlor/steer";
 
 /// The slots that are copied. Usage is not: the fork starts at zero.
 const SLOTS: [Slot; 5] = [Slot::Info, Slot::Commands, Slot::Options, Slot::Mode, Slot::Model];
@@ -172,15 +197,40 @@ impl Session {
                 AgentForkPoint::End
             }
             Some(EntryId::Message(role, id)) => {
-                self.agents_message(*role, id).map_or(AgentForkPoint::WithoutId, AgentForkPoint::After)
+                let id = self.agents_message(*role, id).filter(|id| !self.is_shared(*role, id));
+                id.map_or(AgentForkPoint::WithoutId, |id| {
+                    let boundary = boundary_before(&entries[end..]);
+                    AgentForkPoint::After(AgentForkMessage { id, role: *role, boundary })
+                })
             }
             Some(_) => AgentForkPoint::WithoutId,
         }
+    }
+
+    /// Whether the agent has given this id to messages of two roles, such as a thought and the message after it.
+    fn is_shared(&self, role: Role, agents: &MessageId) -> bool {
+        let mut others = [Role::User, Role::Agent, Role::Thought].into_iter().filter(|other| *other != role);
+        others.any(|other| self.id_map.resolve(other, agents, &self.transcript).is_some())
+    }
+}
+
+/// What ends before these entries.
+fn boundary_before(entries: &[Entry]) -> Boundary {
+    match entries.iter().find(|entry| !is_event(entry)) {
+        Some(entry) if is_prompt(entry) && !is_steering(entry) => Boundary::Turn,
+        Some(entry) if matches!(entry.id(), EntryId::Message(..)) => Boundary::Message,
+        // Without a next entry, the agent is still working on the turn.
+        Some(_) | None => Boundary::Unknown,
     }
 }
 
 fn is_event(entry: &Entry) -> bool {
     matches!(entry.id(), EntryId::Event(_))
+}
+
+/// Whether a user message was inserted in a running turn.
+fn is_steering(entry: &Entry) -> bool {
+    entry.body().meta.as_ref().is_some_and(|meta| meta.get_bool(STEER_MARK) == Some(true))
 }
 
 fn is_prompt(entry: &Entry) -> bool {

@@ -13,7 +13,7 @@ use parlor_json::Object;
 use super::echo::Echoes;
 use super::{PromptId, PromptMode, Session, Step, entry_of};
 use crate::turns::{Claim, MatchRule, OpenPrompt, has_content, is_output, user_message, without_content};
-use crate::{EntryId, IdSource, MessageId, Patch, Role, Target, Update, Upsert};
+use crate::{EntryId, IdSource, MessageId, MetaPatch, Patch, Role, Target, Update, Upsert};
 
 impl Session {
     /// Handles an update that concerns a prompt; returns any other update unchanged.
@@ -317,6 +317,7 @@ impl Session {
         let Some(open) = self.prompts.open.get(prompt).filter(|open| !open.is_inserted()) else {
             return;
         };
+        let meta = super::steer_mark(open.prompt.timing);
         if self.empty_message.as_ref() == Some(&message) {
             // The agent sent no content, so that the message gets the content that was sent.
             self.empty_message = None;
@@ -325,6 +326,10 @@ impl Session {
             let pattern = open.pattern.clone();
             self.push(Update::Upsert { target, upsert: Upsert { content, ..Upsert::default() } }, out);
             self.echoes.expect(&message, true, pattern);
+        }
+        if meta != MetaPatch::default() {
+            let target = Target::Entry(EntryId::Message(Role::User, message.clone()));
+            self.push(Update::Upsert { target, upsert: Upsert { meta, ..Upsert::default() } }, out);
         }
         self.on_prompt_inserted(prompt, message, out);
     }

@@ -19,19 +19,21 @@ use parlor_json::{Json, JsonStr, Object};
 use self::echo::Echoes;
 pub use self::envelope::Envelope;
 use self::envelope::{CutUpdates, Envelopes};
-pub use self::fork::{AgentForkPoint, Fork, ForkError, ForkedEntry, Point};
+pub use self::fork::{
+    AgentForkMessage, AgentForkPoint, Boundary, Fork, ForkError, ForkedEntry, Point, STEER_MARK,
+};
 pub use self::id_map::IdMap;
 use self::peer_requests::PeerRequests;
 pub use self::peer_requests::{Answer, PeerRequestId, Reply};
 use self::prompts::Prompts;
-pub use self::prompts::{Prompt, PromptOutcome, QueuedPrompt};
+pub use self::prompts::{Prompt, PromptOutcome, PromptTiming, QueuedPrompt};
 pub use self::title::TITLE_MARK;
 use self::title::Titles;
 use crate::turns::Candidate;
 pub use crate::turns::{PromptId, PromptState};
 use crate::{
     Activity, Body, Change, Content, Decider, Entry, EntryId, Event, EventId, EventKind, IdSource, MessageId,
-    Role, Slot, State, Target, ToolCallId, Transcript, UnixMillis, Update, UpdateError, Upsert,
+    MetaPatch, Role, Slot, State, Target, ToolCallId, Transcript, UnixMillis, Update, UpdateError, Upsert,
 };
 
 /// A transcript with its attached clients, open prompts, open peer requests and agent.
@@ -238,6 +240,10 @@ pub enum Input {
         /// The error object.
         error: Json,
     },
+    /// The agent has taken a prompt into its running turn.
+    Steered(PromptId),
+    /// The agent has not taken a prompt into its turn, because the turn had ended.
+    NotSteered(PromptId),
     /// The agent dropped a prompt from its queue, as agents do when a turn is cancelled.
     Dropped {
         /// The prompt.
@@ -294,6 +300,8 @@ pub enum Input {
 pub enum Effect {
     /// Send this prompt to the agent.
     SendPrompt(Prompt),
+    /// Have the agent take this prompt into its running turn.
+    Steer(Prompt),
     /// Cancel a prompt that the agent was sent and has not inserted.
     CancelPrompt(PromptId),
     /// Cancel the agent's turn.
@@ -451,7 +459,12 @@ impl Session {
 
     /// The client that sent the prompt whose turn is running.
     pub fn running_prompt_sender(&self) -> Option<ClientId> {
-        self.prompts.open.running().map(|open| open.prompt.by)
+        self.prompts.turn().map(|open| open.prompt.by)
+    }
+
+    /// Whether a prompt with this key is open, or its outcome is remembered: the same key again is the same prompt.
+    pub fn has_prompt_key(&self, key: &JsonStr) -> bool {
+        self.prompts.has_key(key)
     }
 
     /// The prompt mode of the agent, if the session is bound to one.
@@ -506,9 +519,9 @@ impl Session {
         out: &mut Step,
     ) {
         self.now = now;
-        let waiting = self.prompts.waiting();
+        let queued = self.prompts.queued_ids();
         self.on_input(input, new_id, out);
-        if self.prompts.waiting() != waiting {
+        if self.prompts.queued_ids() != queued {
             out.effects.push(Effect::QueueChanged);
         }
     }
@@ -589,6 +602,12 @@ impl Session {
                 if self.agent.is_some() && !self.prompts.any_spared() {
                     self.advance(new_id, out);
                 }
+            }
+            Input::Steered(prompt) => self.on_steered(prompt, new_id, out),
+            Input::NotSteered(prompt) => {
+                self.prompts.on_not_steered(prompt, &self.clients, out);
+                self.review_candidate(new_id, out);
+                self.advance(new_id, out);
             }
             Input::Ended { prompt, state } => self.on_turn_ended(prompt, &state, new_id, out),
             Input::RequestOpened { peer_request, form, call } => {
@@ -909,6 +928,7 @@ impl Session {
             return false;
         };
         let (by, sent, pattern) = (found.prompt.by, found.prompt.content.clone(), found.pattern.clone());
+        let meta = steer_mark(found.prompt.timing);
         let content = blocks(&sent);
         let mut entry = EntryId::Message(Role::User, named.cloned().unwrap_or_else(&mut *new_id));
         if let (Some(named), EntryId::Message(_, id)) = (named, &mut entry) {
@@ -925,7 +945,7 @@ impl Session {
         }
         let EntryId::Message(_, message) = &entry else { return false };
         let message = message.clone();
-        let upsert = Upsert { content: crate::Patch::Value(content), ..Upsert::default() };
+        let upsert = Upsert { content: crate::Patch::Value(content), meta, ..Upsert::default() };
         let change_index = out.changes.len();
         match self.transcript.push_at(Update::Upsert { target: Target::Entry(entry), upsert }, self.now) {
             Ok(change) => out.changes.push(change),
@@ -942,6 +962,20 @@ impl Session {
         true
     }
 
+    /// Inserts a prompt that the agent has taken into its turn.
+    fn on_steered(&mut self, prompt: PromptId, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        if self.candidate.as_ref().is_some_and(|candidate| candidate.progress(prompt).is_some()) {
+            // The agent is repeating it.
+            self.prompts.on_accepted(prompt, Object::default());
+            return;
+        }
+        self.insert(prompt, None, new_id, out);
+        if let Some(state) = self.transcript.state().filter(|state| !state.activity.is_busy()) {
+            // The turn has ended before the response.
+            self.prompts.end(prompt, state, out);
+        }
+    }
+
     /// Sends queued prompts, or requests an agent for them.
     fn advance(&mut self, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         if self.has_early_updates {
@@ -953,6 +987,7 @@ impl Session {
             }
             return;
         };
+        self.prompts.send_in_turn(self.is_wanted_turn_running(), self.transcript.seq(), out);
         match mode {
             PromptMode::Queued => {
                 let is_idle = !self.activity().is_busy();
@@ -991,7 +1026,7 @@ impl Session {
         new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
-        if self.prompts.open.running().is_none_or(|running| running.id != prompt) {
+        if self.prompts.turn().is_none_or(|turn| turn.id != prompt) {
             return;
         }
         self.release_held_back(new_id, out);
@@ -1101,6 +1136,14 @@ fn entry_of(update: &mut Update) -> Option<&mut EntryId> {
         | Update::Output { .. }
         | Update::Note { .. }
         | Update::State(_) => None,
+    }
+}
+
+/// The metadata of the message of a prompt with this timing.
+fn steer_mark(timing: PromptTiming) -> MetaPatch {
+    match timing {
+        PromptTiming::InTurn => MetaPatch::MergeKeys(Object::new().with(STEER_MARK, true)),
+        PromptTiming::InOrder | PromptTiming::Next => MetaPatch::default(),
     }
 }
 

@@ -22,6 +22,20 @@ pub struct Prompt {
     pub extra: Object,
     /// The idempotency key: a second prompt with the same key is the same prompt.
     pub key: Option<JsonStr>,
+    /// When the agent is to get it.
+    pub timing: PromptTiming,
+}
+
+/// When the agent is to get a prompt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PromptTiming {
+    /// After the prompts that wait.
+    #[default]
+    InOrder,
+    /// Before the prompts that wait to be sent.
+    Next,
+    /// In the running turn. If that ends before the agent has the prompt, as [`Next`](Self::Next).
+    InTurn,
 }
 
 /// A queued prompt, for display.
@@ -170,17 +184,29 @@ impl Prompts {
         out.side_state_dirty = true;
     }
 
+    /// Whether a prompt with this key is open, or its outcome is remembered.
+    pub(super) fn has_key(&self, key: &JsonStr) -> bool {
+        let is_open =
+            self.open.all.iter().any(|open| open.prompt.key.as_ref() == Some(key) && !open.is_dropped());
+        is_open || self.recent.iter().any(|recent| recent.key == *key)
+    }
+
     fn push(&mut self, prompt: Prompt, waiters: Vec<Waiter>) {
         self.last_id = self.last_id.max(prompt.id.0);
+        let is_next = prompt.timing != PromptTiming::InOrder;
         let (id, content) = (prompt.id, prompt.content.clone());
         let (sent_after, withdrawn, spared, lost_agents) = (0, None, false, 0);
         let owned = SessionPrompt { prompt, sent_after, waiters, withdrawn, spared, lost_agents };
-        self.open.push(id, &content, owned);
+        if is_next {
+            self.open.push_next(id, &content, owned);
+        } else {
+            self.open.push(id, &content, owned);
+        }
     }
 
     pub(super) fn queued_prompts(&self) -> Vec<QueuedPrompt> {
-        let waiting = self.open.all.iter().filter(|open| open.is_waiting());
-        waiting
+        let queued = self.open.all.iter().filter(|open| open.is_shown_in_queue());
+        queued
             .map(|open| {
                 let by = open.waiters.last().map_or(open.prompt.by, |waiter| waiter.by);
                 QueuedPrompt { id: open.id, text: blocks(&open.prompt.content).to_text(), by }
@@ -188,9 +214,9 @@ impl Prompts {
             .collect()
     }
 
-    /// The ids of the prompts that wait.
-    pub(super) fn waiting(&self) -> Vec<PromptId> {
-        self.open.all.iter().filter(|open| open.is_waiting()).map(|open| open.id).collect()
+    /// The ids of the prompts that clients see in the queue.
+    pub(super) fn queued_ids(&self) -> Vec<PromptId> {
+        self.open.all.iter().filter(|open| open.is_shown_in_queue()).map(|open| open.id).collect()
     }
 
     pub(super) fn any_open(&self) -> bool {
@@ -232,6 +258,39 @@ impl Prompts {
         }
     }
 
+    /// Sends the prompts for the running turn to the agent. Without a turn, they are the next prompts.
+    pub(super) fn send_in_turn(&mut self, is_running: bool, seq: u64, out: &mut Step) {
+        let is_due = |open: &&mut Open| {
+            open.state == PromptState::Queued && open.prompt.timing == PromptTiming::InTurn
+        };
+        for open in self.open.all.iter_mut().filter(is_due) {
+            if is_running {
+                open.state = PromptState::Sent;
+                open.sent_after = seq;
+                out.effects.push(Effect::Steer(open.prompt.clone()));
+            } else {
+                open.prompt.timing = PromptTiming::Next;
+            }
+        }
+    }
+
+    /// Handles a prompt that the agent did not take into its turn, which had ended: it is queued, unless it was withdrawn.
+    pub(super) fn on_not_steered(&mut self, id: PromptId, clients: &Clients, out: &mut Step) {
+        let Some(open) = self.open.get_mut(id).filter(|open| !open.is_inserted()) else { return };
+        if let Some(by) = open.withdrawn {
+            return self.fail(id, &PromptOutcome::Withdrawn { by: Some(by) }, clients, out);
+        }
+        open.prompt.timing = PromptTiming::Next;
+        open.spared = false;
+        open.requeue();
+    }
+
+    /// The prompt that started the running turn.
+    pub(super) fn turn(&self) -> Option<&Open> {
+        let mut turn = self.open.all.iter().rev().filter(|open| open.is_inserted());
+        turn.find(|open| open.prompt.timing != PromptTiming::InTurn)
+    }
+
     pub(super) fn on_accepted(&mut self, id: PromptId, fields: Object) {
         let Some(open) = self.open.get_mut(id) else { return };
         open.spared = false;
@@ -270,6 +329,14 @@ impl Prompts {
         let PromptState::Inserted { message, fields } = open.state.clone() else { return };
         let answered = open.waiters.extract_if(.., |waiter| !waiter.waits);
         answered.for_each(|waiter| waiter.respond(waiter.outcome(&message, &fields, None), out));
+    }
+
+    /// Ends an inserted prompt whose turn ended with this state.
+    pub(super) fn end(&mut self, id: PromptId, state: &State, out: &mut Step) {
+        if let Some(open) = self.open.get_mut(id) {
+            open.end(state);
+        }
+        self.end_finished(out);
     }
 
     /// Ends the prompts whose turn has ended, also those that were inserted after its end.
@@ -450,7 +517,8 @@ impl Prompts {
             let stored = stored.to_object()?;
             let (id, more) = (PromptId(stored.get_u64("id")?), stored.get_object("more")?);
             let (content, key) = (stored.get("content")?.clone(), stored.get_json_str("key"));
-            Some(Prompt { id, by: ClientId::UNKNOWN, content, extra: more, key })
+            let timing = PromptTiming::InOrder;
+            Some(Prompt { id, by: ClientId::UNKNOWN, content, extra: more, key, timing })
         });
         queued.for_each(|prompt| prompts.push(prompt, Vec::new()));
         prompts
@@ -461,6 +529,11 @@ impl Open {
     /// Whether it is neither withdrawn nor inserted.
     fn is_waiting(&self) -> bool {
         !self.is_inserted() && self.withdrawn.is_none()
+    }
+
+    /// Whether clients see it in the queue: it waits, and not only for the response of the agent whose turn it joins.
+    fn is_shown_in_queue(&self) -> bool {
+        self.is_waiting() && !(self.prompt.timing == PromptTiming::InTurn && self.is_with_agent())
     }
 
     /// Whether it was withdrawn and no client waits for it.

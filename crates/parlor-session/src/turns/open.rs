@@ -111,6 +111,13 @@ impl<T> OpenPrompt<T> {
         self.state = PromptState::Inserted { message, fields };
     }
 
+    /// Marks the turn of an inserted prompt as ended.
+    pub(crate) fn end(&mut self, state: &State) {
+        if self.is_inserted() {
+            self.turn = TurnProgress::Ended(state.clone());
+        }
+    }
+
     /// Queues it again for the next agent; its turn has not started.
     pub(crate) fn requeue(&mut self) {
         (self.state, self.turn, self.is_answered) = (PromptState::Queued, TurnProgress::Unknown, false);
@@ -149,9 +156,19 @@ impl<T> Default for OpenPrompts<T> {
 impl<T> OpenPrompts<T> {
     /// Queues a prompt with this content.
     pub fn push(&mut self, id: PromptId, content: &Json, owned: T) {
+        self.push_at(self.all.len(), id, content, owned);
+    }
+
+    /// Queues a prompt with this content before all that are queued.
+    pub(crate) fn push_next(&mut self, id: PromptId, content: &Json, owned: T) {
+        let next = self.all.iter().position(|open| open.state == PromptState::Queued);
+        self.push_at(next.unwrap_or(self.all.len()), id, content, owned);
+    }
+
+    fn push_at(&mut self, index: usize, id: PromptId, content: &Json, owned: T) {
         let pattern = Arc::new(Pattern::of(&Content::parse(content.raw()).unwrap_or_default()));
         let (state, turn) = (PromptState::Queued, TurnProgress::Unknown);
-        self.all.push(OpenPrompt { id, state, is_answered: false, turn, pattern, owned });
+        self.all.insert(index, OpenPrompt { id, state, is_answered: false, turn, pattern, owned });
     }
 
     /// One prompt.

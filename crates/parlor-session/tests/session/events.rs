@@ -145,11 +145,11 @@ fn an_event_does_not_end_a_message_and_is_not_the_end_of_a_fork() {
         fork after m2
             BeingWritten
         fork end
-            ["1 Agent m1"] [] side state {}; agent: After(MessageId("m1"))
+            ["1 Agent m1"] [] side state {}; agent: After(AgentForkMessage { id: MessageId("m1"), role: Agent, boundary: Message })
         chunk agent m2: whole
             - agent m2 + whole
         fork after m1
-            ["1 Agent m1"] [] side state {}; agent: After(MessageId("m1"))
+            ["1 Agent m1"] [] side state {}; agent: After(AgentForkMessage { id: MessageId("m1"), role: Agent, boundary: Message })
         state idle cancelled
             - event new2 cancelled 8
             - state idle (cancelled)

@@ -19,9 +19,9 @@ fn a_fork_has_all_entries_up_to_and_including_the_message() {
         whole agent a2: second
             - agent a2 = second
         fork after a1
-            ["1 User u1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] side state {"titles":{"agent":"T"}}; agent: After(MessageId("a1"))
+            ["1 User u1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] side state {"titles":{"agent":"T"}}; agent: After(AgentForkMessage { id: MessageId("a1"), role: Agent, boundary: Turn })
         fork after u2
-            ["1 User u1", "2 Agent a1", "3 User u2"] ["Slot { name: \"info\", seq: 3, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] side state {"titles":{"agent":"T"}}; agent: After(MessageId("u2"))
+            ["1 User u1", "2 Agent a1", "3 User u2"] ["Slot { name: \"info\", seq: 3, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] side state {"titles":{"agent":"T"}}; agent: After(AgentForkMessage { id: MessageId("u2"), role: User, boundary: Message })
         fork after a2
             ["1 User u1", "2 Agent a1", "3 User u2", "4 Agent a2"] ["Slot { name: \"info\", seq: 4, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"T\\\"}}\" }"] side state {"titles":{"agent":"T"}}; agent: End
         fork end
@@ -55,11 +55,11 @@ fn a_fork_at_a_message_that_is_being_written_is_an_error() {
         chunk agent a1: so
             - agent a1 + so
         fork after t1
-            ["1 Thought t1"] [] side state {}; agent: After(MessageId("t1"))
+            ["1 Thought t1"] [] side state {}; agent: After(AgentForkMessage { id: MessageId("t1"), role: Thought, boundary: Message })
         fork after a1
             BeingWritten
         fork end
-            ["1 Thought t1"] [] side state {}; agent: After(MessageId("t1"))
+            ["1 Thought t1"] [] side state {}; agent: After(AgentForkMessage { id: MessageId("t1"), role: Thought, boundary: Message })
         state idle end
             - state idle (end)
         fork after a1
@@ -80,9 +80,9 @@ fn a_fork_at_a_prompt_is_possible_during_its_turn() {
             respond 1 to 1: accepted as new1
             send 1
         fork after new1
-            ["1 User new1"] ["Slot { name: \"info\", seq: 1, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: After(MessageId("new1"))
+            ["1 User new1"] ["Slot { name: \"info\", seq: 1, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: After(AgentForkMessage { id: MessageId("new1"), role: User, boundary: Unknown })
         fork end
-            ["1 User new1"] ["Slot { name: \"info\", seq: 1, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: After(MessageId("new1"))
+            ["1 User new1"] ["Slot { name: \"info\", seq: 1, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: After(AgentForkMessage { id: MessageId("new1"), role: User, boundary: Unknown })
     "#]]);
 }
 
@@ -107,7 +107,7 @@ fn a_fork_during_a_turn_has_all_finished_entries() {
         tool t1 done
             - tool t1 done
         fork end
-            ["1 User new1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: After(MessageId("a1"))
+            ["1 User new1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: After(AgentForkMessage { id: MessageId("a1"), role: Agent, boundary: Unknown })
         tool t2 done
             - tool t2 done
         fork end
@@ -117,7 +117,7 @@ fn a_fork_during_a_turn_has_all_finished_entries() {
         fork end
             ["1 User new1", "2 Agent a1", "3 ToolCall(ToolCallId(\"t1\")) as {\"kind\":\"tool\",\"id\":\"t1\",\"at\":5,\"fields\":{\"status\":\"done\"}}", "4 ToolCall(ToolCallId(\"t2\")) as {\"kind\":\"tool\",\"id\":\"t2\",\"at\":6,\"fields\":{\"status\":\"done\"}}"] ["Slot { name: \"info\", seq: 4, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: WithoutId
         fork after a1
-            ["1 User new1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: After(MessageId("a1"))
+            ["1 User new1", "2 Agent a1"] ["Slot { name: \"info\", seq: 2, body: \"{\\\"fields\\\":{\\\"title\\\":\\\"hi\\\"},\\\"meta\\\":{\\\"parlor/title\\\":\\\"made\\\"}}\" }"] side state {"titles":{"made":"hi"}}; agent: After(AgentForkMessage { id: MessageId("a1"), role: Agent, boundary: Unknown })
     "#]]);
 }
 
@@ -145,7 +145,7 @@ fn a_redacted_message_stays_redacted_in_the_fork() {
         chunk agent a2: more
             - agent a2 + more
         fork after a1
-            ["1 Agent a1 as {\"kind\":\"agent\",\"id\":\"a1\",\"at\":2,\"fields\":{}}"] [] side state {}; agent: After(MessageId("a1"))
+            ["1 Agent a1 as {\"kind\":\"agent\",\"id\":\"a1\",\"at\":2,\"fields\":{}}"] [] side state {}; agent: After(AgentForkMessage { id: MessageId("a1"), role: Agent, boundary: Message })
     "#]]);
 }
 
@@ -166,9 +166,9 @@ fn a_fork_before_a_prompt_leaves_out_the_prompt_and_all_that_follows() {
         fork before u1
             [] [] side state {}; agent: Start; prompt u1 [{"type":"text","text":"one"}]
         fork before u2
-            ["1 User u1", "2 Agent a1"] [] side state {}; agent: After(MessageId("a1")); prompt u2 [{"type":"text","text":"two"}]
+            ["1 User u1", "2 Agent a1"] [] side state {}; agent: After(AgentForkMessage { id: MessageId("a1"), role: Agent, boundary: Turn }); prompt u2 [{"type":"text","text":"two"}]
         fork before a2
-            ["1 User u1", "2 Agent a1"] [] side state {}; agent: After(MessageId("a1")); prompt u2 [{"type":"text","text":"two"}]
+            ["1 User u1", "2 Agent a1"] [] side state {}; agent: After(AgentForkMessage { id: MessageId("a1"), role: Agent, boundary: Turn }); prompt u2 [{"type":"text","text":"two"}]
         fork before a1
             [] [] side state {}; agent: Start; prompt u1 [{"type":"text","text":"one"}]
     "#]]);
@@ -196,7 +196,7 @@ fn ids_are_converted_back_to_the_agents() {
         starts t
             - tool t open
         fork after new1
-            ["1 Thought m", "2 Agent new1"] [] side state {"names":{"upto":0,"renamed":[["agent","m","new1"]]}}; agent: After(MessageId("m"))
+            ["1 Thought m", "2 Agent new1"] [] side state {"names":{"upto":0,"renamed":[["agent","m","new1"]]}}; agent: WithoutId
         tool t done
             - tool t done
         fork end
@@ -208,6 +208,10 @@ fn ids_are_converted_back_to_the_agents() {
             ["1 Thought m", "2 Agent new1"] [] side state {"names":{"upto":2,"renamed":[]}}; agent: WithoutId
         fork after new2
             ["1 Thought m", "2 Agent new1", "3 ToolCall(ToolCallId(\"t\")) as {\"kind\":\"tool\",\"id\":\"t\",\"at\":4,\"fields\":{\"status\":\"done\"}}", "4 Agent new2"] [] side state {"names":{"upto":3,"renamed":[["agent","m","new2"]]}}; agent: End
+        chunk agent n: more
+            - agent n + more
+        fork after new2
+            ["1 Thought m", "2 Agent new1", "3 ToolCall(ToolCallId(\"t\")) as {\"kind\":\"tool\",\"id\":\"t\",\"at\":4,\"fields\":{\"status\":\"done\"}}", "4 Agent new2"] [] side state {"names":{"upto":3,"renamed":[["agent","m","new2"]]}}; agent: After(AgentForkMessage { id: MessageId("m"), role: Agent, boundary: Message })
     "#]]);
 }
 

@@ -10,6 +10,7 @@ fn outcomes(effects: Vec<Effect>) -> Vec<PromptOutcome> {
     let outcomes = effects.into_iter().filter_map(|effect| match effect {
         Effect::RespondPrompt { outcome, .. } => Some(outcome),
         Effect::SendPrompt(_)
+        | Effect::Steer(_)
         | Effect::CancelPrompt(_)
         | Effect::CancelTurn
         | Effect::SendRequest(..)

@@ -19,5 +19,6 @@ mod properties;
 mod queued;
 mod scenario;
 mod serial;
+mod steering;
 mod titles;
 mod turn_ends;

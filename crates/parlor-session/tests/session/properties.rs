@@ -15,6 +15,12 @@ enum Action {
         by: u64,
         key: Option<u8>,
         text: &'static str,
+        verb: &'static str,
+    },
+    /// The agent answers whether it took a prompt into its turn.
+    AnswerSteer {
+        which: usize,
+        verb: &'static str,
     },
     /// The agent accepts one of the prompts that it has.
     Accept {
@@ -88,8 +94,10 @@ fn action() -> impl Strategy<Value = Action> {
         1 => line((0..4_u64).prop_map(|id| format!("cancel-request {id}")).boxed()),
         2 => line(answers.prop_map(|(id, by, verb)| format!("{verb} {id} by {by}")).boxed()),
         4 => line(updates.boxed()),
-        4 => (client, prop::option::of(0..2_u8), prop::sample::select(TEXTS.to_vec()))
-            .prop_map(|(by, key, text)| Action::Prompt { by, key, text }),
+        4 => (client, prop::option::of(0..2_u8), prop::sample::select(TEXTS.to_vec()), prop::sample::select(vec!["prompt", "prompt", "steer", "next"]))
+            .prop_map(|(by, key, text, verb)| Action::Prompt { by, key, text, verb }),
+        3 => (0..2_usize, prop::sample::select(vec!["steered", "not-steered", "rejected"]))
+            .prop_map(|(which, verb)| Action::AnswerSteer { which, verb }),
         3 => (0..3_usize, prop::option::of(0..4_u8)).prop_map(|(which, named)| Action::Accept { which, named }),
         1 => (0..3_usize).prop_map(|which| Action::Reject { which }),
         2 => (0..3_usize).prop_map(|which| Action::Drop { which }),
@@ -105,6 +113,8 @@ struct World {
     agent: Option<PromptMode>,
     /// The prompts that the agent has not answered.
     sent: Vec<u64>,
+    /// The prompts that the agent was asked to take into its turn.
+    steered: Vec<u64>,
     prompts: u64,
     peer_requests: u64,
     responses: BTreeMap<u64, u32>,
@@ -115,11 +125,17 @@ impl World {
     fn act(&mut self, action: &Action) {
         match action {
             Action::Line(line) => self.line(line),
-            Action::Prompt { by, key, text } => {
+            Action::Prompt { by, key, text, verb } => {
                 let key = key.map_or_else(String::new, |key| format!(" key=k{key}"));
                 self.prompts += 1;
                 self.responses.insert(self.prompts, 0);
-                self.line(&format!("prompt {} by {by}{key} {text}", self.prompts));
+                self.line(&format!("{verb} {} by {by}{key} {text}", self.prompts));
+            }
+            Action::AnswerSteer { which, verb } => {
+                if *which < self.steered.len() {
+                    let prompt = self.steered.remove(*which);
+                    self.line(&format!("{verb} {prompt}"));
+                }
             }
             Action::Accept { which, named } => {
                 if let Some(prompt) = self.answered(*which, PromptMode::Queued) {
@@ -169,6 +185,7 @@ impl World {
             Input::AgentLost(_) => {
                 self.agent = None;
                 self.sent.clear();
+                self.steered.clear();
             }
             Input::AgentUpdate(..) if self.agent.is_none() => return,
             Input::AgentUpdate(parlor_session::Update::State(_), _)
@@ -184,6 +201,8 @@ impl World {
             | Input::Withdrawn { .. }
             | Input::Cancelled { .. }
             | Input::Dropped { .. }
+            | Input::Steered(_)
+            | Input::NotSteered(_)
             | Input::AgentReleased
             | Input::EarlyUpdatesApplied
             | Input::ContextHandedOver(_)
@@ -208,6 +227,10 @@ impl World {
                 Effect::SendPrompt(prompt) => {
                     assert!(self.agent.is_some(), "a prompt is sent without an agent");
                     self.sent.push(prompt.id.0);
+                }
+                Effect::Steer(prompt) => {
+                    assert!(self.agent.is_some(), "a prompt is sent without an agent");
+                    self.steered.push(prompt.id.0);
                 }
                 // A failure without a waiting client is no response.
                 Effect::RespondPrompt { prompt, by, .. } if *by != ClientId::UNKNOWN => {
@@ -235,7 +258,12 @@ impl World {
         if self.agent.is_none() {
             self.line("ready serial");
         }
-        for _ in 0..1000 {
+        for n in 0..1000 {
+            if !self.steered.is_empty() {
+                let verb = if n % 2 == 0 { "steered" } else { "not-steered" };
+                self.act(&Action::AnswerSteer { which: 0, verb });
+                continue;
+            }
             match self.agent {
                 Some(PromptMode::Serial) if !self.sent.is_empty() => {
                     self.act(&Action::End { which: 0 });
@@ -246,7 +274,7 @@ impl World {
                 Some(PromptMode::Queued) => {
                     self.line("state idle end");
                     // A prompt that the agent dropped may be sent again now.
-                    if self.sent.is_empty() {
+                    if self.sent.is_empty() && self.steered.is_empty() {
                         return;
                     }
                 }

@@ -1,6 +1,7 @@
 //! Scripts of inputs to a session, with the changes and effects of each as short text.
 //!
 //! Inputs: `attach 1 [waits] [forms] [observer]`, `detach 1`, `close 1`, `prompt 7 by 1 [key=K] some text`,
+//! `steer 7 by 1 [key=K] some text` (in the running turn), `next 7 by 1 some text` (before queued prompts), `steered 7`, `not-steered 7`,
 //! `withdraw 7 [by 1]`, `cancel [by 1] [turn]`, `dropped 7`, `ready serial|queued [without-history]`,
 //! `restored serial|queued [without-history]`, `applied` (early updates), `context ENVELOPE` (handed over), `lost`,
 //! `released`, `accepted 7 [ID]`, `rejected 7`, `ended 7 REASON`, `request 5 [form] [call=T]`, `answer 5 by 1`,
@@ -20,7 +21,7 @@ use expect_test::Expect;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{
     Answer, Client, ClientId, DialectHooks, Effect, Envelope, Input, PeerRequestId, Point, Prompt, PromptId,
-    PromptMode, PromptOutcome, Reply, Scope, Session, Step, TITLE_MARK, TurnEnd,
+    PromptMode, PromptOutcome, PromptTiming, Reply, Scope, Session, Step, TITLE_MARK, TurnEnd,
 };
 use parlor_session::{
     Activity, Change, Content, EntryId, EventKind, IdSource, ImplicitMessageIds, MessageId, MetaPatch, Patch,
@@ -135,13 +136,20 @@ impl Scenario {
             }
             "detach" => Input::Detached(ClientId(number(0))),
             "close" => Input::Closed(ClientId(number(0))),
-            "prompt" => {
+            "prompt" | "steer" | "next" => {
+                let timing = match verb {
+                    "steer" => PromptTiming::InTurn,
+                    "next" => PromptTiming::Next,
+                    _ => PromptTiming::InOrder,
+                };
                 let key = words[3].strip_prefix("key=").map(JsonStr::new);
                 let text = words[3 + usize::from(key.is_some())..].join(" ");
                 let content = Json::parse(blocks(&text)).unwrap();
                 let (id, by) = (PromptId(number(0)), ClientId(number(2)));
-                Input::Prompted(Prompt { id, by, content, extra: Object::default(), key })
+                Input::Prompted(Prompt { id, by, content, extra: Object::default(), key, timing })
             }
+            "steered" => Input::Steered(PromptId(number(0))),
+            "not-steered" => Input::NotSteered(PromptId(number(0))),
             "withdraw" => Input::Withdrawn { prompt: PromptId(number(0)), by: by() },
             "cancel" => {
                 Input::Cancelled { by: by(), scope: if has("turn") { Scope::Turn } else { Scope::Session } }
@@ -473,6 +481,7 @@ fn state_text(state: &State) -> String {
 fn effect_text(effect: &Effect, session: &Session) -> String {
     match effect {
         Effect::SendPrompt(prompt) => format!("send {}", prompt.id.0),
+        Effect::Steer(prompt) => format!("steer {}", prompt.id.0),
         Effect::CancelPrompt(prompt) => format!("cancel prompt {}", prompt.0),
         Effect::CancelTurn => "cancel turn".to_owned(),
         Effect::RespondPrompt { prompt, by, outcome } => {

@@ -147,7 +147,12 @@ impl World {
         };
         let id = self.new_request(client, Some(session), What::Attach(from.clone()));
         self.people[person].replica(session).attach(id, from);
-        let call = ClientCall::Attach { id: RequestId::from(id), from: replay, cwd: None };
+        let call = ClientCall::Attach {
+            id: RequestId::from(id),
+            from: replay,
+            cwd: None,
+            members: Object::default(),
+        };
         self.call(client, session, call);
     }
 

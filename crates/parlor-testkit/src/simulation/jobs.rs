@@ -160,7 +160,8 @@ impl World {
         let from = if replay.is_some() { ReplayFrom::Start } else { ReplayFrom::New };
         let restored =
             Restored { place, epoch, without_history: false, lost: None, result, settings, refused: None };
-        let attach = ClientCall::Attach { id: RequestId::from(request), from, cwd: None };
+        let attach =
+            ClientCall::Attach { id: RequestId::from(request), from, cwd: None, members: Object::default() };
         let first = vec![Message::Begun(restored, replay), Message::Call(client, attach)];
         self.start(StoredSession::new(row), first);
     }
@@ -287,7 +288,7 @@ impl World {
         let restored =
             Restored { place, epoch, without_history: false, lost: None, result, settings, refused: None };
         let from = ReplayFrom::Forked(vec![(FORK, Json::from("native"))]);
-        let attach = ClientCall::Attach { id, from, cwd: None };
+        let attach = ClientCall::Attach { id, from, cwd: None, members: Object::default() };
         let mut first = vec![Message::Begun(restored, None), Message::Call(client, attach)];
         if let Some(content) = prompt {
             first.push(Message::Call(client, ClientCall::Say { content, answer: None }));

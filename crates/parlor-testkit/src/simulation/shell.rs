@@ -261,7 +261,9 @@ impl World {
                     && shell.ties.contains_key(epoch)
                 {
                     match call {
-                        AgentCall::Prompt(prompt) => drop(shell.sent_prompts.remove(prompt)),
+                        AgentCall::Prompt(prompt) | AgentCall::Steer(prompt) => {
+                            shell.sent_prompts.remove(prompt);
+                        }
                         AgentCall::Forwarded(call) => {
                             shell.sent_calls.remove(&(call.client, number(&call.id)));
                         }

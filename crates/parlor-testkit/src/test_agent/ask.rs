@@ -28,7 +28,7 @@ impl Turn {
         loop {
             match self.events.recv() {
                 Ok(Event::Answer(to, answer)) if to == id => return Ok(answer),
-                Ok(Event::Answer(..) | Event::Output(_)) => {}
+                Ok(Event::Answer(..) | Event::Output(_) | Event::Steered(_)) => {}
                 Ok(Event::Cancel) => {
                     self.agent.out.line(&cancel_line(&id));
                     return Err(End::Cancelled);

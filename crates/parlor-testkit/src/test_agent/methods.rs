@@ -10,7 +10,7 @@ use parlor_wire::{RequestId, RpcError, code};
 use super::json::{self, list};
 use super::offer::{self, MODE, MODEL, Offer};
 use super::quirk::Quirk;
-use super::say::{self, Voice};
+use super::say::{self, Role, Voice};
 use super::server::{Agent, Peer, random};
 use super::session::{Saved, Session, Work};
 use super::store::{MAX_SESSIONS, now};
@@ -66,6 +66,7 @@ impl Agent {
             "session/set_config_option" if !self.options.quirks.has(Quirk::LacksSettings) => {
                 self.set_option(id, params, peer.voice)
             }
+            "_session/steering" if offers(Offer::Steering) => self.steer(id, params, &peer),
             "session/prompt" => self.prompt(id, params, &peer),
             _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method {method}"))),
         }
@@ -148,6 +149,16 @@ impl Agent {
                 ));
             }
         }
+        if let Some(message) = self.air_message(params) {
+            let is_cut = if self.options.offers.has(Offer::AirTurnFork) {
+                saved.cut_after_turn(&message)
+            } else {
+                saved.cut_after(&message)
+            };
+            if !is_cut {
+                return Err(invalid(&format!("fork point message {message} was not found")));
+            }
+        }
         let (name, kept) = (saved.id.clone(), saved.clone());
         let replay = || self.replay(&name, &kept, peer.voice, |_| self.fresh_id());
         if self.options.quirks.has(Quirk::ForkReplays) {
@@ -158,6 +169,14 @@ impl Agent {
             replay();
         }
         Ok(())
+    }
+
+    /// The message in `_meta.jetbrains.air.fork`, for an agent that knows it.
+    fn air_message(&self, params: &Object) -> Option<String> {
+        let is_known = self.options.offers.has(Offer::AirFork) || self.options.offers.has(Offer::AirTurnFork);
+        let meta = params.get_object("_meta").filter(|_| is_known)?;
+        let fork = meta.get_object("jetbrains")?.get_object("air")?.get_object("fork")?;
+        (fork.get_u64("version") == Some(1)).then(|| fork.get_string("messageId"))?
     }
 
     /// Opens a session that did not exist before.
@@ -346,6 +365,27 @@ impl Agent {
         }
         session.lock().saved.updated_at = now();
         self.submit(&session, peer, Work::Prompt { request: id.clone(), content })
+    }
+
+    /// Takes a prompt into the running turn. In v2, the agent sends it back.
+    fn steer(&self, id: &RequestId, params: &Object, peer: &Peer) -> Done {
+        let session = self.open_session(params)?;
+        let content = json::array(params, "prompt").ok_or_else(|| invalid("`prompt` is not a list"))?;
+        let message = self.fresh_id();
+        // The turn does not end meanwhile.
+        let mut state = session.lock();
+        if !state.has_turn() {
+            self.answer(id, r#"{"outcome":"promptRequired","reason":"noRunningTurn"}"#);
+            return Ok(());
+        }
+        if !peer.voice.is_v1() {
+            for block in &content {
+                self.update(&session.id, &peer.voice.chunk(Role::User, &message, block.as_str()));
+            }
+        }
+        self.answer(id, r#"{"outcome":"injected"}"#);
+        state.steer(&message, &content);
+        Ok(())
     }
 
     fn open_session(&self, params: &Object) -> Result<Arc<Session>, RpcError> {

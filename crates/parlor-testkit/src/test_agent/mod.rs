@@ -61,7 +61,8 @@ struct Options {
     #[arg(long = "no-message-ids", action = clap::ArgAction::SetFalse)]
     message_ids: bool,
 
-    /// Which optional methods to offer: load, resume, list, close, delete, fork, fork-at-message, title, or none
+    /// Which optional methods to offer: load, resume, list, close, delete, fork, fork-at-message,
+    /// air-fork, air-turn-fork, steering, title, or none
     #[arg(long, value_name = "LIST", default_value = "load,resume,list,close,delete")]
     offers: Offers,
 
@@ -77,6 +78,10 @@ struct Options {
     /// What the agent calls itself
     #[arg(long, value_name = "NAME", default_value = "parlor-test")]
     name: String,
+
+    /// The version that the agent reports
+    #[arg(long, value_name = "VERSION", default_value = env!("CARGO_PKG_VERSION"))]
+    agent_version: String,
 
     /// Open no session and take no prompt before a person has logged in, by one of these methods: test, url, terminal, meta, env
     #[arg(

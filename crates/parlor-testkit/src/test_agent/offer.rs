@@ -23,6 +23,12 @@ pub(crate) enum Offer {
     Delete,
     Fork,
     ForkAtMessage,
+    /// A fork at the message in `_meta.jetbrains.air.fork`.
+    AirFork,
+    /// The same, at the end of the message's turn.
+    AirTurnFork,
+    /// `_session/steering`: prompts in the running turn.
+    Steering,
     Title,
 }
 
@@ -60,7 +66,7 @@ impl Setting {
 }
 
 impl Offer {
-    const ALL: [(&str, Self); 8] = [
+    const ALL: [(&str, Self); 11] = [
         ("load", Self::Load),
         ("resume", Self::Resume),
         ("list", Self::List),
@@ -68,6 +74,9 @@ impl Offer {
         ("delete", Self::Delete),
         ("fork", Self::Fork),
         ("fork-at-message", Self::ForkAtMessage),
+        ("air-fork", Self::AirFork),
+        ("air-turn-fork", Self::AirTurnFork),
+        ("steering", Self::Steering),
         ("title", Self::Title),
     ];
 }
@@ -76,7 +85,8 @@ impl Offers {
     /// Whether this is offered.
     pub(super) fn has(&self, offer: Offer) -> bool {
         // Forking at a message is a way of forking.
-        self.0.contains(&offer) || offer == Offer::Fork && self.0.contains(&Offer::ForkAtMessage)
+        let forks = [Offer::ForkAtMessage, Offer::AirFork, Offer::AirTurnFork];
+        self.0.contains(&offer) || offer == Offer::Fork && forks.iter().any(|fork| self.0.contains(fork))
     }
 }
 
@@ -105,13 +115,15 @@ pub(super) fn initialize(options: &Options, peer: &Peer) -> String {
     let voice = peer.voice;
     let methods = auth::methods(options, peer);
     let info = ObjectWriter::new().str("name", &options.name).str("title", "Test agent of parlor");
-    let info = info.str("version", env!("CARGO_PKG_VERSION")).finish();
+    let info = info.str("version", &options.agent_version).finish();
     let result = ObjectWriter::new().u64("protocolVersion", u64::from(voice.dialect.version()));
     let has = |offer| options.offers.has(offer);
     let empty_if = |offer| has(offer).then_some("{}");
     let fork = has(Offer::ForkAtMessage).then(|| ObjectWriter::new().raw("atMessageId", "true").finish());
     let fork = fork.or_else(|| has(Offer::Fork).then(|| "{}".to_owned()));
     let fork = fork.as_deref();
+    let meta = has(Offer::Steering).then_some(r#"{"steering":{"supported":true}}"#);
+    let result = result.optional_raw("_meta", meta);
     if voice.is_v1() {
         let sessions = ObjectWriter::new()
             .optional_raw("list", empty_if(Offer::List))

@@ -74,6 +74,8 @@ pub(super) enum Event {
     Answer(RequestId, Result<Json, RpcError>),
     /// A program that the agent runs wrote something; nothing if it will write no more.
     Output(Vec<u8>),
+    /// The client sent a prompt for the turn.
+    Steered(Vec<Json>),
 }
 
 /// Work for a turn.
@@ -166,6 +168,21 @@ impl State {
         Job { work, sender, events }
     }
 
+    /// Whether a turn goes on.
+    pub(super) fn has_turn(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// Takes a prompt into the turn that goes on.
+    pub(super) fn steer(&mut self, message: &str, content: &[Json]) {
+        for block in content {
+            self.saved.keep(Role::User, message, super::store::block(block));
+        }
+        if let Some(turn) = &self.turn {
+            let _ = turn.send(Event::Steered(content.to_vec()));
+        }
+    }
+
     /// Closes the session. A request that is given back can be answered now, another one is when the turn ends.
     pub(super) fn close(&mut self, request: RequestId) -> Option<RequestId> {
         self.is_closed = true;
@@ -242,6 +259,14 @@ impl Saved {
             self.messages.truncate(place + 1);
         }
         place.is_some()
+    }
+
+    /// Forgets what came after the turn of a message; false if there is no such message.
+    pub(super) fn cut_after_turn(&mut self, id: &str) -> bool {
+        let Some(place) = self.messages.iter().rposition(|kept| kept.id == id) else { return false };
+        let rest = self.messages[place + 1..].iter().position(|kept| kept.role == Role::User);
+        self.messages.truncate(rest.map_or(self.messages.len(), |rest| place + 1 + rest));
+        true
     }
 }
 

@@ -104,7 +104,7 @@ impl Turn {
                     self.update(&chunk(&bytes));
                     self.agent.out.flush();
                 }
-                Ok(Event::Answer(..)) => {}
+                Ok(Event::Answer(..) | Event::Steered(_)) => {}
                 Ok(Event::Cancel) | Err(_) => break true,
             }
         };

@@ -217,6 +217,7 @@ impl Turn {
             Step::Image => self.image(),
             Step::Link => self.link(),
             Step::Sleep(time) => self.wait(Instant::now() + time)?,
+            Step::AwaitSteering => self.await_steering()?,
             Step::Usage => self.context(),
             Step::Commands => self.update(&offer::commands(self.voice)),
             Step::Mode(mode) => self.mode(&mode)?,
@@ -282,7 +283,7 @@ impl Turn {
         loop {
             match self.events.try_recv() {
                 Ok(Event::Cancel) => return Err(End::Cancelled),
-                Ok(Event::Answer(..) | Event::Output(_)) => {}
+                Ok(Event::Answer(..) | Event::Output(_) | Event::Steered(_)) => {}
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(()),
             }
         }
@@ -294,8 +295,23 @@ impl Turn {
         loop {
             match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(Event::Cancel) => return Err(End::Cancelled),
-                Ok(Event::Answer(..) | Event::Output(_)) => {}
+                Ok(Event::Answer(..) | Event::Output(_) | Event::Steered(_)) => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+
+    /// Waits for a prompt in this turn, and says it.
+    fn await_steering(&mut self) -> Result<(), End> {
+        self.agent.out.flush();
+        loop {
+            match self.events.recv() {
+                Ok(Event::Cancel) | Err(_) => return Err(End::Cancelled),
+                Ok(Event::Answer(..) | Event::Output(_)) => {}
+                Ok(Event::Steered(content)) => {
+                    let texts = content.iter().filter_map(|block| block.to_object()?.get_string("text"));
+                    return self.say(&format!("Steered: {}", texts.collect::<Vec<_>>().join(" ")));
+                }
             }
         }
     }

@@ -3,7 +3,9 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "each pane handles some of the actions and keys")]
 
 use crossterm::event::KeyCode;
-use parlor_client::{Elicitation, EntryId, Json, PermissionOptionKind, Role as MessageRole, SessionId};
+use parlor_client::{
+    DuringTurn, Elicitation, EntryId, Json, PermissionOptionKind, Role as MessageRole, SessionId,
+};
 
 use super::{
     App, Completion, ESCAPE_GUARD, Focus, INTERRUPT_TIME, Link, MAX_HISTORY, OpenAt, PendingRemoval,
@@ -279,7 +281,8 @@ impl App {
 
     fn on_input_action(&mut self, action: Action, key: Key, effects: &mut Vec<Effect>) {
         match action {
-            Action::Send => self.send(effects),
+            Action::Send => self.send(DuringTurn::Queue, effects),
+            Action::SendNow => self.send(DuringTurn::Steer, effects),
             Action::NewLine => self.input.new_line(),
             Action::Previous if self.input.is_at_top() => self.go_back(),
             Action::Next if self.input.is_at_bottom() => self.go_forward(),
@@ -292,7 +295,7 @@ impl App {
     }
 
     /// Sends the input as a prompt.
-    pub(super) fn send(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn send(&mut self, during_turn: DuringTurn, effects: &mut Vec<Effect>) {
         if self.is_offline() {
             effects.push(Effect::Reconnect);
             return;
@@ -328,7 +331,7 @@ impl App {
         self.prompts_sent += 1;
         let key = format!("{}-{}", self.look.now.as_nanosecond(), self.prompts_sent);
         self.on_prompt_sent();
-        effects.push(Effect::Send(Call::Prompt { text, key }));
+        effects.push(Effect::Send(Call::Prompt { text, key, during_turn }));
     }
 
     /// Up: the queued prompts, the last one first, then the history.
@@ -401,11 +404,11 @@ impl App {
             }
             Some(Action::SendNow) => {
                 effects.push(Effect::Send(Call::Withdraw(prompt.id)));
-                effects.push(Effect::Send(Call::Cancel));
                 self.prompts_sent += 1;
                 let key = format!("{}-{}", self.look.now.as_nanosecond(), self.prompts_sent);
                 self.on_prompt_sent();
-                effects.push(Effect::Send(Call::Prompt { text: prompt.text, key }));
+                let during_turn = DuringTurn::SteerOrCancel;
+                effects.push(Effect::Send(Call::Prompt { text: prompt.text, key, during_turn }));
             }
             _ => {
                 let is_move = matches!(key.code(), KeyCode::Up | KeyCode::Down);

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use parlor_client::{Json, SessionId, Slot};
+use parlor_client::{DuringTurn, Json, SessionId, Slot};
 
 use crate::clean::Clean;
 use crate::conversation::{Conversation, Look};
@@ -415,7 +415,7 @@ impl App {
         }
         if self.is_send_pending && self.can_send() {
             self.is_send_pending = false;
-            self.send(effects);
+            self.send(DuringTurn::Queue, effects);
         }
         self.follow_turn(effects);
         self.load_older(effects);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use expect_test::expect_file;
 use jiff::SignedDuration;
-use parlor_client::{Json, OpenRequest, SessionId, SessionInfo, Transcript};
+use parlor_client::{DuringTurn, Json, OpenRequest, SessionId, SessionInfo, Transcript};
 use parlor_dialect::{Dialect, Fold};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
@@ -476,6 +476,27 @@ fn prompts_are_sent_queued_and_withdrawn() {
     let effects = script.press("e");
     assert_eq!(call(&effects), [&Call::Withdraw(Json::parse("7").unwrap())]);
     assert_eq!(script.app.input.text(), "Then add an entry to CHANGELOG.md.");
+}
+
+#[test]
+fn a_prompt_is_sent_into_the_running_turn() {
+    let mut script = Script::open(&[PROMPT, ANSWER, QUEUE, RUNNING]);
+    script.type_text("use port 81");
+    let effects = script.press("Ctrl-X");
+    assert!(
+        matches!(call(&effects)[..], [Call::Prompt { text, during_turn: DuringTurn::Steer, .. }] if text == "use port 81"),
+        "{effects:?}"
+    );
+    // A queued prompt is withdrawn first; a person who sends it now accepts that the turn is cancelled.
+    script.press("Up");
+    let effects = script.press("s");
+    assert!(
+        matches!(
+            call(&effects)[..],
+            [Call::Withdraw(_), Call::Prompt { during_turn: DuringTurn::SteerOrCancel, .. }]
+        ),
+        "{effects:?}"
+    );
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parlor_client::{
-    Agent, Client, Connector, Error, Hello, Json, JsonRef, ListUpdate, MessageId, Object, PeerRequest,
-    PeerRequests, RequestsUpdate, Session, SessionId, Version, code,
+    Agent, Client, Connector, DuringTurn, Error, Hello, Json, JsonRef, ListUpdate, MessageId, Object,
+    PeerRequest, PeerRequests, RequestsUpdate, Session, SessionId, Version, code,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -403,8 +403,8 @@ impl Context {
                 }
                 Ok(())
             }
-            Call::Prompt { text, key } => {
-                self.prompt(text, key).await;
+            Call::Prompt { text, key, during_turn } => {
+                self.prompt(text, key, during_turn).await;
                 Ok(())
             }
             Call::Cancel => match self.session() {
@@ -506,7 +506,7 @@ impl Context {
         };
         for (_, text, key) in in_flight {
             let context = self.clone();
-            tokio::spawn(async move { context.prompt(text, key).await });
+            tokio::spawn(async move { context.prompt(text, key, DuringTurn::Queue).await });
         }
         Ok(())
     }
@@ -524,15 +524,16 @@ impl Context {
         let session = client.new_session(Path::new(&cwd)).await?;
         let key = format!("first-{}", session.id());
         self.adopt(ticket, client, session, cwd, requests, false).await;
-        self.prompt(prompt, key).await;
+        self.prompt(prompt, key, DuringTurn::Queue).await;
         Ok(())
     }
 
     /// Sends a prompt and waits until it is accepted.
-    async fn prompt(&self, text: String, key: String) {
+    async fn prompt(&self, text: String, key: String, during_turn: DuringTurn) {
         let sent = match self.session() {
             Ok((session, cwd)) => {
-                let content = prompt(&text, Path::new(&cwd), session.client().info()).key(key.as_str());
+                let content = prompt(&text, Path::new(&cwd), session.client().info());
+                let content = content.key(key.as_str()).during_turn(during_turn);
                 let sent = session.prompt(content).await.map(drop);
                 sent.map_err(|error| (error, Some(session.id().clone())))
             }

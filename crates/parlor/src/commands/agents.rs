@@ -17,7 +17,7 @@ use crate::table::{Cell, Table, terminal_width};
 /// List the known agents
 ///
 /// Lists the agents of the running server, or else those of the configuration and the presets. `*` marks the default. The
-/// protocol version is known after an agent was first started. Whether you are logged in is known after an agent has required a
+/// protocol version that the server speaks with an agent and the agent's features are known after it was first started. Whether you are logged in is known after an agent has required a
 /// login, and after `parlor login`; no agent is started for it.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -43,7 +43,8 @@ struct ListedAgent {
     source: &'static str,
     path: Option<String>,
     install: Option<&'static str>,
-    dialect: Option<&'static str>,
+    dialect: Option<String>,
+    features: Option<Vec<String>>,
     logged_in: Option<bool>,
 }
 
@@ -60,6 +61,8 @@ struct ServerAgent {
     command: Vec<String>,
     default: bool,
     logged_in: Option<bool>,
+    dialect: Option<String>,
+    features: Option<Vec<String>>,
 }
 
 /// An agent of the server or of the configuration.
@@ -68,6 +71,8 @@ pub(super) struct KnownAgent {
     pub(super) is_default: bool,
     /// Whether a person is logged in, if the server knows it.
     pub(super) is_logged_in: Option<bool>,
+    /// The dialect and the features of the agent, if the server knows them.
+    started: Option<(String, Vec<String>)>,
 }
 
 impl Agents {
@@ -111,6 +116,7 @@ fn from_config(config: &Config) -> Result<Vec<KnownAgent>, CommandError> {
         config: config.clone(),
         is_default: Some(config) == default,
         is_logged_in: None,
+        started: None,
     };
     Ok(known.all().iter().map(agent).collect())
 }
@@ -125,6 +131,7 @@ pub(super) fn from_server(socket: &Path) -> Result<Vec<KnownAgent>, CommandError
         config: AgentConfig::new(agent.name, agent.command),
         is_default: agent.default,
         is_logged_in: agent.logged_in,
+        started: agent.dialect.zip(agent.features),
     });
     Ok(agents.collect())
 }
@@ -135,7 +142,7 @@ fn list(
     path: &std::ffi::OsStr,
     sessions: Option<&OfflineSessions>,
 ) -> ListedAgent {
-    let KnownAgent { config: agent, is_default, is_logged_in } = known;
+    let KnownAgent { config: agent, is_default, is_logged_in, started } = known;
     let is_same = |other: &AgentConfig| other.name == agent.name && other.command == agent.command;
     let preset =
         Preset::named(&agent.name).filter(|preset| preset.agent().is_ok_and(|other| is_same(&other)));
@@ -146,13 +153,19 @@ fn list(
     };
     let found = agent.command.first().and_then(|program| program_at(program, path));
     let store = sessions.and_then(OfflineSessions::store);
-    let cached = store.and_then(|store| stored::cached_agent_info(store, &agent).ok()?);
+    let cached = || {
+        let cached = stored::cached_agent_info(store?, &agent).ok()??;
+        let features = cached.features().into_iter().map(str::to_owned).collect();
+        Some((cached.dialect.name().to_owned(), features))
+    };
+    let (dialect, features) = started.or_else(cached).unzip();
     ListedAgent {
         default: is_default,
         source,
         path: found.map(|path| path.display().to_string()),
         install: preset.and_then(|preset| preset.install),
-        dialect: cached.map(|info| info.dialect.name()),
+        dialect,
+        features,
         logged_in: is_logged_in
             .or_else(|| store.and_then(|store| stored::login_state(store, &agent).ok()?)),
         name: agent.name,
@@ -167,8 +180,8 @@ fn table(listed: &[ListedAgent]) -> Table {
     // The command that installs an agent is truncated only where it cannot be whole.
     let is_narrow = terminal_width().is_some_and(|width| width < NARROW);
     let installed = if is_narrow { "~INSTALLED" } else { "INSTALLED" };
-    let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "LOGIN", installed]);
-    table.drop_if_narrow(&["COMMAND", "FROM", "SPEAKS"]);
+    let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "~FEATURES", "LOGIN", installed]);
+    table.drop_if_narrow(&["FEATURES", "COMMAND", "FROM", "SPEAKS"]);
     for agent in listed {
         let installed = match (&agent.path, agent.install) {
             (Some(path), _) => Cell::styled(&short_path(path), GREEN),
@@ -187,7 +200,8 @@ fn table(listed: &[ListedAgent]) -> Table {
             agent.name.as_str().into(),
             program.unwrap_or_default().into(),
             agent.source.into(),
-            agent.dialect.unwrap_or("").into(),
+            agent.dialect.as_deref().unwrap_or("").into(),
+            agent.features.as_ref().map(|features| features.join(", ")).unwrap_or_default().as_str().into(),
             match agent.logged_in {
                 Some(true) => Cell::styled("logged in", GREEN),
                 Some(false) => Cell::styled("not logged in", YELLOW),

@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
-use parlor_client::{Activity, Agent, Error, Hello, State};
+use clap::{Args, ValueEnum};
+use parlor_client::{Activity, Agent, DuringTurn, Error, Hello, State};
 use parlor_server::data_dir::DataDir;
 use parlor_session::SessionId;
 use parlor_store::SessionRow;
@@ -67,8 +67,27 @@ pub(crate) struct Prompt {
     /// Exit with code 124 if the turn has not ended after this time (30s, 5m, 2h); the turn continues
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     timeout: Option<Duration>,
+    /// Send the prompt into the running turn instead of queueing it; with `=cancel`, cancel the turn if the agent does not accept that
+    #[arg(
+        long,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "steer",
+        conflicts_with = "new"
+    )]
+    now: Option<Now>,
     #[command(flatten)]
     turn_options: TurnOptions,
+}
+
+/// How a prompt is sent while a turn is running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Now {
+    /// Into the turn
+    Steer,
+    /// Into the turn, or after cancelling it
+    Cancel,
 }
 
 const USAGE: &str = "parlor prompt [OPTIONS] [TEXT]...
@@ -79,6 +98,7 @@ const EXAMPLES: &str = "Examples:
   parlor prompt --new 'What is in this directory?'
   parlor prompt now fix the second problem
   git diff | parlor prompt -s latest review this change
+  parlor prompt --now 'skip the slow tests'
   parlor prompt -s 'flaky test' --timeout 10m -f log.txt explain this";
 
 impl Prompt {
@@ -163,7 +183,7 @@ impl Prompt {
             Some(row) => {
                 notices.extend(self.selection_notice(row));
                 let has_ended = |state: &State| state.activity == Activity::Idle;
-                if !session.transcript().state().is_none_or(has_ended) {
+                if self.now.is_none() && !session.transcript().state().is_none_or(has_ended) {
                     notices.push("another turn is running; the prompt is queued".to_owned());
                 }
             }
@@ -175,7 +195,12 @@ impl Prompt {
                 session_options::set(&client, session.id(), &options, key, value).await?;
             }
         }
-        let prompt = content.prompt(client.info())?;
+        let during_turn = match self.now {
+            None => DuringTurn::Queue,
+            Some(Now::Steer) => DuringTurn::Steer,
+            Some(Now::Cancel) => DuringTurn::SteerOrCancel,
+        };
+        let prompt = content.prompt(client.info())?.during_turn(during_turn);
         if self.no_wait {
             notices.iter().for_each(|notice| print_stderr!("{DIM}{}{DIM:#}", safe(notice)));
             return self.turn_options.send(&session, prompt).await;

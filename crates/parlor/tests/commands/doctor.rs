@@ -44,6 +44,10 @@ fn agents_are_listed_from_server_configuration_and_presets() {
         (&own["source"], &own["default"], &own["dialect"]),
         (&json!("command line"), &json!(true), &json!("v1"))
     );
+    assert_eq!(own["features"], json!(["resume", "list", "delete"]));
+    assert_eq!(named(&list, "claude")["features"], json!(null), "it was never started");
+    let output = scenario.run(&["agents"]).success().plain();
+    assert!(output.stdout.contains("v1      resume, list, delete"), "{output:#?}");
     assert_eq!(own["path"], programs::test_agent());
 }
 

@@ -244,6 +244,14 @@ fn the_long_help_describes_command_arguments_and_options() {
                   Exit with code 124 if the turn has not ended after this time (30s, 5m, 2h); the turn
                   continues
 
+              --now[=<HOW>]
+                  Send the prompt into the running turn instead of queueing it; with `=cancel`, cancel the
+                  turn if the agent does not accept that
+
+                  Possible values:
+                  - steer:  Into the turn
+                  - cancel: Into the turn, or after cancelling it
+
               --yes
                   Allow all permission requests of the agent
 
@@ -260,6 +268,7 @@ fn the_long_help_describes_command_arguments_and_options() {
           parlor prompt --new 'What is in this directory?'
           parlor prompt now fix the second problem
           git diff | parlor prompt -s latest review this change
+          parlor prompt --now 'skip the slow tests'
           parlor prompt -s 'flaky test' --timeout 10m -f log.txt explain this
     "#]]
     .assert_eq(&help("prompt"));
@@ -360,9 +369,9 @@ fn the_long_help_describes_command_arguments_and_options() {
         List the known agents
 
         Lists the agents of the running server, or else those of the configuration and the presets. `*`
-        marks the default. The protocol version is known after an agent was first started. Whether you are
-        logged in is known after an agent has required a login, and after `parlor login`; no agent is
-        started for it.
+        marks the default. The protocol version that the server speaks with an agent and the agent's
+        features are known after it was first started. Whether you are logged in is known after an agent has
+        required a login, and after `parlor login`; no agent is started for it.
 
         Usage: parlor agents [OPTIONS]
 

@@ -721,3 +721,32 @@ fn titles_that_the_demo_agent_makes_are_no_loss() {
     scenario.run(&["prompt", "title A title\nsay hello"]).success();
     assert_eq!(scenario.run(&["status", "--json"]).json()["losses"], json!([]));
 }
+
+#[test]
+fn a_prompt_is_sent_into_the_running_turn_or_cancels_it_on_request() {
+    let mut scenario = Scenario::new(PARLOR);
+    let agent = programs::test_agent();
+    let steered = format!("steered={agent} --offers load,steering");
+    scenario.serve(&["--agent", &steered, "--agent", &format!("plain={agent}")]);
+    let start = |agent: &str, text: &str| {
+        let started =
+            scenario.run(&["prompt", "--new", "--agent", agent, "--no-wait", "--json", text]).success();
+        let id = started.last_json()["sessionId"].as_str().unwrap().to_owned();
+        wait_until("the turn runs", || scenario.run(&["show", &id]).success().stdout.contains("Busy."));
+        id
+    };
+    let id = start("steered", "say Busy.\nawait-steering");
+    let output = scenario.run(&["prompt", "-s", &id, "--now", "Hurry."]).success();
+    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("Steered: Hurry.\n", ""));
+
+    let id = start("plain", "say Busy.\nsleep 60000");
+    let output = scenario.run(&["prompt", "-s", &id, "--now", "say Now."]).exit_code(2);
+    assert!(
+        output.stderr.contains("accepts no prompts while it works") && output.stderr.contains("--now=cancel"),
+        "{output:#?}"
+    );
+    let output = scenario.run(&["prompt", "-s", &id, "--now=cancel", "say Now."]).success();
+    assert_eq!(output.stdout, "Now.\n");
+    // Without a turn, the prompt is an ordinary one.
+    assert_eq!(scenario.run(&["prompt", "-s", &id, "--now", "say Idle."]).success().stdout, "Idle.\n");
+}

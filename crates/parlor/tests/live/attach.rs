@@ -1,9 +1,10 @@
 //! Several clients in one session get the same transcript, whatever their dialects and transports.
 
 use parlor_dialect::Dialect;
-use parlor_testkit::client::{Client, ClientBuilder};
+use parlor_testkit::client::{Client, ClientBuilder, error_code};
 use parlor_testkit::server::{Server, TEST_AGENTS};
 use parlor_testkit::transport::TransportKind;
+use serde_json::{Value, json};
 
 use crate::{client_per_dialect, start_server};
 
@@ -161,4 +162,55 @@ fn a_client_that_resumes_from_its_last_sequence_number_misses_nothing() {
     }
     assert_eq!(client.end_of_turn(&session, prompt), "end_turn");
     client.wait_for_transcript(&session, &server.stored_transcript(&session));
+}
+
+#[test]
+fn a_client_attaches_with_session_attach_and_detaches_while_the_turn_goes_on() {
+    let server = start_server("");
+    for agent in ["v1", "v2"] {
+        for dialect in Dialect::ALL {
+            let mut one = server.client(TransportKind::Unix, Dialect::V2, agent);
+            let session = one.new_session();
+            one.turn(&session, "say Before.");
+            let mut two = server.client(TransportKind::Unix, dialect, agent);
+            let attach = json!({ "sessionId": session, "historyPolicy": "full", "clientId": "phone" });
+            let answer = two.call("session/attach", attach).unwrap();
+            assert_eq!((&answer["sessionId"], &answer["clientId"]), (&json!(session), &json!("phone")));
+            assert_eq!(answer["historyPolicy"], "full");
+            two.wait_for_transcript(&session, &server.stored_transcript(&session));
+            // The last client leaves: its turn goes on.
+            one.call("session/close", json!({ "sessionId": session })).unwrap();
+            let prompt = two.prompt(&session, "say Busy.\nask\nsay Over.");
+            two.peer_request("session/request_permission");
+            assert_eq!(two.call("session/detach", json!({ "sessionId": session })), Ok(json!({})));
+            if dialect == Dialect::V1 {
+                assert_eq!(two.response(prompt).unwrap()["stopReason"], "cancelled");
+            }
+            let mark = two.mark();
+            let mut three = server.client(TransportKind::Unix, Dialect::V2, agent);
+            let none = json!({ "sessionId": session, "historyPolicy": "none" });
+            let answer = three.call("session/attach", none).unwrap();
+            assert_eq!(answer["_meta"]["parlor/state"], "requires_action", "{agent} {dialect:?}: {answer}");
+            assert_eq!(three.updates(&session, 0).filter(|update| is_message(update)).count(), 0);
+            let request = three.peer_request("session/request_permission");
+            let after = three.mark();
+            three.choose(&request, "allow-once");
+            assert_eq!(three.wait_for_idle(&session, after), "end_turn");
+            assert!(server.stored_transcript(&session).last().unwrap().ends_with("Over."));
+            assert_eq!(two.call("session/detach", json!({ "sessionId": session })), Ok(json!({})), "again");
+            assert_eq!(two.updates(&session, mark).count(), 0, "{agent} {dialect:?}");
+        }
+    }
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "v2");
+    assert_eq!(client.call("session/detach", json!({ "sessionId": "no-such-session" })), Ok(json!({})));
+    let session = client.new_session();
+    let bad = client.call("session/attach", json!({ "sessionId": session, "historyPolicy": "some" }));
+    assert_eq!(error_code(&bad), -32602);
+    assert_eq!(error_code(&client.call("session/attach", json!({ "sessionId": "no-such-session" }))), -32002);
+}
+
+/// Whether an update adds to a message.
+fn is_message(update: &Value) -> bool {
+    let kind = update["sessionUpdate"].as_str().unwrap_or_default();
+    kind.contains("message")
 }

@@ -445,3 +445,26 @@ fn metadata_that_changes_with_a_redaction_reaches_all_clients() {
         }
     }
 }
+
+/// Agents that speak both versions; the name is that of an agent that offers more in version 1.
+const PREFERRING: &str = r#"
+[agents.prefers-v1]
+command = ["TEST_AGENT", "--name", "@agentclientprotocol/claude-agent-acp", "--agent-version", "0.99.1", "--offers", "load,steering"]
+[agents.older]
+command = ["TEST_AGENT", "--name", "@agentclientprotocol/claude-agent-acp", "--agent-version", "0.60.0"]
+[agents.fixed]
+command = ["TEST_AGENT", "--name", "@agentclientprotocol/claude-agent-acp", "--agent-version", "0.99.1"]
+version = 2
+"#;
+
+#[test]
+fn an_agent_that_offers_more_in_version_1_is_spoken_to_in_version_1() {
+    let server = start_server(PREFERRING);
+    for (agent, version) in [("prefers-v1", "v1"), ("older", "v2"), ("fixed", "v2"), ("prefers-v1", "v1")] {
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
+        let session = client.new_session();
+        client.turn(&session, "whoami");
+        let said = client.transcript(&session).last().unwrap().clone();
+        assert!(said.contains(&format!(" {version}")), "{agent}: {said}");
+    }
+}

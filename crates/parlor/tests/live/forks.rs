@@ -28,6 +28,15 @@ command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/e", "--offers", 
 command = ["sh", "TEST_DIR/stuck.sh"]
 version = 1
 startup_timeout = 1
+[agents.claude]
+command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/f", "--offers", "resume,air-fork", "--name", "@agentclientprotocol/claude-agent-acp", "--agent-version", "0.99.1"]
+[agents.claude-v2]
+command = ["TEST_AGENT", "--version", "2", "--state", "TEST_DIR/g", "--offers", "air-fork", "--name", "@agentclientprotocol/claude-agent-acp", "--agent-version", "0.99.1"]
+version = 2
+[agents.codex]
+command = ["TEST_AGENT", "--version", "1", "--state", "TEST_DIR/h", "--offers", "resume,air-turn-fork", "--name", "@agentclientprotocol/codex-acp", "--agent-version", "2.6.0"]
+[agents.claude-without-ids]
+command = ["TEST_AGENT", "--version", "1", "--no-message-ids", "--offers", "air-fork", "--name", "@agentclientprotocol/claude-agent-acp", "--agent-version", "0.99.1"]
 [agents.brief]
 command = ["TEST_AGENT", "--version", "1", "--offers", "none"]
 "#;
@@ -214,6 +223,52 @@ fn an_agent_that_can_fork_forks_its_own_session() {
             assert!(knows.contains("6 messages"), "{agent}: {knows}");
         }
     }
+}
+
+#[test]
+fn an_agent_that_is_recognised_by_its_name_forks_at_a_message_where_that_is_exact() {
+    let server = start_server(FORKING_AGENTS);
+    for dialect in Dialect::ALL {
+        for (agent, inside_turn) in [("claude", "native"), ("claude-v2", "native"), ("codex", "transcript")] {
+            let mut client = server.client(TransportKind::Unix, dialect, agent);
+            let session = client.new_session();
+            client.turn(&session, "two One.");
+            client.turn(&session, "say Two.");
+            let stored = server.stored_transcript(&session);
+            assert_eq!(stored.len(), 5, "{stored:#?}");
+            // Inside the first turn, at its end, and before the second prompt.
+            for (index, expected) in [(1, inside_turn), (2, "native")] {
+                let answer = fork(&mut client, &session, Some(&message(&stored[index]))).unwrap();
+                assert_eq!(answer["_meta"]["parlor/fork"], expected, "{agent} {index}: {answer}");
+                let forked = id(&answer);
+                assert_eq!(server.stored_transcript(&forked), stored[..=index]);
+                let knows = whoami(&mut client, &forked);
+                // With the prompt that asks.
+                let messages = format!("{} messages", index + 2);
+                let expected = if expected == "native" { messages.as_str() } else { "conversation" };
+                assert!(knows.contains(expected), "{agent} {index}: {knows}");
+            }
+            let answer = edit(&mut client, &session, &message(&stored[3]), "whoami").unwrap();
+            assert_eq!(answer["_meta"]["parlor/fork"], "native", "{agent}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn a_recognised_agent_that_does_not_find_the_message_gets_the_transcript() {
+    let server = start_server(FORKING_AGENTS);
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "claude-without-ids");
+    let session = client.new_session();
+    client.turn(&session, "say One.");
+    client.turn(&session, "say Two.");
+    let stored = server.stored_transcript(&session);
+    let answer = fork(&mut client, &session, Some(&message(&stored[1]))).unwrap();
+    assert_eq!(answer["_meta"]["parlor/fork"], "transcript");
+    let why = answer["_meta"]["parlor/forkFailed"].as_str().unwrap();
+    assert!(why.contains("was not found"), "{why}");
+    let forked = id(&answer);
+    assert_eq!(server.stored_transcript(&forked), stored[..2]);
+    assert!(whoami(&mut client, &forked).contains("conversation"));
 }
 
 #[test]

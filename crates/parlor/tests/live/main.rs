@@ -16,6 +16,7 @@ mod prompts;
 mod restore;
 mod roles_and_errors;
 mod scripted_agent;
+mod steering;
 mod unresponsive_agents;
 mod updates;
 

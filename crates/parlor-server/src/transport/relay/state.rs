@@ -235,17 +235,17 @@ impl RelayState {
                 let prompt = SentPrompt { session, line: kept, cancel: None, repeats: 0 };
                 (EditorRequest::Prompt(prompt), line)
             }
-            "session/new" | "session/load" | "session/resume" | "session/fork" | "_parlor/edit"
-            | "_parlor/regenerate" => {
+            "session/new" | "session/load" | "session/resume" | "session/attach" | "session/fork"
+            | "_parlor/edit" | "_parlor/regenerate" => {
                 let mut given = object().unwrap_or_default();
-                for name in ["messageId", "replayFrom", "prompt", "_meta"] {
+                for name in ["messageId", "replayFrom", "historyPolicy", "clientId", "prompt", "_meta"] {
                     given.remove(name);
                 }
                 let session = given.remove("sessionId").and_then(|id| id.to_json_str());
                 let params = if given.text_len() > MAX_PARAMS { Object::default() } else { given };
                 (EditorRequest::Open { session: session.map(SessionId::from), params }, line.into())
             }
-            "session/close" | "session/delete" => {
+            "session/close" | "session/detach" | "session/delete" => {
                 (EditorRequest::Close { session: session_of(params) }, line.into())
             }
             _ => (EditorRequest::Other, line.into()),

@@ -1,0 +1,177 @@
+//! Prompts that a client sends into the running turn.
+
+use std::sync::Arc;
+
+use parlor_dialect::live;
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::session::{
+    ClientId, Input, Prompt, PromptId, PromptOutcome, PromptTiming, STEER_MARK, Scope,
+};
+use parlor_wire::{RequestId, RpcError, code};
+
+use super::{SessionMachine, params_for};
+use crate::{AgentCall, AgentCommand, AgentLink, Capability, ClientInfo, Frame};
+
+/// The method for a prompt in the running turn, of agents and of clients that know it.
+pub const STEER: &str = "_session/steering";
+
+/// What a `_session/steering` of a client wants if no turn is running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IdleBehavior {
+    /// A new turn.
+    StartTurn,
+    /// Nothing: the client sends the prompt again.
+    PromptRequired,
+}
+
+impl SessionMachine {
+    /// When the agent is to get a prompt with this value of `parlor/steer`. With an agent that does not accept prompts in its
+    /// turn, the value `"cancel"` cancels the turn.
+    pub(super) fn prompt_timing(
+        &mut self,
+        client: ClientId,
+        steer: Option<&Json>,
+        key: Option<&JsonStr>,
+    ) -> Result<PromptTiming, RpcError> {
+        let cancels = match steer.map(Json::as_str) {
+            None | Some("false" | "null") => return Ok(PromptTiming::InOrder),
+            Some("true") => false,
+            Some(r#""cancel""#) => true,
+            Some(_) => {
+                let message = format!("`{STEER_MARK}` must be true or \"cancel\"");
+                return Err(RpcError::new(code::INVALID_PARAMS, message));
+            }
+        };
+        // A prompt that is sent again may already be the running one.
+        if key.is_some_and(|key| self.session.has_prompt_key(key)) {
+            return Ok(PromptTiming::InOrder);
+        }
+        let agent = self.agent.as_ref().filter(|_| self.session.is_wanted_turn_running());
+        let Some(AgentLink { agent, .. }) = agent else { return Ok(PromptTiming::Next) };
+        if agent.has(Capability::Steering) {
+            return Ok(PromptTiming::InTurn);
+        }
+        if !cancels {
+            let message = format!(
+                "agent '{}' accepts no prompts while it works: queue the prompt, or cancel the turn and send it",
+                agent.label
+            );
+            let data = Object::new().with("reason", "no_steering");
+            return Err(RpcError::new(code::INVALID_PARAMS, message).with_data(data.to_json()));
+        }
+        self.step(Input::Cancelled { by: client, scope: Scope::Prompt });
+        Ok(PromptTiming::Next)
+    }
+
+    /// A `_session/steering` of a client: a prompt for the running turn with another response.
+    pub(super) fn on_steer(&mut self, client: &Arc<ClientInfo>, id: RequestId, mut params: Object) {
+        let content = params.remove("prompt").unwrap_or_else(Json::null);
+        let steering = params.get_nested("_meta", "steering").and_then(|steering| steering.to_object());
+        let behavior = steering.and_then(|steering| steering.get_string("idleBehavior"));
+        let behavior = match behavior.as_deref() {
+            Some("promptRequired") => IdleBehavior::PromptRequired,
+            Some(_) | None => IdleBehavior::StartTurn,
+        };
+        let timing = self
+            .check_prompt(&content)
+            .and_then(|()| self.prompt_timing(client.id, Some(&Json::from(true)), None))
+            .and_then(|timing| self.take_refusal().map_or(Ok(timing), Err));
+        match timing {
+            Err(error) => self.send(client.id, Frame::error(&id, &error)),
+            Ok(PromptTiming::InTurn) => {
+                let prompt = PromptId(self.next_prompt);
+                self.next_prompt += 1;
+                self.prompts.insert(prompt, (client.id, id));
+                self.steer_requests.insert(prompt, behavior);
+                let (extra, key, timing) = (Object::default(), None, PromptTiming::InTurn);
+                let prompt = Prompt { id: prompt, by: client.id, content, extra, key, timing };
+                self.step(Input::Prompted(prompt));
+            }
+            Ok(PromptTiming::Next | PromptTiming::InOrder) if behavior == IdleBehavior::PromptRequired => {
+                self.send(client.id, Frame::response(&id, &outcome("promptRequired")));
+            }
+            Ok(PromptTiming::Next | PromptTiming::InOrder) => {
+                self.on_say(client, content, Some((id, outcome("startedNewTurn"))));
+            }
+        }
+    }
+
+    /// Answers a `_session/steering` that has no response yet.
+    fn respond_steer(&mut self, prompt: PromptId, result: &Object) {
+        if self.steer_requests.remove(&prompt).is_some()
+            && let Some((client, id)) = self.prompts.remove(&prompt)
+        {
+            self.send(client, Frame::response(&id, result));
+        }
+    }
+
+    /// Sends a prompt to the agent for its running turn.
+    pub(super) fn steer(&mut self, prompt: &Prompt) {
+        let Some(AgentLink { agent, session, .. }) = self.agent.clone() else { return };
+        let content = live::prompt_to_agent(&prompt.content, agent.dialect, &mut self.losses);
+        let mut params = params_for(&session);
+        params.set("prompt", content);
+        // Without a running turn, the agent must not start one by itself.
+        let behavior = Object::new().with("idleBehavior", "promptRequired");
+        params.set_nested("_meta", "steering", behavior.to_json());
+        let (call, method) = (AgentCall::Steer(prompt.id), STEER.to_owned());
+        self.command(AgentCommand::Call { call, method, params });
+    }
+
+    pub(super) fn on_steer_response(&mut self, prompt: PromptId, reply: Result<Json, Json>) {
+        self.flush_info();
+        let [required, started, injected] = ["promptRequired", "startedNewTurn", "injected"].map(outcome);
+        let outcome = reply.map(|result| result.to_object().unwrap_or_default().get_string("outcome"));
+        let input = match outcome.as_ref().map(Option::as_deref) {
+            Ok(Some("promptRequired")) => match self.steer_requests.get(&prompt) {
+                Some(IdleBehavior::PromptRequired) => {
+                    self.respond_steer(prompt, &required);
+                    let error = RpcError::new(code::REQUEST_CANCELLED, "the turn has ended");
+                    Input::Rejected { prompt, error: error.to_json() }
+                }
+                Some(IdleBehavior::StartTurn) | None => {
+                    self.respond_steer(prompt, &started);
+                    Input::NotSteered(prompt)
+                }
+            },
+            Ok(Some("failed")) => {
+                let error =
+                    RpcError::new(code::INTERNAL_ERROR, "the agent could not take the prompt into its turn");
+                Input::Rejected { prompt, error: error.to_json() }
+            }
+            // Also a new turn, which an agent may start against the request.
+            Ok(_) => {
+                self.decoder.on_turn_boundary();
+                Input::Steered(prompt)
+            }
+            Err(error) => Input::Rejected { prompt, error: error.clone() },
+        };
+        let is_steered = matches!(input, Input::Steered(_));
+        self.step(input);
+        // A client of version 1 gets the response to a prompt at the end of the turn, but to this request now.
+        if is_steered {
+            self.respond_steer(prompt, &injected);
+        }
+    }
+}
+
+/// The response to a `_session/steering` whose prompt has this outcome.
+pub(super) fn response(id: &RequestId, of: &PromptOutcome) -> Frame {
+    match of {
+        PromptOutcome::Accepted { .. } | PromptOutcome::Ended { .. } => {
+            Frame::response(id, &outcome("injected"))
+        }
+        PromptOutcome::Rejected { error, .. } => Frame::error(id, &RpcError::from_raw(error.raw())),
+        PromptOutcome::Withdrawn { .. } => {
+            Frame::error(id, &RpcError::new(code::REQUEST_CANCELLED, "the prompt was withdrawn"))
+        }
+        PromptOutcome::Failed(_) | PromptOutcome::NoRoom(_) | PromptOutcome::TooMany { .. } => {
+            Frame::response(id, &outcome("failed"))
+        }
+    }
+}
+
+/// The result of `_session/steering`.
+fn outcome(name: &str) -> Object {
+    Object::new().with("outcome", name)
+}

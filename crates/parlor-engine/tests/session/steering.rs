@@ -1,0 +1,181 @@
+//! Prompts that a client sends into the running turn.
+
+use expect_test::expect;
+use parlor_dialect::Dialect;
+use parlor_engine::{AgentCall, AgentEvent, ClientCall, Event};
+use parlor_json::Json;
+use parlor_wire::RequestId;
+
+use crate::harness::{Script, chunk, lines};
+
+const STEERING: &str = r#"{"_meta":{"steering":{"supported":true}}}"#;
+
+/// A session with a running turn of an agent of version 1.
+fn running(initialize: &str) -> Script {
+    let mut script = Script::with_agent(Dialect::V1, initialize);
+    script.attach(1, Dialect::V2);
+    script.prompt(1, 1, "One");
+    script.says(&[&chunk("a", "first")]);
+    script.sent(1);
+    script.commands();
+    script
+}
+
+fn steer(script: &mut Script, id: u64, value: &str) {
+    let params = format!(
+        r#"{{"sessionId":"s","prompt":[{{"type":"text","text":"Now"}}],"_meta":{{"parlor/steer":{value}}}}}"#
+    );
+    let params = Json::parse(params).unwrap().to_object().unwrap();
+    script.call(1, ClientCall::Prompt { id: RequestId::from(id), params });
+}
+
+/// The agent's response to the last request to steer.
+fn answers(script: &mut Script, reply: Result<&str, &str>) {
+    let json = |text: &str| Json::parse(text).unwrap();
+    let prompt = parlor_session::session::PromptId(2);
+    let response = AgentEvent::Response(AgentCall::Steer(prompt), reply.map(json).map_err(json));
+    script.handle([Event::Agent(script.epoch, response)]);
+}
+
+#[test]
+fn the_agent_is_asked_to_take_the_prompt_into_its_turn() {
+    let mut script = running(STEERING);
+    steer(&mut script, 2, "true");
+    expect![[r#"
+        1: _session/steering {"sessionId":"theirs","prompt":[{"type":"text","text":"Now"}],"_meta":{"steering":{"idleBehavior":"promptRequired"}}}
+    "#]]
+    .assert_eq(&lines(&script.commands()));
+    assert!(script.sent(1).is_empty(), "it is answered when the agent has the prompt");
+    answers(&mut script, Ok(r#"{"outcome":"injected"}"#));
+    script.says(&[&chunk("b", "second")]);
+    script.responds(0, r#"{"stopReason":"end_turn"}"#);
+    expect![[r##"
+        2 -> {"messageId":"#002"}
+        user_message {"messageId":"#002","content":[{"type":"text","text":"Now"}],"_meta":{"parlor/steer":true}}
+        agent_message_chunk {"messageId":"b","content":{"type":"text","text":"second"}}
+        state_update {"state":"idle","stopReason":"end_turn"}
+    "##]].assert_eq(&lines(&script.sent(1)));
+    assert_eq!(script.stored_texts().len(), 4);
+    assert!(script.stored_heads()[2].contains(r#""parlor/steer":true"#), "{:?}", script.stored_heads());
+}
+
+#[test]
+fn a_prompt_that_the_agent_did_not_take_is_sent_after_the_turn() {
+    let mut script = running(STEERING);
+    steer(&mut script, 2, "true");
+    script.commands();
+    answers(&mut script, Ok(r#"{"outcome":"promptRequired","reason":"noRunningTurn"}"#));
+    assert_eq!(script.commands(), [""; 0], "the turn is still running");
+    script.responds(0, r#"{"stopReason":"end_turn"}"#);
+    expect![[r#"
+        1: session/prompt {"sessionId":"theirs","prompt":[{"type":"text","text":"Now"}]}
+    "#]]
+    .assert_eq(&lines(&script.commands()));
+    assert!(!script.stored_heads()[2].contains("parlor/steer"), "{:?}", script.stored_heads());
+}
+
+#[test]
+fn a_prompt_that_the_agent_rejects_leaves_no_trace() {
+    for reply in [Ok(r#"{"outcome":"failed"}"#), Err(r#"{"code":-32603,"message":"no images"}"#)] {
+        let mut script = running(STEERING);
+        steer(&mut script, 2, "true");
+        answers(&mut script, reply);
+        let sent = script.sent(1);
+        assert!(sent.iter().any(|line| line.starts_with("2 failed: ")), "{sent:?}");
+        assert_eq!(script.stored_texts().len(), 2);
+    }
+}
+
+#[test]
+fn a_prompt_whose_agent_is_lost_before_it_answers_is_sent_to_the_next_one() {
+    let mut script = running(STEERING);
+    steer(&mut script, 2, "true");
+    script.agent_ends();
+    script.commands();
+    script.restores(false);
+    let commands = script.commands();
+    assert!(commands.iter().any(|command| command.starts_with("2: session/prompt")), "{commands:?}");
+}
+
+#[test]
+fn an_agent_that_does_not_offer_it_is_not_asked() {
+    let mut script = running("{}");
+    steer(&mut script, 2, "true");
+    expect![[r#"
+        2 failed: agent 'agent' accepts no prompts while it works: queue the prompt, or cancel the turn and send it
+    "#]].assert_eq(&lines(&script.sent(1)));
+    assert_eq!(script.commands(), [""; 0]);
+    steer(&mut script, 3, r#""cancel""#);
+    expect![[r#"
+        1: session/cancel
+    "#]]
+    .assert_eq(&lines(&script.commands()));
+    script.responds(0, r#"{"stopReason":"cancelled"}"#);
+    expect![[r#"
+        1: session/prompt {"sessionId":"theirs","prompt":[{"type":"text","text":"Now"}]}
+    "#]]
+    .assert_eq(&lines(&script.commands()));
+    steer(&mut script, 4, "7");
+    let sent = script.sent(1);
+    assert!(sent.iter().any(|line| line.starts_with("4 failed: `parlor/steer` must be")), "{sent:?}");
+}
+
+/// A `_session/steering` of a client.
+fn steering(script: &mut Script, client: u64, id: u64, idle: &str) {
+    let meta = format!(r#"{{"steering":{{"idleBehavior":"{idle}"}}}}"#);
+    let params = format!(r#"{{"sessionId":"s","prompt":[{{"type":"text","text":"Now"}}],"_meta":{meta}}}"#);
+    let params = Json::parse(params).unwrap().to_object().unwrap();
+    script.call(client, ClientCall::Steer { id: RequestId::from(id), params });
+}
+
+#[test]
+fn a_client_that_knows_the_agents_method_can_use_it() {
+    let mut script = running(STEERING);
+    script.attach(2, Dialect::V1);
+    steering(&mut script, 2, 7, "promptRequired");
+    assert_eq!(script.sent(2), [""; 0]);
+    answers(&mut script, Ok(r#"{"outcome":"injected"}"#));
+    assert_eq!(script.sent(2), [r#"7 -> {"outcome":"injected"}"#]);
+    assert!(script.stored_heads()[2].contains("parlor/steer"), "{:?}", script.stored_heads());
+    script.responds(0, r#"{"stopReason":"end_turn"}"#);
+    script.commands();
+
+    // Without a turn.
+    script.sent(2);
+    steering(&mut script, 2, 8, "promptRequired");
+    assert_eq!(script.sent(2), [r#"8 -> {"outcome":"promptRequired"}"#]);
+    assert_eq!(script.commands(), [""; 0]);
+    steering(&mut script, 2, 9, "");
+    assert_eq!(script.sent(2)[0], r#"9 -> {"outcome":"startedNewTurn"}"#);
+    assert!(script.commands()[0].starts_with("1: session/prompt"));
+}
+
+#[test]
+fn a_client_keeps_a_prompt_that_came_too_late_if_it_asked_for_that() {
+    for (idle, outcome, is_kept) in
+        [("promptRequired", "promptRequired", true), ("", "startedNewTurn", false)]
+    {
+        let mut script = running(STEERING);
+        steering(&mut script, 1, 7, idle);
+        script.commands();
+        answers(&mut script, Ok(r#"{"outcome":"promptRequired"}"#));
+        let sent = script.sent(1);
+        assert!(sent.contains(&format!(r#"7 -> {{"outcome":"{outcome}"}}"#)), "{sent:?}");
+        assert_eq!(sent.iter().filter(|line| line.starts_with("7 ")).count(), 1, "{sent:?}");
+        script.responds(0, r#"{"stopReason":"end_turn"}"#);
+        let is_sent = script.commands().iter().any(|command| command.contains("session/prompt"));
+        assert_eq!(is_sent, !is_kept);
+    }
+}
+
+#[test]
+fn a_client_gets_the_agents_error_and_agents_without_steering_have_no_such_method() {
+    let mut script = running(STEERING);
+    steering(&mut script, 1, 7, "");
+    answers(&mut script, Err(r#"{"code":-32603,"message":"no images"}"#));
+    assert_eq!(script.sent(1), ["7 failed: no images"]);
+    let mut script = running("{}");
+    steering(&mut script, 1, 7, "");
+    let sent = script.sent(1);
+    assert!(sent[0].starts_with("7 failed: agent 'agent' accepts no prompts while it works"), "{sent:?}");
+}
