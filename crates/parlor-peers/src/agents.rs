@@ -21,6 +21,8 @@ pub struct Agent {
     pub launch: fn(&Place<'_>) -> Launch,
     /// How its model calls a tool: one that needs no permission, and one that does.
     pub tools: Option<Tools>,
+    /// The mode in which it asks for permissions, if that is not its default.
+    pub mode: Option<&'static str>,
     /// The steps that do not simply work, with a protocol version if it is only one.
     pub exceptions: &'static [(Step, Option<u8>, Expectation)],
 }
@@ -111,6 +113,42 @@ fn codex(place: &Place<'_>) -> Launch {
     }
 }
 
+fn gemini(place: &Place<'_>) -> Launch {
+    let settings = json!({ "security": { "auth": { "selectedType": "gemini-api-key" } },
+        "privacy": { "usageStatisticsEnabled": false }, "general": { "disableAutoUpdate": true } });
+    write(place.home.join(".gemini/settings.json"), &settings.to_string());
+    let mut command = vec![text(place.peers.node()), text(place.peers.npm("gemini"))];
+    command.extend(["--acp", "--skip-trust"].map(str::to_owned));
+    Launch { command, env: variables(&[("GOOGLE_GEMINI_BASE_URL", place.model), ("GEMINI_API_KEY", "none")]) }
+}
+
+fn opencode(place: &Place<'_>) -> Launch {
+    let provider = json!({ "npm": "@ai-sdk/openai-compatible", "name": "Stand-in",
+        "options": { "baseURL": format!("{}/v1", place.model), "apiKey": "none" },
+        "models": { "stand-in": { "name": "Stand-in", "reasoning": true } } });
+    let config = json!({ "provider": { "standin": provider }, "model": "standin/stand-in",
+        "small_model": "standin/stand-in", "autoupdate": false, "share": "disabled",
+        "permission": { "edit": "ask", "bash": "ask" } });
+    write(place.home.join(".config/opencode/opencode.json"), &config.to_string());
+    // The program itself: what npm links is replaced by a script, which is not run.
+    let program = place.peers.npm_file("opencode-linux-x64/bin/opencode");
+    Launch {
+        command: vec![text(program), "acp".to_owned()],
+        env: variables(&[("OPENCODE_DISABLE_MODELS_FETCH", "1"), ("OPENCODE_DISABLE_AUTOUPDATE", "1")]),
+    }
+}
+
+fn kimi(place: &Place<'_>) -> Launch {
+    let config = format!(
+        "default_model = \"standin/stand-in\"\n[providers.standin]\ntype = \"openai\"\napi_key = \"none\"\n\
+         base_url = \"{}/v1\"\n[models.\"standin/stand-in\"]\nprovider = \"standin\"\nmodel = \"stand-in\"\n\
+         max_context_size = 200000\n",
+        place.model
+    );
+    write(place.home.join(".kimi-code/config.toml"), &config);
+    Launch { command: vec![text(place.peers.node()), text(place.peers.npm("kimi")), "acp".to_owned()], env: Vec::new() }
+}
+
 /// All agents.
 pub const AGENTS: &[Agent] = &[
     Agent {
@@ -122,6 +160,7 @@ pub const AGENTS: &[Agent] = &[
             read: |path| ("Read", json!({ "file_path": path })),
             write: |path| ("Write", json!({ "file_path": path, "content": "written\n" })),
         }),
+        mode: None,
         exceptions: &[],
     },
     Agent {
@@ -137,6 +176,44 @@ pub const AGENTS: &[Agent] = &[
                 ("exec_command", json!({ "cmd": cmd, "sandbox_permissions": "require_escalated", "justification": why }))
             },
         }),
+        // In its default mode another model decides.
+        mode: Some("workspace-write"),
+        exceptions: &[],
+    },
+    Agent {
+        name: "gemini-cli",
+        package: || npm("@google/gemini-cli"),
+        versions: &[1],
+        launch: gemini,
+        tools: Some(Tools {
+            read: |path| ("read_file", json!({ "file_path": path })),
+            write: |path| ("run_shell_command", json!({ "command": format!("echo written > {}", path.display()) })),
+        }),
+        mode: None,
+        exceptions: &[],
+    },
+    Agent {
+        name: "opencode",
+        package: || npm("opencode-ai"),
+        versions: &[1],
+        launch: opencode,
+        tools: Some(Tools {
+            read: |path| ("read", json!({ "filePath": path })),
+            write: |path| ("write", json!({ "filePath": path, "content": "written\n" })),
+        }),
+        mode: None,
+        exceptions: &[],
+    },
+    Agent {
+        name: "kimi-code",
+        package: || npm("@moonshot-ai/kimi-code"),
+        versions: &[1],
+        launch: kimi,
+        tools: Some(Tools {
+            read: |path| ("Read", json!({ "path": path })),
+            write: |path| ("Write", json!({ "path": path, "content": "written\n" })),
+        }),
+        mode: None,
         exceptions: &[],
     },
 ];

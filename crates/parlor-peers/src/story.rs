@@ -145,6 +145,15 @@ impl Story {
         let opened = first.call("session/new", json!({ "cwd": story.dir.work(), "mcpServers": [] }));
         let opened = opened.map_err(|error| format!("session/new: {error}"))?;
         story.session = opened["sessionId"].as_str().unwrap_or_default().to_owned();
+        if let Some(mode) = cast.agent.mode {
+            let (method, key) = match cast.client {
+                Dialect::V1 => ("session/set_mode", "modeId"),
+                Dialect::V2 | Dialect::Draft => ("session/set_config_option", "value"),
+            };
+            let mut params = json!({ "sessionId": story.session, "configId": "mode" });
+            params[key] = json!(mode);
+            first.call(method, params).map_err(|error| format!("{method}: {error}"))?;
+        }
         let second = story.connect(other(cast.client));
         story.clients = Some((first, second));
         Ok(story)

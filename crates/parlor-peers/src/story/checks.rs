@@ -150,9 +150,10 @@ impl Story {
             let calls = |client: &Client| -> Vec<_> {
                 client.transcript(&session).into_iter().filter(|line| line.starts_with("tool_call")).collect()
             };
-            let calls = client.wait_for("a tool call", |client| {
+            let calls = client.wait_for("the end of a tool call", |client| {
                 let calls = calls(client);
-                (calls.len() > before && calls.iter().all(|call| !call.ends_with("(pending)"))).then_some(calls)
+                let is_final = |call: &String| call.ends_with("(completed)") || call.ends_with("(failed)");
+                (calls.len() > before && calls.iter().all(is_final)).then_some(calls)
             });
             let call = calls.last().cloned().unwrap_or_default();
             ensure(call.ends_with("(completed)"), || format!("the tool call is {call}"))?;
@@ -172,6 +173,8 @@ impl Story {
         self.model.reply("KIWI", Reply::tool(name, arguments, "KIWI-ANSWER"));
         let before = self.count_of_calls();
         self.turn("Say KIWI.")?;
+        let offered = self.request("KIWI")?.tools;
+        ensure(offered.iter().any(|tool| tool == name), || format!("the agent offers {offered:?}"))?;
         contains(&self.request("KIWI")?.conversation, "hello from a file", "the request after the call")?;
         self.completed_call(before)
     }
@@ -356,6 +359,16 @@ impl Story {
     }
 
     pub(super) fn adopt(&mut self) -> Checked {
+        // An agent may keep a session for itself that it has open.
+        self.clients = None;
+        let mut server = self.server.take().ok_or("the server runs")?;
+        server.stop();
+        let adopted = self.adopt_elsewhere();
+        self.server = Some(self.dir.serve());
+        adopted
+    }
+
+    fn adopt_elsewhere(&self) -> Checked {
         let dir = TestDir::new(&self.parlor).with_config(&self.config);
         let work = self.work();
         let server = dir.serve();
