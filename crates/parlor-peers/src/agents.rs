@@ -11,20 +11,40 @@ use crate::step::{Expectation, Step};
 /// An agent.
 #[derive(Debug, Clone, Copy)]
 pub struct Agent {
-    /// Its name in the table.
+    /// Its name.
     pub name: &'static str,
+    /// Its name as the heading of a column.
+    pub column: &'static str,
     /// Its package and version.
     pub package: fn() -> String,
     /// The protocol versions that it speaks.
     pub versions: &'static [u8],
     /// Prepares its home directory; how it is started.
     pub launch: fn(&Place<'_>) -> Launch,
-    /// How its model calls a tool: one that needs no permission, and one that does.
-    pub tools: Option<Tools>,
+    /// What it answers.
+    pub script: Script,
     /// The mode in which it asks for permissions, if that is not its default.
     pub mode: Option<&'static str>,
     /// The steps that do not simply work, with a protocol version if it is only one.
     pub exceptions: &'static [(Step, Option<u8>, Expectation)],
+}
+
+/// What an agent answers.
+#[derive(Debug, Clone, Copy)]
+pub enum Script {
+    /// What the stand-in model says, with its tools.
+    Model(Tools),
+    /// The prompt.
+    Echo,
+    /// Always this.
+    Fixed(&'static str),
+    /// Always this, with a permission request in the middle.
+    Permission {
+        /// A part of its answer before the request.
+        first: &'static str,
+        /// A part of its answer after it.
+        last: &'static str,
+    },
 }
 
 /// The calls of tools that an agent's model makes: the name and the arguments.
@@ -59,7 +79,15 @@ pub struct Launch {
 impl Agent {
     /// Whether it uses the stand-in model.
     pub fn has_model(&self) -> bool {
-        self.tools.is_some()
+        self.tools().is_some()
+    }
+
+    /// The tools of its model.
+    pub fn tools(&self) -> Option<Tools> {
+        match self.script {
+            Script::Model(tools) => Some(tools),
+            Script::Echo | Script::Fixed(_) | Script::Permission { .. } => None,
+        }
     }
 
     /// What a step must end with.
@@ -149,14 +177,39 @@ fn kimi(place: &Place<'_>) -> Launch {
     Launch { command: vec![text(place.peers.node()), text(place.peers.npm("kimi")), "acp".to_owned()], env: Vec::new() }
 }
 
+fn node_example(place: &Place<'_>, name: &str) -> Launch {
+    let file = place.peers.npm_file(&format!("@agentclientprotocol/sdk/dist/examples/{name}"));
+    Launch { command: vec![text(place.peers.node()), text(file)], env: Vec::new() }
+}
+
+fn python_example(place: &Place<'_>, name: &str) -> Launch {
+    Launch { command: vec![text(place.peers.python()), text(place.peers.python_example(name))], env: Vec::new() }
+}
+
+fn rust_example(place: &Place<'_>, name: &str) -> Launch {
+    Launch { command: vec![text(place.peers.rust_example(name))], env: Vec::new() }
+}
+
+const NO_MODEL: Expectation = Expectation::NotTried { why: "it has no model" };
+const AT_ONCE: Expectation = Expectation::NotTried { why: "it answers at once, so nothing happens during a turn" };
+const NO_THOUGHTS: Expectation = Expectation::Fails { why: "it sends no thoughts", with: "there is no thought" };
+const NO_TOOLS: Expectation = Expectation::Fails { why: "it calls no tools", with: "there is no tool call" };
+const NO_PERMISSIONS: Expectation =
+    Expectation::Fails { why: "it calls no tools", with: "the turn ended without a permission request" };
+const NO_LIST: Expectation =
+    Expectation::Fails { why: "it does not list its sessions", with: "does not list its sessions" };
+const IN_MEMORY: Expectation =
+    Expectation::Fails { why: "it has its sessions only in memory", with: "the agent lists no sessions" };
+
 /// All agents.
 pub const AGENTS: &[Agent] = &[
     Agent {
         name: "claude-agent-acp",
+        column: "claude",
         package: || npm("@agentclientprotocol/claude-agent-acp"),
         versions: &[1, 2],
         launch: claude,
-        tools: Some(Tools {
+        script: Script::Model(Tools {
             read: |path| ("Read", json!({ "file_path": path })),
             write: |path| ("Write", json!({ "file_path": path, "content": "written\n" })),
         }),
@@ -165,10 +218,11 @@ pub const AGENTS: &[Agent] = &[
     },
     Agent {
         name: "codex-acp",
+        column: "codex",
         package: || npm("@agentclientprotocol/codex-acp"),
         versions: &[1, 2],
         launch: codex,
-        tools: Some(Tools {
+        script: Script::Model(Tools {
             read: |path| ("exec_command", json!({ "cmd": format!("cat {}", path.display()) })),
             write: |path| {
                 let cmd = format!("echo written > {}", path.display());
@@ -182,22 +236,28 @@ pub const AGENTS: &[Agent] = &[
     },
     Agent {
         name: "gemini-cli",
+        column: "gemini",
         package: || npm("@google/gemini-cli"),
         versions: &[1],
         launch: gemini,
-        tools: Some(Tools {
+        script: Script::Model(Tools {
             read: |path| ("read_file", json!({ "file_path": path })),
             write: |path| ("run_shell_command", json!({ "command": format!("echo written > {}", path.display()) })),
         }),
         mode: None,
-        exceptions: &[],
+        exceptions: &[(
+            Step::Adopt,
+            None,
+            Expectation::Fails { why: "it does not list its sessions", with: "does not list its sessions" },
+        )],
     },
     Agent {
         name: "opencode",
+        column: "opencode",
         package: || npm("opencode-ai"),
         versions: &[1],
         launch: opencode,
-        tools: Some(Tools {
+        script: Script::Model(Tools {
             read: |path| ("read", json!({ "filePath": path })),
             write: |path| ("write", json!({ "filePath": path, "content": "written\n" })),
         }),
@@ -206,14 +266,128 @@ pub const AGENTS: &[Agent] = &[
     },
     Agent {
         name: "kimi-code",
+        column: "kimi",
         package: || npm("@moonshot-ai/kimi-code"),
         versions: &[1],
         launch: kimi,
-        tools: Some(Tools {
+        script: Script::Model(Tools {
             read: |path| ("Read", json!({ "path": path })),
             write: |path| ("Write", json!({ "path": path, "content": "written\n" })),
         }),
         mode: None,
         exceptions: &[],
+    },
+    Agent {
+        name: "TypeScript SDK, agent.js",
+        column: "TS",
+        package: || npm("@agentclientprotocol/sdk"),
+        versions: &[1],
+        launch: |place| node_example(place, "agent.js"),
+        script: Script::Permission { first: "I'll help you with that", last: "I've successfully updated" },
+        mode: None,
+        exceptions: &[
+            (Step::Thought, None, NO_THOUGHTS),
+            (Step::ModelError, None, NO_MODEL),
+            (Step::Adopt, None, NO_LIST),
+        ],
+    },
+    Agent {
+        name: "TypeScript SDK, dual-version-agent.js",
+        column: "TS dual",
+        package: || npm("@agentclientprotocol/sdk"),
+        versions: &[1, 2],
+        launch: |place| node_example(place, "dual-version-agent.js"),
+        script: Script::Fixed("Hello from the v"),
+        mode: None,
+        exceptions: &[
+            (Step::Thought, None, NO_THOUGHTS),
+            (Step::ToolCall, None, NO_TOOLS),
+            (Step::Permission, None, NO_PERMISSIONS),
+            (Step::ModelError, None, NO_MODEL),
+            (Step::Stream, None, AT_ONCE),
+            (Step::Join, None, AT_ONCE),
+            (Step::Queue, None, AT_ONCE),
+            (Step::Cancel, None, AT_ONCE),
+            (Step::ClientKilled, None, AT_ONCE),
+            (Step::Adopt, Some(1), NO_LIST),
+            (Step::Adopt, Some(2), IN_MEMORY),
+        ],
+    },
+    Agent {
+        name: "Python SDK, agent.py",
+        column: "Py",
+        package: || format!("PyPI `agent-client-protocol` {}", install::PYTHON_SDK),
+        versions: &[1],
+        launch: |place| python_example(place, "agent.py"),
+        script: Script::Echo,
+        mode: None,
+        exceptions: &[
+            (Step::Thought, None, NO_THOUGHTS),
+            (Step::ToolCall, None, NO_TOOLS),
+            (Step::Permission, None, NO_PERMISSIONS),
+            (Step::ModelError, None, NO_MODEL),
+            (Step::Stream, None, AT_ONCE),
+            (Step::Join, None, AT_ONCE),
+            (Step::Queue, None, AT_ONCE),
+            (Step::Cancel, None, AT_ONCE),
+            (Step::ClientKilled, None, AT_ONCE),
+            (Step::Adopt, None, NO_LIST),
+        ],
+    },
+    Agent {
+        name: "Python SDK, echo_agent.py",
+        column: "Py echo",
+        package: || format!("PyPI `agent-client-protocol` {}", install::PYTHON_SDK),
+        versions: &[1],
+        launch: |place| python_example(place, "echo_agent.py"),
+        script: Script::Echo,
+        mode: None,
+        exceptions: &[
+            (Step::Thought, None, NO_THOUGHTS),
+            (Step::ToolCall, None, NO_TOOLS),
+            (Step::Permission, None, NO_PERMISSIONS),
+            (Step::ModelError, None, NO_MODEL),
+            (Step::Stream, None, AT_ONCE),
+            (Step::Join, None, AT_ONCE),
+            (Step::Queue, None, AT_ONCE),
+            (Step::Cancel, None, AT_ONCE),
+            (Step::ClientKilled, None, AT_ONCE),
+            (Step::Adopt, None, NO_LIST),
+        ],
+    },
+    Agent {
+        name: "Rust SDK, simple_agent_v2",
+        column: "Rust",
+        package: || format!("crate `agent-client-protocol` {}", install::RUST_SDK),
+        versions: &[2],
+        launch: |place| rust_example(place, "simple_agent_v2"),
+        script: Script::Echo,
+        mode: None,
+        exceptions: &[
+            (Step::Thought, None, NO_THOUGHTS),
+            (Step::ToolCall, None, NO_TOOLS),
+            (Step::Permission, None, NO_PERMISSIONS),
+            (Step::ModelError, None, NO_MODEL),
+            (Step::Stream, None, AT_ONCE),
+            (Step::Join, None, AT_ONCE),
+            (Step::Queue, None, AT_ONCE),
+            (Step::Cancel, None, AT_ONCE),
+            (Step::ClientKilled, None, AT_ONCE),
+            (Step::Adopt, None, IN_MEMORY),
+        ],
+    },
+    Agent {
+        name: "Rust SDK, simple_agent",
+        column: "Rust simple",
+        package: || format!("crate `agent-client-protocol` {}", install::RUST_SDK),
+        versions: &[1],
+        launch: |place| rust_example(place, "simple_agent"),
+        script: Script::Echo,
+        mode: None,
+        exceptions: &[(
+            Step::Start,
+            None,
+            Expectation::Fails { why: "it only answers `initialize`", with: "session/new" },
+        )],
     },
 ];

@@ -26,6 +26,8 @@ pub struct Selection {
 /// Installs the peers and runs the stories: whether everything is as expected.
 pub fn run(dir: &Path, jobs: usize, selection: &Selection) -> Result<bool, String> {
     let start = Instant::now();
+    // A failed step is reported with its message.
+    std::panic::set_hook(Box::new(|_| {}));
     let peers = Peers::install(dir)?;
     let parlor = programs::find("parlor", "parlor")?;
     log(&format!("the peers are installed ({:.0} s)", start.elapsed().as_secs_f32()));
