@@ -21,6 +21,8 @@ pub struct Agent {
     pub versions: &'static [u8],
     /// Prepares its home directory; how it is started.
     pub launch: fn(&Place<'_>) -> Launch,
+    /// Whether its stories take long.
+    pub is_slow: bool,
     /// What it answers.
     pub script: Script,
     /// The mode in which it asks for permissions, if that is not its default.
@@ -209,6 +211,7 @@ pub const AGENTS: &[Agent] = &[
         package: || npm("@agentclientprotocol/claude-agent-acp"),
         versions: &[1, 2],
         launch: claude,
+        is_slow: false,
         script: Script::Model(Tools {
             read: |path| ("Read", json!({ "file_path": path })),
             write: |path| ("Write", json!({ "file_path": path, "content": "written\n" })),
@@ -222,6 +225,7 @@ pub const AGENTS: &[Agent] = &[
         package: || npm("@agentclientprotocol/codex-acp"),
         versions: &[1, 2],
         launch: codex,
+        is_slow: false,
         script: Script::Model(Tools {
             read: |path| ("exec_command", json!({ "cmd": format!("cat {}", path.display()) })),
             write: |path| {
@@ -240,6 +244,7 @@ pub const AGENTS: &[Agent] = &[
         package: || npm("@google/gemini-cli"),
         versions: &[1],
         launch: gemini,
+        is_slow: false,
         script: Script::Model(Tools {
             read: |path| ("read_file", json!({ "file_path": path })),
             write: |path| ("run_shell_command", json!({ "command": format!("echo written > {}", path.display()) })),
@@ -257,6 +262,7 @@ pub const AGENTS: &[Agent] = &[
         package: || npm("opencode-ai"),
         versions: &[1],
         launch: opencode,
+        is_slow: true,
         script: Script::Model(Tools {
             read: |path| ("read", json!({ "filePath": path })),
             write: |path| ("write", json!({ "filePath": path, "content": "written\n" })),
@@ -270,6 +276,7 @@ pub const AGENTS: &[Agent] = &[
         package: || npm("@moonshot-ai/kimi-code"),
         versions: &[1],
         launch: kimi,
+        is_slow: false,
         script: Script::Model(Tools {
             read: |path| ("Read", json!({ "path": path })),
             write: |path| ("Write", json!({ "path": path, "content": "written\n" })),
@@ -283,6 +290,8 @@ pub const AGENTS: &[Agent] = &[
         package: || npm("@agentclientprotocol/sdk"),
         versions: &[1],
         launch: |place| node_example(place, "agent.js"),
+        // It pauses in every turn.
+        is_slow: true,
         script: Script::Permission { first: "I'll help you with that", last: "I've successfully updated" },
         mode: None,
         exceptions: &[
@@ -297,6 +306,7 @@ pub const AGENTS: &[Agent] = &[
         package: || npm("@agentclientprotocol/sdk"),
         versions: &[1, 2],
         launch: |place| node_example(place, "dual-version-agent.js"),
+        is_slow: false,
         script: Script::Fixed("Hello from the v"),
         mode: None,
         exceptions: &[
@@ -319,6 +329,7 @@ pub const AGENTS: &[Agent] = &[
         package: || format!("PyPI `agent-client-protocol` {}", install::PYTHON_SDK),
         versions: &[1],
         launch: |place| python_example(place, "agent.py"),
+        is_slow: false,
         script: Script::Echo,
         mode: None,
         exceptions: &[
@@ -340,6 +351,7 @@ pub const AGENTS: &[Agent] = &[
         package: || format!("PyPI `agent-client-protocol` {}", install::PYTHON_SDK),
         versions: &[1],
         launch: |place| python_example(place, "echo_agent.py"),
+        is_slow: false,
         script: Script::Echo,
         mode: None,
         exceptions: &[
@@ -361,6 +373,7 @@ pub const AGENTS: &[Agent] = &[
         package: || format!("crate `agent-client-protocol` {}", install::RUST_SDK),
         versions: &[2],
         launch: |place| rust_example(place, "simple_agent_v2"),
+        is_slow: false,
         script: Script::Echo,
         mode: None,
         exceptions: &[
@@ -382,6 +395,7 @@ pub const AGENTS: &[Agent] = &[
         package: || format!("crate `agent-client-protocol` {}", install::RUST_SDK),
         versions: &[1],
         launch: |place| rust_example(place, "simple_agent"),
+        is_slow: false,
         script: Script::Echo,
         mode: None,
         exceptions: &[(

@@ -1,7 +1,7 @@
 //! Runs the stories of parlor with agents and clients of other projects; see `CONTRIBUTING.md`.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -14,7 +14,7 @@ struct Args {
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers"))]
     dir: PathBuf,
     /// How many stories run at the same time
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 3)]
     jobs: usize,
     /// Only stories whose name contains this; the table is not compared
     #[arg(long)]
@@ -27,7 +27,9 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     let selection = Selection { names: args.only, steps: args.step };
-    match suite::run(&args.dir, args.jobs, &selection) {
+    let page = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compatibility.md"));
+    let update = std::env::var_os("UPDATE_EXPECT").is_some();
+    match suite::run(&args.dir, args.jobs, &selection, page, update) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

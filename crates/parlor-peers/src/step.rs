@@ -3,13 +3,13 @@
 use std::fmt;
 
 macro_rules! steps {
-    ($($(#[doc = $doc:literal])* $name:ident => $title:literal, $meaning:literal;)*) => {
-        /// One step of a story.
+    ($(#[$doc:meta])* $enum:ident { $($name:ident => $title:literal, $meaning:literal;)* }) => {
+        $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[expect(missing_docs, reason = "`meaning` describes them")]
-        pub enum Step { $($name),* }
+        pub enum $enum { $($name),* }
 
-        impl Step {
+        impl $enum {
             /// All of them, in the order of the story.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
@@ -27,6 +27,8 @@ macro_rules! steps {
 }
 
 steps! {
+    /// One step of a story with an agent.
+    Step {
     Start => "start", "a client creates a session";
     Prompt => "prompt", "the first client sends a prompt and gets the answer and the end of the turn; the model got the prompt once";
     Stream => "stream", "the client has the first part of an answer while the model has not sent the rest";
@@ -49,9 +51,30 @@ steps! {
     Regenerate => "regenerate", "a prompt is sent again in a fork; the model is given it without its first answer";
     Delete => "delete", "a deleted session is not listed and cannot be used by either client";
     NoOrphans => "no orphans", "when the server has stopped, no process of the agent runs";
+    }
+}
+
+steps! {
+    /// One step of a story with a client.
+    ClientStep {
+    Prompt => "prompt", "the client starts `parlor acp`, creates a session, sends a prompt and shows the answer";
+    Stream => "stream", "it shows the first part of an answer while the model has not sent the rest";
+    Join => "join", "clients of both versions join its session during the turn and follow it to its end";
+    Answer => "answer", "it answers a permission request, and the tool runs or does not, as it said";
+    OtherAnswer => "other answers", "a client of the other version answers the request that it shows; it goes on with the turn";
+    Queue => "queue", "a prompt that another client sends into its session waits for the end of its turn";
+    Cancel => "cancel", "another client cancels its turn; it shows the end of the turn and is usable, or exits";
+    Killed => "killed", "it is killed during its turn; the turn goes on, and other clients get the end of it";
+    }
 }
 
 impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.title())
+    }
+}
+
+impl fmt::Display for ClientStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.title())
     }

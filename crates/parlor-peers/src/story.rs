@@ -2,7 +2,6 @@
 
 mod checks;
 
-use std::fmt::Write as _;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -21,10 +20,10 @@ use crate::model::{Model, ModelRequest};
 use crate::step::{Expectation, Outcome, Step};
 
 /// The name of the agent in the configuration.
-const NAME: &str = "peer";
+pub(crate) const NAME: &str = "peer";
 
 /// After how many unexpected outcomes a story is not continued: each may have taken a minute.
-const MAX_UNEXPECTED: usize = 3;
+pub(crate) const MAX_UNEXPECTED: usize = 3;
 
 /// The variable that all processes of a story's agents have.
 const TAG: &str = "PARLOR_PEERS_STORY";
@@ -42,9 +41,9 @@ pub struct Cast {
 
 /// A step with its outcome and how long it took.
 #[derive(Debug)]
-pub struct Report {
+pub struct Report<S> {
     /// The step.
-    pub step: Step,
+    pub step: S,
     /// How it ended.
     pub outcome: Outcome,
     /// How long it took.
@@ -59,7 +58,7 @@ impl std::fmt::Display for Cast {
 }
 
 /// A running story.
-pub struct Story {
+struct Story {
     cast: Cast,
     model: Model,
     server: Option<Server>,
@@ -71,18 +70,17 @@ pub struct Story {
     session: String,
     /// The client that creates the session, and the one that joins. A failed step drops both.
     clients: Option<(Client, Client)>,
-    forks: u32,
 }
 
 /// Plays a story to its end.
-pub fn play(cast: Cast, peers: &Peers, parlor: &str, only: &[Step]) -> Vec<Report> {
+pub fn play(cast: Cast, peers: &Peers, parlor: &str, only: &[Step]) -> Vec<Report<Step>> {
     let mut reports = Vec::new();
     let mut report = |step: Step, outcome: Outcome, since: Instant| {
         reports.push(Report { step, outcome, took: since.elapsed() });
     };
     let start = Instant::now();
-    let mut story = match caught(|| Ok((Story::open(cast, peers, parlor)?, None))) {
-        Ok((story, _)) => story,
+    let mut story = match caught(|| Story::open(cast, peers, parlor)) {
+        Ok(story) => story,
         Err(error) => {
             report(Step::Start, Outcome::Fails(error), start);
             return reports;
@@ -100,25 +98,21 @@ pub fn play(cast: Cast, peers: &Peers, parlor: &str, only: &[Step]) -> Vec<Repor
         if !is_wanted && step != Step::Prompt && step != Step::NoOrphans {
             continue;
         }
-        let done = caught(|| story.step(step).map(|remark| ((), remark)));
-        if done.is_err() {
+        let outcome = caught(|| story.step(step)).map_or_else(Outcome::Fails, Outcome::Works);
+        if matches!(outcome, Outcome::Fails(_)) {
             story.clients = None;
         }
-        let outcome = done.map_or_else(Outcome::Fails, |((), remark)| Outcome::Works(remark));
         unexpected += usize::from(cast.agent.expectation(step, cast.version).check(&outcome).is_err());
         report(step, outcome, since);
         if unexpected == MAX_UNEXPECTED {
             break;
         }
     }
-    if std::env::var_os("PARLOR_PEERS_KEEP").is_some() {
-        std::mem::forget(story);
-    }
     reports
 }
 
 /// Runs a step. Clients of the testkit panic if something does not come.
-fn caught<T>(run: impl FnOnce() -> Result<(T, Option<String>), String>) -> Result<(T, Option<String>), String> {
+pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         Err(text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default())
@@ -134,7 +128,7 @@ impl Story {
         let home = dir.path().join("home");
         fs::write(dir.work().join("hello.txt"), "hello from a file\n").map_err(|error| error.to_string())?;
         let launch = (cast.agent.launch)(&Place { peers, home: &home, model: &model.url() });
-        let config = config(cast, peers, &launch, &home, &tag);
+        let config = config(Some(cast.version), peers, &launch, &home, &tag);
         let dir = dir.with_config(&config);
         let server = dir.serve();
         let mut story = Self {
@@ -147,7 +141,6 @@ impl Story {
             parlor: parlor.to_owned(),
             session: String::new(),
             clients: None,
-            forks: 0,
         };
         let mut first = story.connect(cast.client);
         let opened = first.call("session/new", json!({ "cwd": story.dir.work(), "mcpServers": [] }));
@@ -239,7 +232,8 @@ fn other(dialect: Dialect) -> Dialect {
     if dialect == Dialect::V1 { Dialect::V2 } else { Dialect::V1 }
 }
 
-fn config(cast: Cast, peers: &Peers, launch: &Launch, home: &std::path::Path, tag: &str) -> String {
+/// The configuration of a server with one agent, which speaks a version.
+pub(crate) fn config(version: Option<u8>, peers: &Peers, launch: &Launch, home: &std::path::Path, tag: &str) -> String {
     let quote = |text: &str| Value::from(text).to_string();
     let command: Vec<_> = launch.command.iter().map(|word| quote(word)).collect();
     let path = std::env::var("PATH").unwrap_or_default();
@@ -250,13 +244,10 @@ fn config(cast: Cast, peers: &Peers, launch: &Launch, home: &std::path::Path, ta
     ];
     env.extend(launch.env.iter().cloned());
     let env: Vec<_> = env.iter().map(|(name, value)| format!("{name} = {}", quote(value))).collect();
-    let mut config = String::new();
-    let _ = write!(
-        config,
-        "default_agent = \"{NAME}\"\n[agents.{NAME}]\ncommand = [{}]\nversion = {}\npass_env = []\nenv = {{ {} }}\n",
+    let version = version.map(|version| format!("version = {version}\n")).unwrap_or_default();
+    format!(
+        "default_agent = \"{NAME}\"\n[agents.{NAME}]\ncommand = [{}]\n{version}pass_env = []\nenv = {{ {} }}\n",
         command.join(", "),
-        cast.version,
         env.join(", ")
-    );
-    config
+    )
 }

@@ -1,5 +1,6 @@
 //! All stories.
 
+use std::fmt;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Mutex;
@@ -9,10 +10,16 @@ use std::time::Instant;
 use parlor_dialect::Dialect;
 use parlor_testkit::programs;
 
-use crate::agents::AGENTS;
+use crate::agents::{AGENTS, Agent};
+use crate::clients::{CLIENTS, Client};
 use crate::install::Peers;
-use crate::step::{Outcome, Step};
+use crate::report::{self, Column, Listed, Row};
+use crate::step::{ClientStep, Expectation, Outcome, Step};
 use crate::story::{self, Cast, Report};
+use crate::client_story;
+
+/// The agent of the stories with clients.
+const AGENT_OF_CLIENTS: &str = "claude-agent-acp";
 
 /// What is run.
 #[derive(Debug, Default)]
@@ -23,70 +30,204 @@ pub struct Selection {
     pub steps: Vec<String>,
 }
 
-/// Installs the peers and runs the stories: whether everything is as expected.
-pub fn run(dir: &Path, jobs: usize, selection: &Selection) -> Result<bool, String> {
+/// One story.
+#[derive(Debug, Clone, Copy)]
+enum Story {
+    Agent(Cast),
+    Client(&'static Client),
+}
+
+/// How the steps of a story ended.
+#[derive(Debug)]
+enum Played {
+    Agent(Vec<Report<Step>>),
+    Client(Vec<Report<ClientStep>>),
+}
+
+impl fmt::Display for Story {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Agent(cast) => cast.fmt(f),
+            Self::Client(client) => write!(f, "client {}", client.name),
+        }
+    }
+}
+
+impl Story {
+    /// All stories, the long ones first.
+    fn all() -> Vec<Self> {
+        let versions = |agent: &'static Agent| agent.versions.iter().map(move |&version| (agent, version));
+        let casts = AGENTS.iter().flat_map(versions).flat_map(|(agent, version)| {
+            [Dialect::V1, Dialect::V2].map(|client| Self::Agent(Cast { agent, version, client }))
+        });
+        let mut all: Vec<_> = casts.chain(CLIENTS.iter().map(Self::Client)).collect();
+        all.sort_by_key(|story| !matches!(story, Self::Agent(cast) if cast.agent.is_slow));
+        all
+    }
+
+    fn play(self, peers: &Peers, parlor: &str, selection: &Selection) -> Played {
+        match self {
+            Self::Agent(cast) => Played::Agent(story::play(cast, peers, parlor, &selection.of(Step::ALL))),
+            Self::Client(client) => {
+                let agent = AGENTS.iter().find(|agent| agent.name == AGENT_OF_CLIENTS).expect("it is an agent");
+                Played::Client(client_story::play(client, agent, peers, parlor, &selection.of(ClientStep::ALL)))
+            }
+        }
+    }
+}
+
+impl Selection {
+    fn of<S: Copy + fmt::Display>(&self, steps: &[S]) -> Vec<S> {
+        steps.iter().copied().filter(|step| self.steps.contains(&step.to_string())).collect()
+    }
+
+    fn is_all(&self) -> bool {
+        self.names.is_empty() && self.steps.is_empty()
+    }
+}
+
+/// Installs the peers and runs the stories: whether everything is as expected. `page` is the page with the outcomes, which is
+/// written if `update` says so and compared otherwise.
+pub fn run(dir: &Path, jobs: usize, selection: &Selection, page: &Path, update: bool) -> Result<bool, String> {
     let start = Instant::now();
     // A failed step is reported with its message.
     std::panic::set_hook(Box::new(|_| {}));
     let peers = Peers::install(dir)?;
-    let parlor = programs::find("parlor", "parlor")?;
     log(&format!("the peers are installed ({:.0} s)", start.elapsed().as_secs_f32()));
-    let versions = AGENTS.iter().flat_map(|agent| agent.versions.iter().map(move |&version| (agent, version)));
-    let casts = versions.flat_map(|(agent, version)| {
-        [Dialect::V1, Dialect::V2].map(|client| Cast { agent, version, client })
-    });
-    let is_selected = |cast: &Cast| {
-        let name = cast.to_string();
+    let parlor = programs::find("parlor", "parlor")?;
+    let is_selected = |story: &Story| {
+        let name = story.to_string();
         selection.names.is_empty() || selection.names.iter().any(|part| name.contains(part.as_str()))
     };
-    let casts: Vec<_> = casts.filter(is_selected).collect();
-    let steps: Vec<_> =
-        Step::ALL.iter().copied().filter(|step| selection.steps.iter().any(|title| title == step.title())).collect();
+    let stories: Vec<_> = Story::all().into_iter().filter(is_selected).collect();
     let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<(Cast, Vec<Report>)>> = Mutex::new(Vec::new());
+    let results: Mutex<Vec<(Story, Played)>> = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
-                while let Some(&cast) = casts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some(&story) = stories.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let start = Instant::now();
-                    let reports = story::play(cast, &peers, &parlor, &steps);
-                    log(&summary(cast, &reports, start));
-                    results.lock().expect("no thread panics with it").push((cast, reports));
+                    let played = story.play(&peers, &parlor, selection);
+                    log(&summary(story, &played, start));
+                    results.lock().expect("no thread panics with it").push((story, played));
                 }
             });
         }
     });
     let results = results.into_inner().expect("no thread panics with it");
-    let failures: usize = results.iter().map(|(cast, reports)| failures(*cast, reports).len()).sum();
+    let failures: usize = results.iter().map(|(story, played)| failures(*story, played).len()).sum();
     log(&format!("{} stories, {failures} unexpected outcomes, {:.0} s", results.len(), start.elapsed().as_secs_f32()));
-    Ok(failures == 0)
+    if failures > 0 || !selection.is_all() {
+        return Ok(failures == 0);
+    }
+    compare(page, &render(&results), update)
+}
+
+/// Compares the page with what it should be, or writes it.
+fn compare(page: &Path, text: &str, update: bool) -> Result<bool, String> {
+    if std::fs::read_to_string(page).is_ok_and(|present| present == text) {
+        return Ok(true);
+    }
+    if update {
+        std::fs::write(page, text).map_err(|error| format!("cannot write {}: {error}", page.display()))?;
+        log(&format!("wrote {}", page.display()));
+        return Ok(true);
+    }
+    log(&format!("{} is out of date: run with UPDATE_EXPECT=1 to write it", page.display()));
+    Ok(false)
+}
+
+/// What was expected of each step of a story, and how it ended.
+fn outcomes(story: Story, played: &Played) -> Vec<(String, Expectation, &Outcome)> {
+    match (story, played) {
+        (Story::Agent(cast), Played::Agent(reports)) => {
+            let expected = |step| cast.agent.expectation(step, cast.version);
+            reports.iter().map(|report| (report.step.to_string(), expected(report.step), &report.outcome)).collect()
+        }
+        (Story::Client(client), Played::Client(reports)) => {
+            let expected = |step| client.expectation(step);
+            reports.iter().map(|report| (report.step.to_string(), expected(report.step), &report.outcome)).collect()
+        }
+        (Story::Agent(_), Played::Client(_)) | (Story::Client(_), Played::Agent(_)) => Vec::new(),
+    }
 }
 
 /// The steps that ended in another way than expected.
-fn failures(cast: Cast, reports: &[Report]) -> Vec<(Step, String)> {
-    let check = |report: &Report| {
-        let expected = cast.agent.expectation(report.step, cast.version);
-        expected.check(&report.outcome).err().map(|wrong| (report.step, wrong))
-    };
-    reports.iter().filter_map(check).collect()
+fn failures(story: Story, played: &Played) -> Vec<(String, String)> {
+    let outcomes = outcomes(story, played).into_iter();
+    outcomes.filter_map(|(step, expected, outcome)| Some((step, expected.check(outcome).err()?))).collect()
 }
 
-fn summary(cast: Cast, reports: &[Report], start: Instant) -> String {
-    let mut text = format!("{cast} ({:.0} s)", start.elapsed().as_secs_f32());
-    for report in reports {
-        let outcome = match &report.outcome {
+fn summary(story: Story, played: &Played, start: Instant) -> String {
+    let times: Vec<_> = match played {
+        Played::Agent(reports) => reports.iter().map(|report| report.took).collect(),
+        Played::Client(reports) => reports.iter().map(|report| report.took).collect(),
+    };
+    let mut text = format!("{story} ({:.0} s)", start.elapsed().as_secs_f32());
+    for ((step, _, outcome), took) in outcomes(story, played).into_iter().zip(times) {
+        let outcome = match outcome {
             Outcome::Works(None) => "works".to_owned(),
             Outcome::Works(Some(remark)) => format!("works ({remark})"),
             Outcome::Fails(_) => "fails".to_owned(),
             Outcome::NotTried(_) => "not tried".to_owned(),
         };
-        text += &format!("\n  {:15} {:5.1} s  {outcome}", report.step.title(), report.took.as_secs_f32());
+        text += &format!("\n  {step:15} {:5.1} s  {outcome}", took.as_secs_f32());
     }
-    for (step, wrong) in failures(cast, reports) {
+    for (step, wrong) in failures(story, played) {
         let wrong: String = wrong.chars().take(3000).collect();
         text += &format!("\n  UNEXPECTED {step}: {wrong}");
     }
     text
+}
+
+/// The page for these results.
+fn render(results: &[(Story, Played)]) -> String {
+    let versions = |versions: &[u8]| versions.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+    let agents: Vec<Listed> =
+        AGENTS.iter().map(|agent| (agent.name.to_owned(), (agent.package)(), versions(agent.versions))).collect();
+    let clients: Vec<Listed> =
+        CLIENTS.iter().map(|client| (client.name.to_owned(), (client.package)(), versions(&[client.version]))).collect();
+    let row = |title, meaning| Row { title, meaning };
+    let agent_rows: Vec<_> = Step::ALL.iter().map(|step| row(step.title(), step.meaning())).collect();
+    let client_rows: Vec<_> = ClientStep::ALL.iter().map(|step| row(step.title(), step.meaning())).collect();
+    let agent_columns = AGENTS.iter().flat_map(|agent| agent.versions.iter().map(move |&version| (agent, version)));
+    let agent_columns: Vec<_> = agent_columns.map(|(agent, version)| agent_column(agent, version, results)).collect();
+    let client_columns: Vec<_> = CLIENTS.iter().map(|client| client_column(client, results)).collect();
+    report::page((&agents, &agent_rows, &agent_columns), (&clients, &client_rows, &client_columns))
+}
+
+fn agent_column(agent: &Agent, version: u8, results: &[(Story, Played)]) -> Column {
+    let is_ours = |cast: &Cast| cast.agent.name == agent.name && cast.version == version;
+    let reports: Vec<_> = results
+        .iter()
+        .filter_map(|(story, played)| match (story, played) {
+            (Story::Agent(cast), Played::Agent(reports)) if is_ours(cast) => Some(reports),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    let cell = |step: Step| {
+        let outcomes = reports.iter().filter(|report| report.step == step).map(|report| report.outcome.clone());
+        (agent.expectation(step, version), outcomes.collect())
+    };
+    let title = if agent.versions.len() > 1 { format!("{} v{version}", agent.column) } else { agent.column.to_owned() };
+    Column { title, cells: Step::ALL.iter().map(|&step| cell(step)).collect() }
+}
+
+fn client_column(client: &Client, results: &[(Story, Played)]) -> Column {
+    let reports: Vec<_> = results
+        .iter()
+        .filter_map(|(story, played)| match (story, played) {
+            (Story::Client(of), Played::Client(reports)) if of.name == client.name => Some(reports),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    let cell = |step: ClientStep| {
+        let outcomes = reports.iter().filter(|report| report.step == step).map(|report| report.outcome.clone());
+        (client.expectation(step), outcomes.collect())
+    };
+    Column { title: client.column.to_owned(), cells: ClientStep::ALL.iter().map(|&step| cell(step)).collect() }
 }
 
 fn log(text: &str) {

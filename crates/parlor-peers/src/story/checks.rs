@@ -569,7 +569,6 @@ impl Story {
     fn new_fork(&mut self, method: &str, params: Value) -> Result<(String, String), String> {
         let (first, _) = self.clients();
         let forked = first.call(method, params).map_err(|error| format!("{method}: {error}"))?;
-        self.forks += 1;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let failed = &forked["_meta"]["parlor/forkFailed"];
         ensure(failed.is_null(), || format!("the agent did not fork: {failed}"))?;
