@@ -1,9 +1,17 @@
 #!/usr/bin/env bash
-# Installs what the checks need, then runs them all.
+# Installs what the checks need, then runs them all. With --real-peers, it runs instead the stories with agents and clients of
+# other projects; further arguments select stories (see CONTRIBUTING.md).
 set -euo pipefail
 cd "$(dirname "$0")"
 
 step() { printf '\n== %s\n' "$*"; }
+
+if [ "${1-}" = --real-peers ]; then
+    shift
+    step "agents and clients of other projects"
+    cargo build --quiet --package parlor --package parlor-peers
+    exec "${CARGO_TARGET_DIR:-target}/debug/parlor-peers" "$@"
+fi
 
 step "spelling"
 if ! command -v typos >/dev/null && ! python3 -m typos --version >/dev/null 2>&1; then

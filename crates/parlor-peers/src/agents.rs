@@ -94,7 +94,8 @@ impl Agent {
 
     /// What a step must end with.
     pub fn expectation(&self, step: Step, version: u8) -> Expectation {
-        let applies = |(of, only, _): &&(Step, Option<u8>, _)| *of == step && only.is_none_or(|only| only == version);
+        let applies =
+            |(of, only, _): &&(Step, Option<u8>, _)| *of == step && only.is_none_or(|only| only == version);
         self.exceptions.iter().find(applies).map_or(Expectation::Works, |(_, _, expectation)| *expectation)
     }
 }
@@ -176,7 +177,10 @@ fn kimi(place: &Place<'_>) -> Launch {
         place.model
     );
     write(place.home.join(".kimi-code/config.toml"), &config);
-    Launch { command: vec![text(place.peers.node()), text(place.peers.npm("kimi")), "acp".to_owned()], env: Vec::new() }
+    Launch {
+        command: vec![text(place.peers.node()), text(place.peers.npm("kimi")), "acp".to_owned()],
+        env: Vec::new(),
+    }
 }
 
 fn node_example(place: &Place<'_>, name: &str) -> Launch {
@@ -185,7 +189,10 @@ fn node_example(place: &Place<'_>, name: &str) -> Launch {
 }
 
 fn python_example(place: &Place<'_>, name: &str) -> Launch {
-    Launch { command: vec![text(place.peers.python()), text(place.peers.python_example(name))], env: Vec::new() }
+    Launch {
+        command: vec![text(place.peers.python()), text(place.peers.python_example(name))],
+        env: Vec::new(),
+    }
 }
 
 fn rust_example(place: &Place<'_>, name: &str) -> Launch {
@@ -193,8 +200,10 @@ fn rust_example(place: &Place<'_>, name: &str) -> Launch {
 }
 
 const NO_MODEL: Expectation = Expectation::NotTried { why: "it has no model" };
-const AT_ONCE: Expectation = Expectation::NotTried { why: "it answers at once, so nothing happens during a turn" };
-const NO_THOUGHTS: Expectation = Expectation::Fails { why: "it sends no thoughts", with: "there is no thought" };
+const AT_ONCE: Expectation =
+    Expectation::NotTried { why: "it answers at once, so nothing happens during a turn" };
+const NO_THOUGHTS: Expectation =
+    Expectation::Fails { why: "it sends no thoughts", with: "there is no thought" };
 const NO_TOOLS: Expectation = Expectation::Fails { why: "it calls no tools", with: "there is no tool call" };
 const NO_PERMISSIONS: Expectation =
     Expectation::Fails { why: "it calls no tools", with: "the turn ended without a permission request" };
@@ -231,7 +240,10 @@ pub const AGENTS: &[Agent] = &[
             write: |path| {
                 let cmd = format!("echo written > {}", path.display());
                 let why = "The test writes a file.";
-                ("exec_command", json!({ "cmd": cmd, "sandbox_permissions": "require_escalated", "justification": why }))
+                (
+                    "exec_command",
+                    json!({ "cmd": cmd, "sandbox_permissions": "require_escalated", "justification": why }),
+                )
             },
         }),
         // In its default mode another model decides.
@@ -247,7 +259,9 @@ pub const AGENTS: &[Agent] = &[
         is_slow: false,
         script: Script::Model(Tools {
             read: |path| ("read_file", json!({ "file_path": path })),
-            write: |path| ("run_shell_command", json!({ "command": format!("echo written > {}", path.display()) })),
+            write: |path| {
+                ("run_shell_command", json!({ "command": format!("echo written > {}", path.display()) }))
+            },
         }),
         mode: None,
         exceptions: &[(

@@ -65,7 +65,9 @@ impl ClientProcess {
             command.current_dir(directory);
         }
         command.env("TERM", "xterm-256color").env("LC_ALL", "C.UTF-8");
-        let stream = || line.try_clone().map(|line| Stdio::from(OwnedFd::from(line))).map_err(|error| error.to_string());
+        let stream = || {
+            line.try_clone().map(|line| Stdio::from(OwnedFd::from(line))).map_err(|error| error.to_string())
+        };
         command.stdin(stream()?).stdout(stream()?).stderr(stream()?);
         let child = command.spawn().map_err(|error| format!("cannot run {command:?}: {error}"))?;
         drop((command, line));
@@ -103,7 +105,10 @@ impl ClientProcess {
     /// Types a text.
     pub fn write(&mut self, text: &str) -> Result<(), String> {
         let input = self.input.as_mut().ok_or("its input is closed")?;
-        input.write_all(text.as_bytes()).and_then(|()| input.flush()).map_err(|error| format!("it does not read: {error}"))
+        input
+            .write_all(text.as_bytes())
+            .and_then(|()| input.flush())
+            .map_err(|error| format!("it does not read: {error}"))
     }
 
     /// Closes its input and waits until it has ended.

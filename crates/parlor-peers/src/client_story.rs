@@ -1,6 +1,7 @@
 //! One story with a client of another project: a server with an agent, the client, and a witness of each version.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -49,7 +50,11 @@ pub fn play(
     let mut story = match caught(|| ClientStory::open(client, agent, peers, parlor)) {
         Ok(story) => story,
         Err(error) => {
-            return vec![Report { step: ClientStep::Prompt, outcome: Outcome::Fails(error), took: start.elapsed() }];
+            return vec![Report {
+                step: ClientStep::Prompt,
+                outcome: Outcome::Fails(error),
+                took: start.elapsed(),
+            }];
         }
     };
     let mut unexpected = 0;
@@ -75,19 +80,25 @@ fn write_script(path: &Path, command: &Command) -> Result<(), String> {
     let mut script = "#!/bin/sh\n".to_owned();
     for (name, value) in command.get_envs() {
         let name = name.display();
-        match value {
-            Some(value) => script += &format!("export {name}='{}'\n", value.display()),
-            None => script += &format!("unset {name}\n"),
-        }
+        let _ = match value {
+            Some(value) => writeln!(script, "export {name}='{}'", value.display()),
+            None => writeln!(script, "unset {name}"),
+        };
     }
     let words: Vec<_> = command.get_args().map(|word| format!("'{}'", word.display())).collect();
-    script += &format!("exec '{}' {}\n", command.get_program().display(), words.join(" "));
-    let written = fs::write(path, script).and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755)));
+    let _ = writeln!(script, "exec '{}' {}", command.get_program().display(), words.join(" "));
+    let written =
+        fs::write(path, script).and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755)));
     written.map_err(|error| error.to_string())
 }
 
 impl<'a> ClientStory<'a> {
-    fn open(client: &'static Client, agent: &'static Agent, peers: &'a Peers, parlor: &str) -> Result<Self, String> {
+    fn open(
+        client: &'static Client,
+        agent: &'static Agent,
+        peers: &'a Peers,
+        parlor: &str,
+    ) -> Result<Self, String> {
         let model = Model::start().map_err(|error| error.to_string())?;
         let dir = TestDir::new(parlor);
         let home = dir.path().join("home");
@@ -129,7 +140,11 @@ impl<'a> ClientStory<'a> {
         let mut found = None;
         wait_until("the client creates a session", || {
             let list = witness.call("session/list", json!({})).expect("sessions can be listed");
-            let ids = list["sessions"].as_array().into_iter().flatten().filter_map(|listed| listed["sessionId"].as_str());
+            let ids = list["sessions"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|listed| listed["sessionId"].as_str());
             found = ids.map(str::to_owned).find(|id| !self.known.contains(id));
             found.is_some()
         });
@@ -206,7 +221,11 @@ impl<'a> ClientStory<'a> {
         hold.release();
         self.finish(client, "LIME-LAST")?;
         for witness in &mut witnesses {
-            wait_for_message(witness.as_mut().map_err(|error| error.clone())?, &session, "LIME-FIRST LIME-LAST");
+            wait_for_message(
+                witness.as_mut().map_err(|error| error.clone())?,
+                &session,
+                "LIME-FIRST LIME-LAST",
+            );
         }
         Ok(())
     }
@@ -223,12 +242,12 @@ impl<'a> ClientStory<'a> {
         let file = self.dir.work().join("written.txt");
         let mut client = self.asking("MANGO", &file)?;
         self.new_session();
-        if let Answer::Asks(question, keys) = self.client.answer {
+        if let Answer::Asks(question, allow) = self.client.answer {
             client.wait_for(question)?;
-            client.write(keys)?;
+            allow(&mut client)?;
         }
         self.finish(client, "MANGO-ANSWER")?;
-        let is_expected = file.exists() == (self.client.answer != Answer::Rejects);
+        let is_expected = file.exists() != matches!(self.client.answer, Answer::Rejects);
         if is_expected { Ok(()) } else { Err(format!("the file exists: {}", file.exists())) }
     }
 
@@ -243,7 +262,10 @@ impl<'a> ClientStory<'a> {
         let request = witness.peer_request("session/request_permission");
         let options = request["params"]["options"].as_array().cloned().unwrap_or_default();
         let allow = options.iter().find(|option| option["kind"] == "allow_once");
-        witness.choose(&request, allow.and_then(|option| option["optionId"].as_str()).ok_or("nothing allows it once")?);
+        witness.choose(
+            &request,
+            allow.and_then(|option| option["optionId"].as_str()).ok_or("nothing allows it once")?,
+        );
         self.finish(client, "GUAVA-ANSWER")?;
         if file.exists() { Ok(()) } else { Err("the file was not written".to_owned()) }
     }
@@ -287,13 +309,18 @@ impl<'a> ClientStory<'a> {
 
 fn wait_for_message(witness: &mut Witness, session: &str, part: &str) {
     witness.wait_for(&format!("a message with {part:?}"), |witness| {
-        witness.transcript(session).iter().any(|line| line.starts_with("agent_message") && line.contains(part)).then_some(())
+        witness
+            .transcript(session)
+            .iter()
+            .any(|line| line.starts_with("agent_message") && line.contains(part))
+            .then_some(())
     });
 }
 
 /// Whether a turn of a session is running.
 fn is_busy(witness: &mut Witness, session: &str) -> bool {
     let list = witness.call("session/list", json!({})).expect("sessions can be listed");
-    let found = list["sessions"].as_array().into_iter().flatten().find(|listed| listed["sessionId"] == session);
+    let found =
+        list["sessions"].as_array().into_iter().flatten().find(|listed| listed["sessionId"] == session);
     found.is_some_and(|listed| listed["_meta"]["parlor/busy"] == Value::Bool(true))
 }

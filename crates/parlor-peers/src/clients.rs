@@ -31,14 +31,14 @@ pub struct Client {
 }
 
 /// How a client answers a permission request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Answer {
     /// It allows it without a person.
     Allows,
     /// It rejects it without a person.
     Rejects,
-    /// It shows the first text, and a person types the second one to allow it.
-    Asks(&'static str, &'static str),
+    /// It shows a text, and a person allows it.
+    Asks(&'static str, fn(&mut ClientProcess) -> Result<(), String>),
     /// It has no way to answer.
     Cannot,
 }
@@ -123,6 +123,15 @@ fn terminal(place: &Place<'_>, prompt: &str) -> Result<ClientProcess, String> {
     Ok(client)
 }
 
+/// A request takes the next key only if none was just pressed.
+fn allow_on_terminal(client: &mut ClientProcess) -> Result<(), String> {
+    if client.text().contains("Tab answers") {
+        client.write("\t")?;
+    }
+    client.wait_for("1 y")?;
+    client.write("y")
+}
+
 const ANSWERS_AT_ONCE: Expectation = Expectation::NotTried { why: "it answers requests at once" };
 const PRINTS_AT_END: Expectation = Expectation::NotTried { why: "it prints the answer when it is complete" };
 
@@ -142,11 +151,13 @@ pub const CLIENTS: &[Client] = &[
     Client {
         name: "TypeScript SDK, client.js",
         column: "TS",
-        package: || format!("npm `@agentclientprotocol/sdk` {}", install::npm_version("@agentclientprotocol/sdk")),
+        package: || {
+            format!("npm `@agentclientprotocol/sdk` {}", install::npm_version("@agentclientprotocol/sdk"))
+        },
         version: 1,
         start: typescript,
         fixed_prompt: Some("Hello, agent!"),
-        answer: Answer::Asks("Choose an option", "1\n"),
+        answer: Answer::Asks("Choose an option", |client| client.write("1\n")),
         is_one_shot: true,
         exceptions: &[],
     },
@@ -193,7 +204,7 @@ pub const CLIENTS: &[Client] = &[
         version: 2,
         start: terminal,
         fixed_prompt: None,
-        answer: Answer::Asks("Tab answers", "\ty"),
+        answer: Answer::Asks("peer asks", allow_on_terminal),
         is_one_shot: false,
         exceptions: &[],
     },

@@ -1,7 +1,6 @@
 //! Installs the pinned versions of the peers into a directory, once.
 
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -26,7 +25,8 @@ pub const PYTHON_SDK: &str = "0.12.1";
 pub const RUST_SDK: &str = "5.0.0";
 
 /// The examples of the Rust SDK that are used.
-const RUST_EXAMPLES: [&str; 4] = ["simple_agent", "simple_agent_v2", "v2_one_shot_client", "yolo_one_shot_client"];
+const RUST_EXAMPLES: [&str; 4] =
+    ["simple_agent", "simple_agent_v2", "v2_one_shot_client", "yolo_one_shot_client"];
 
 /// The pinned version of an npm package.
 pub fn npm_version(package: &str) -> &'static str {
@@ -43,19 +43,40 @@ pub struct Peers {
 impl Peers {
     /// Installs what is missing, or says why it cannot be installed.
     pub fn install(root: &Path) -> Result<Self, String> {
+        if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+            return Err("the peers can be installed only on Linux on x86-64".to_owned());
+        }
         fs::create_dir_all(root).map_err(|error| format!("cannot create {}: {error}", root.display()))?;
         let peers = Self { root: root.to_owned() };
-        let mut npm = String::new();
-        for (name, version) in NPM {
-            let _ = write!(npm, "{}\"{name}\": \"{version}\"", if npm.is_empty() { "" } else { ", " });
-        }
-        let package = format!("{{ \"private\": true, \"dependencies\": {{ {npm} }} }}\n");
-        peers.once("npm", &package, |dir| {
-            fs::write(dir.join("package.json"), &package).map_err(|error| error.to_string())?;
-            let args = ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-progress", "--loglevel=error"];
-            run(Command::new("npm").args(args).current_dir(dir))
+        std::thread::scope(|scope| {
+            let all = [Self::install_npm, Self::install_python, Self::install_rust];
+            let peers = &peers;
+            let all = all.map(|install| scope.spawn(move || install(peers)));
+            all.into_iter().try_for_each(|one| one.join().expect("no installation panics"))
         })?;
-        peers.once("python", PYTHON_SDK, |dir| {
+        Ok(peers)
+    }
+
+    fn install_npm(&self) -> Result<(), String> {
+        let packages: Vec<_> =
+            NPM.iter().map(|(name, version)| format!("\"{name}\": \"{version}\"")).collect();
+        let package = format!("{{ \"private\": true, \"dependencies\": {{ {} }} }}\n", packages.join(", "));
+        self.once("npm", &package, |dir| {
+            fs::write(dir.join("package.json"), &package).map_err(|error| error.to_string())?;
+            let args = [
+                "install",
+                "--ignore-scripts",
+                "--no-audit",
+                "--no-fund",
+                "--no-progress",
+                "--loglevel=error",
+            ];
+            run(Command::new("npm").args(args).current_dir(dir))
+        })
+    }
+
+    fn install_python(&self) -> Result<(), String> {
+        self.once("python", PYTHON_SDK, |dir| {
             run(Command::new("python3").args(["-m", "venv"]).arg(dir.join("venv")))?;
             let pip = || {
                 let mut pip = Command::new(dir.join("venv/bin/python"));
@@ -68,21 +89,34 @@ impl Peers {
             run(pip().args(["download", "--no-deps", "--no-binary=:all:", &package, "--dest"]).arg(dir))?;
             let archive = dir.join(format!("agent_client_protocol-{PYTHON_SDK}.tar.gz"));
             run(Command::new("tar").args(["--strip-components=1", "-xzf"]).arg(archive).arg("-C").arg(dir))
-        })?;
-        peers.once("rust", RUST_SDK, |dir| {
+        })
+    }
+
+    fn install_rust(&self) -> Result<(), String> {
+        self.once("rust", RUST_SDK, |dir| {
             let mut cargo = Command::new("cargo");
-            cargo.args(["install", "--quiet", "--locked", "--debug", &format!("agent-client-protocol@{RUST_SDK}")]);
+            cargo.args([
+                "install",
+                "--quiet",
+                "--locked",
+                "--debug",
+                &format!("agent-client-protocol@{RUST_SDK}"),
+            ]);
             cargo.args(["--features", "stdio,process,unstable_protocol_v2", "--root"]).arg(dir);
-            cargo.arg("--target-dir").arg(dir.join("target"));
+            cargo.arg("--target-dir").arg(dir.join("target")).env("CARGO_PROFILE_DEV_DEBUG", "0");
             cargo.args(RUST_EXAMPLES.iter().flat_map(|example| ["--example", example]));
             run(&mut cargo)?;
             fs::remove_dir_all(dir.join("target")).map_err(|error| error.to_string())
-        })?;
-        Ok(peers)
+        })
     }
 
     /// Makes a directory with what `install` puts there, unless it is there already for the same versions.
-    fn once(&self, name: &str, versions: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), String> {
+    fn once(
+        &self,
+        name: &str,
+        versions: &str,
+        install: impl FnOnce(&Path) -> Result<(), String>,
+    ) -> Result<(), String> {
         let dir = self.root.join(name);
         let stamp = dir.join("installed");
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == versions) {
@@ -132,7 +166,8 @@ impl Peers {
 
 fn run(command: &mut Command) -> Result<(), String> {
     let name = Path::new(command.get_program()).file_name().unwrap_or(OsStr::new("")).display().to_string();
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("cannot run {name}: {error}"))?;
+    let output =
+        command.stdin(Stdio::null()).output().map_err(|error| format!("cannot run {name}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }

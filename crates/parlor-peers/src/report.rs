@@ -53,7 +53,12 @@ pub fn page(agents: (&[Listed], &[Row], &[Column]), clients: (&[Listed], &[Row],
     page + "\n"
 }
 
-fn section(page: &mut String, title: &str, kind: &str, (peers, rows, columns): (&[Listed], &[Row], &[Column])) {
+fn section(
+    page: &mut String,
+    title: &str,
+    kind: &str,
+    (peers, rows, columns): (&[Listed], &[Row], &[Column]),
+) {
     let _ = writeln!(page, "## {title}\n\n| {kind} | package | protocol version |\n|---|---|---|");
     for (name, package, versions) in peers {
         let _ = writeln!(page, "| {name} | {package} | {versions} |");
@@ -62,7 +67,8 @@ fn section(page: &mut String, title: &str, kind: &str, (peers, rows, columns): (
     let _ = writeln!(page, "\n| step | {} |\n|---|{}", titles.join(" | "), "---|".repeat(columns.len()));
     let mut reasons = Reasons::default();
     for (index, row) in rows.iter().enumerate() {
-        let cells: Vec<_> = columns.iter().map(|column| cell(column.cells.get(index), &mut reasons)).collect();
+        let cells: Vec<_> =
+            columns.iter().map(|column| cell(column.cells.get(index), &mut reasons)).collect();
         let _ = writeln!(page, "| {} | {} |", row.title, cells.join(" | "));
     }
     if !reasons.0.is_empty() {

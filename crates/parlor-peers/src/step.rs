@@ -119,7 +119,9 @@ impl Expectation {
             (Self::Fails { with, .. }, Outcome::Fails(seen)) => {
                 Err(format!("it fails in another way than expected ({with:?}): {seen}"))
             }
-            (Self::Fails { why, .. }, Outcome::Works(_)) => Err(format!("it works, although expected not to: {why}")),
+            (Self::Fails { why, .. }, Outcome::Works(_)) => {
+                Err(format!("it works, although expected not to: {why}"))
+            }
             (_, Outcome::Fails(seen)) => Err(seen.clone()),
             (_, Outcome::NotTried(reason)) => Err(format!("it was not tried: {reason}")),
             (Self::NotTried { why }, Outcome::Works(_)) => Err(format!("it was tried, although {why}")),

@@ -145,14 +145,16 @@ impl Story {
         let mut first = story.connect(cast.client);
         let opened = first.call("session/new", json!({ "cwd": story.dir.work(), "mcpServers": [] }));
         let opened = opened.map_err(|error| format!("session/new: {error}"))?;
-        story.session = opened["sessionId"].as_str().unwrap_or_default().to_owned();
+        opened["sessionId"].as_str().unwrap_or_default().clone_into(&mut story.session);
         if let Some(mode) = cast.agent.mode {
-            let (method, key) = match cast.client {
-                Dialect::V1 => ("session/set_mode", "modeId"),
-                Dialect::V2 | Dialect::Draft => ("session/set_config_option", "value"),
+            let session = &story.session;
+            let (method, params) = match cast.client {
+                Dialect::V1 => ("session/set_mode", json!({ "sessionId": session, "modeId": mode })),
+                Dialect::V2 | Dialect::Draft => (
+                    "session/set_config_option",
+                    json!({ "sessionId": session, "configId": "mode", "type": "id", "value": mode }),
+                ),
             };
-            let mut params = json!({ "sessionId": story.session, "configId": "mode" });
-            params[key] = json!(mode);
             first.call(method, params).map_err(|error| format!("{method}: {error}"))?;
         }
         let mut second = story.connect(other(cast.client));
@@ -174,7 +176,8 @@ impl Story {
     /// The two clients, both attached to the session.
     fn clients(&mut self) -> (&mut Client, &mut Client) {
         if self.clients.is_none() {
-            let (mut first, mut second) = (self.connect(self.cast.client), self.connect(other(self.cast.client)));
+            let (mut first, mut second) =
+                (self.connect(self.cast.client), self.connect(other(self.cast.client)));
             first.load_in(&self.session, &self.work());
             second.load_in(&self.session, &self.work());
             self.clients = Some((first, second));
@@ -233,7 +236,13 @@ fn other(dialect: Dialect) -> Dialect {
 }
 
 /// The configuration of a server with one agent, which speaks a version.
-pub(crate) fn config(version: Option<u8>, peers: &Peers, launch: &Launch, home: &std::path::Path, tag: &str) -> String {
+pub(crate) fn config(
+    version: Option<u8>,
+    peers: &Peers,
+    launch: &Launch,
+    home: &std::path::Path,
+    tag: &str,
+) -> String {
     let quote = |text: &str| Value::from(text).to_string();
     let command: Vec<_> = launch.command.iter().map(|word| quote(word)).collect();
     let path = std::env::var("PATH").unwrap_or_default();

@@ -1,7 +1,7 @@
 //! All stories.
 
-use std::fmt;
-use std::io::Write as _;
+use std::fmt::{self, Write as _};
+use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,12 +11,12 @@ use parlor_dialect::Dialect;
 use parlor_testkit::programs;
 
 use crate::agents::{AGENTS, Agent};
+use crate::client_story;
 use crate::clients::{CLIENTS, Client};
 use crate::install::Peers;
 use crate::report::{self, Column, Listed, Row};
 use crate::step::{ClientStep, Expectation, Outcome, Step};
 use crate::story::{self, Cast, Report};
-use crate::client_story;
 
 /// The agent of the stories with clients.
 const AGENT_OF_CLIENTS: &str = "claude-agent-acp";
@@ -69,8 +69,15 @@ impl Story {
         match self {
             Self::Agent(cast) => Played::Agent(story::play(cast, peers, parlor, &selection.of(Step::ALL))),
             Self::Client(client) => {
-                let agent = AGENTS.iter().find(|agent| agent.name == AGENT_OF_CLIENTS).expect("it is an agent");
-                Played::Client(client_story::play(client, agent, peers, parlor, &selection.of(ClientStep::ALL)))
+                let agent =
+                    AGENTS.iter().find(|agent| agent.name == AGENT_OF_CLIENTS).expect("it is an agent");
+                Played::Client(client_story::play(
+                    client,
+                    agent,
+                    peers,
+                    parlor,
+                    &selection.of(ClientStep::ALL),
+                ))
             }
         }
     }
@@ -88,7 +95,13 @@ impl Selection {
 
 /// Installs the peers and runs the stories: whether everything is as expected. `page` is the page with the outcomes, which is
 /// written if `update` says so and compared otherwise.
-pub fn run(dir: &Path, jobs: usize, selection: &Selection, page: &Path, update: bool) -> Result<bool, String> {
+pub fn run(
+    dir: &Path,
+    jobs: usize,
+    selection: &Selection,
+    page: &Path,
+    update: bool,
+) -> Result<bool, String> {
     let start = Instant::now();
     // A failed step is reported with its message.
     std::panic::set_hook(Box::new(|_| {}));
@@ -116,7 +129,11 @@ pub fn run(dir: &Path, jobs: usize, selection: &Selection, page: &Path, update: 
     });
     let results = results.into_inner().expect("no thread panics with it");
     let failures: usize = results.iter().map(|(story, played)| failures(*story, played).len()).sum();
-    log(&format!("{} stories, {failures} unexpected outcomes, {:.0} s", results.len(), start.elapsed().as_secs_f32()));
+    log(&format!(
+        "{} stories, {failures} unexpected outcomes, {:.0} s",
+        results.len(),
+        start.elapsed().as_secs_f32()
+    ));
     if failures > 0 || !selection.is_all() {
         return Ok(failures == 0);
     }
@@ -142,11 +159,17 @@ fn outcomes(story: Story, played: &Played) -> Vec<(String, Expectation, &Outcome
     match (story, played) {
         (Story::Agent(cast), Played::Agent(reports)) => {
             let expected = |step| cast.agent.expectation(step, cast.version);
-            reports.iter().map(|report| (report.step.to_string(), expected(report.step), &report.outcome)).collect()
+            reports
+                .iter()
+                .map(|report| (report.step.to_string(), expected(report.step), &report.outcome))
+                .collect()
         }
         (Story::Client(client), Played::Client(reports)) => {
             let expected = |step| client.expectation(step);
-            reports.iter().map(|report| (report.step.to_string(), expected(report.step), &report.outcome)).collect()
+            reports
+                .iter()
+                .map(|report| (report.step.to_string(), expected(report.step), &report.outcome))
+                .collect()
         }
         (Story::Agent(_), Played::Client(_)) | (Story::Client(_), Played::Agent(_)) => Vec::new(),
     }
@@ -171,11 +194,11 @@ fn summary(story: Story, played: &Played, start: Instant) -> String {
             Outcome::Fails(_) => "fails".to_owned(),
             Outcome::NotTried(_) => "not tried".to_owned(),
         };
-        text += &format!("\n  {step:15} {:5.1} s  {outcome}", took.as_secs_f32());
+        let _ = write!(text, "\n  {step:15} {:5.1} s  {outcome}", took.as_secs_f32());
     }
     for (step, wrong) in failures(story, played) {
         let wrong: String = wrong.chars().take(3000).collect();
-        text += &format!("\n  UNEXPECTED {step}: {wrong}");
+        let _ = write!(text, "\n  UNEXPECTED {step}: {wrong}");
     }
     text
 }
@@ -183,15 +206,21 @@ fn summary(story: Story, played: &Played, start: Instant) -> String {
 /// The page for these results.
 fn render(results: &[(Story, Played)]) -> String {
     let versions = |versions: &[u8]| versions.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
-    let agents: Vec<Listed> =
-        AGENTS.iter().map(|agent| (agent.name.to_owned(), (agent.package)(), versions(agent.versions))).collect();
-    let clients: Vec<Listed> =
-        CLIENTS.iter().map(|client| (client.name.to_owned(), (client.package)(), versions(&[client.version]))).collect();
+    let agents: Vec<Listed> = AGENTS
+        .iter()
+        .map(|agent| (agent.name.to_owned(), (agent.package)(), versions(agent.versions)))
+        .collect();
+    let clients: Vec<Listed> = CLIENTS
+        .iter()
+        .map(|client| (client.name.to_owned(), (client.package)(), versions(&[client.version])))
+        .collect();
     let row = |title, meaning| Row { title, meaning };
     let agent_rows: Vec<_> = Step::ALL.iter().map(|step| row(step.title(), step.meaning())).collect();
     let client_rows: Vec<_> = ClientStep::ALL.iter().map(|step| row(step.title(), step.meaning())).collect();
-    let agent_columns = AGENTS.iter().flat_map(|agent| agent.versions.iter().map(move |&version| (agent, version)));
-    let agent_columns: Vec<_> = agent_columns.map(|(agent, version)| agent_column(agent, version, results)).collect();
+    let agent_columns =
+        AGENTS.iter().flat_map(|agent| agent.versions.iter().map(move |&version| (agent, version)));
+    let agent_columns: Vec<_> =
+        agent_columns.map(|(agent, version)| agent_column(agent, version, results)).collect();
     let client_columns: Vec<_> = CLIENTS.iter().map(|client| client_column(client, results)).collect();
     report::page((&agents, &agent_rows, &agent_columns), (&clients, &client_rows, &client_columns))
 }
@@ -207,10 +236,15 @@ fn agent_column(agent: &Agent, version: u8, results: &[(Story, Played)]) -> Colu
         .flatten()
         .collect();
     let cell = |step: Step| {
-        let outcomes = reports.iter().filter(|report| report.step == step).map(|report| report.outcome.clone());
+        let outcomes =
+            reports.iter().filter(|report| report.step == step).map(|report| report.outcome.clone());
         (agent.expectation(step, version), outcomes.collect())
     };
-    let title = if agent.versions.len() > 1 { format!("{} v{version}", agent.column) } else { agent.column.to_owned() };
+    let title = if agent.versions.len() > 1 {
+        format!("{} v{version}", agent.column)
+    } else {
+        agent.column.to_owned()
+    };
     Column { title, cells: Step::ALL.iter().map(|&step| cell(step)).collect() }
 }
 
@@ -224,12 +258,16 @@ fn client_column(client: &Client, results: &[(Story, Played)]) -> Column {
         .flatten()
         .collect();
     let cell = |step: ClientStep| {
-        let outcomes = reports.iter().filter(|report| report.step == step).map(|report| report.outcome.clone());
+        let outcomes =
+            reports.iter().filter(|report| report.step == step).map(|report| report.outcome.clone());
         (client.expectation(step), outcomes.collect())
     };
-    Column { title: client.column.to_owned(), cells: ClientStep::ALL.iter().map(|&step| cell(step)).collect() }
+    Column {
+        title: client.column.to_owned(),
+        cells: ClientStep::ALL.iter().map(|&step| cell(step)).collect(),
+    }
 }
 
 fn log(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("{text}\n"));
 }

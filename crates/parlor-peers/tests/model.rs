@@ -100,7 +100,8 @@ fn delta(event: &Value) -> Option<String> {
     let gemini = if gemini["thought"] == true { &Value::Null } else { &gemini["text"] };
     let chat = &event["choices"][0]["delta"]["content"];
     let anthropic = &event["delta"]["text"];
-    let responses = if event["type"] == "response.output_text.delta" { &event["delta"] } else { &Value::Null };
+    let responses =
+        if event["type"] == "response.output_text.delta" { &event["delta"] } else { &Value::Null };
     let texts = [gemini, chat, anthropic, responses].into_iter().filter_map(Value::as_str);
     texts.filter(|text| !text.is_empty()).map(str::to_owned).next()
 }
@@ -111,7 +112,10 @@ fn a_tool_is_called_once_and_its_result_gets_the_text() {
     model.reply("beta", Reply::tool("run", json!({ "command": "ls" }), "it is done"));
     for (api, path, mut body) in requests("beta") {
         let call = post(&model, path, &body);
-        assert!(call.contains("run") && call.contains("ls") && !call.contains("it is done"), "{api:?}: {call}");
+        assert!(
+            call.contains("run") && call.contains("ls") && !call.contains("it is done"),
+            "{api:?}: {call}"
+        );
         let (list, items) = match api {
             Api::Anthropic => (
                 "messages",
@@ -205,7 +209,8 @@ fn the_last_word_of_the_last_prompt_chooses_the_reply() {
     let earlier = json!({ "tools": tools, "messages": [{ "role": "user", "content": "beta" },
         { "role": "assistant", "content": "of beta" }, { "role": "user", "content": "alpha" }] });
     assert!(post(&model, "/v1/messages", &earlier).contains("of alpha"));
-    let both = json!({ "tools": tools, "messages": [{ "role": "user", "content": "after alpha comes beta" }] });
+    let both =
+        json!({ "tools": tools, "messages": [{ "role": "user", "content": "after alpha comes beta" }] });
     assert!(post(&model, "/v1/messages", &both).contains("of beta"));
     // A prompt that was cancelled has no answer.
     let cancelled = json!({ "tools": tools, "messages": [{ "role": "user", "content": "beta" },

@@ -28,8 +28,13 @@ pub(super) fn write(request: &ModelRequest, answer: &Answer) -> (Vec<Event>, Val
     }
     let stop = match &answer.body {
         AnswerBody::Text(parts) => {
-            let deltas: Vec<_> = parts.iter().map(|part| json!({ "type": "text_delta", "text": part })).collect();
-            writer.block(&json!({ "type": "text", "text": "" }), &deltas, json!({ "type": "text", "text": parts.concat() }));
+            let deltas: Vec<_> =
+                parts.iter().map(|part| json!({ "type": "text_delta", "text": part })).collect();
+            writer.block(
+                &json!({ "type": "text", "text": "" }),
+                &deltas,
+                json!({ "type": "text", "text": parts.concat() }),
+            );
             "end_turn"
         }
         AnswerBody::Tool { name, arguments } => {

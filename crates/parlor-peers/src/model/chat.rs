@@ -8,13 +8,12 @@ use super::{Answer, AnswerBody, Event, ModelRequest, unique};
 pub(super) fn write(request: &ModelRequest, answer: &Answer) -> (Vec<Event>, Value) {
     let usage = json!({ "prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18 });
     let id = unique("chatcmpl");
-    let response = |object: &str, choices: Value| {
-        json!({ "id": id, "object": object, "created": 1, "model": request.model, "choices": choices })
-    };
+    let response = |object: &str, choices: Value| json!({ "id": id, "object": object, "created": 1, "model": request.model, "choices": choices });
     let chunk = |delta: Value, finish: Value| {
         response("chat.completion.chunk", json!([{ "index": 0, "delta": delta, "finish_reason": finish }]))
     };
-    let mut events = vec![Event::new(None, chunk(json!({ "role": "assistant", "content": "" }), Value::Null))];
+    let mut events =
+        vec![Event::new(None, chunk(json!({ "role": "assistant", "content": "" }), Value::Null))];
     let mut message = json!({ "role": "assistant", "content": null });
     if let Some(thinking) = &answer.thinking {
         events.push(Event::new(None, chunk(json!({ "reasoning_content": thinking }), Value::Null)));
@@ -22,7 +21,8 @@ pub(super) fn write(request: &ModelRequest, answer: &Answer) -> (Vec<Event>, Val
     }
     let finish = match &answer.body {
         AnswerBody::Text(parts) => {
-            let parts_sent = parts.iter().map(|part| Event::text(None, chunk(json!({ "content": part }), Value::Null)));
+            let parts_sent =
+                parts.iter().map(|part| Event::text(None, chunk(json!({ "content": part }), Value::Null)));
             events.extend(parts_sent);
             message["content"] = json!(parts.concat());
             "stop"

@@ -168,10 +168,7 @@ impl Event {
     }
 
     fn encode(&self) -> Bytes {
-        let data = match &self.data {
-            Value::String(text) => text.clone(),
-            data => data.to_string(),
-        };
+        let data = self.data.as_str().map_or_else(|| self.data.to_string(), str::to_owned);
         let name = self.name.map(|name| format!("event: {name}\n")).unwrap_or_default();
         Bytes::from(format!("{name}data: {data}\n\n"))
     }
@@ -241,7 +238,7 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let Ok(body) = serde_json::from_slice::<Value>(&body) else {
         return json_response(StatusCode::BAD_REQUEST, &error_body("the request is not JSON"));
     };
-    let request = ModelRequest::read(api, &path, body);
+    let request = ModelRequest::read(api, &path, &body);
     let reply = shared.reply_to(&request);
     {
         let mut requests = lock(&shared.requests);
@@ -262,7 +259,10 @@ fn handle_other(shared: &Shared, method: &Method, path: &str) -> Response {
     if *method == Method::GET && path.ends_with("/models") {
         let model = json!({ "id": "stand-in", "object": "model", "type": "model", "display_name": "Stand-in",
             "created": 1, "created_at": "2026-01-01T00:00:00Z", "owned_by": "parlor", "context_length": 200_000 });
-        return json_response(StatusCode::OK, &json!({ "object": "list", "data": [model], "has_more": false }));
+        return json_response(
+            StatusCode::OK,
+            &json!({ "object": "list", "data": [model], "has_more": false }),
+        );
     }
     json_response(StatusCode::NOT_FOUND, &error_body(&format!("the stand-in model has no {path}")))
 }

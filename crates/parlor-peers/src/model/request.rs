@@ -65,7 +65,7 @@ impl ModelRequest {
         self.tools.is_empty()
     }
 
-    pub(super) fn read(api: Api, path: &str, body: Value) -> Self {
+    pub(super) fn read(api: Api, path: &str, body: &Value) -> Self {
         let turns = match api {
             Api::Anthropic => list(&body["messages"]).iter().map(anthropic_turn).collect(),
             Api::Chat => list(&body["messages"]).iter().filter_map(chat_turn).collect(),
@@ -80,7 +80,9 @@ impl ModelRequest {
             turns[start..end].iter().filter(|turn| !turn.is_result).map(|turn| turn.text.as_str()).collect();
         let conversation: Vec<_> = turns.iter().map(|turn| turn.text.as_str()).collect();
         let model = match api {
-            Api::Gemini => path.rsplit('/').next().and_then(|last| last.split(':').next()).unwrap_or_default(),
+            Api::Gemini => {
+                path.rsplit('/').next().and_then(|last| last.split(':').next()).unwrap_or_default()
+            }
             Api::Anthropic | Api::Responses | Api::Chat => body["model"].as_str().unwrap_or_default(),
         };
         let generation = &body["generationConfig"];
@@ -96,7 +98,7 @@ impl ModelRequest {
             prompt: prompt.join("\n"),
             conversation: conversation.join("\n"),
             has_tool_result,
-            tools: tools(api, &body),
+            tools: tools(api, body),
             is_streamed: match api {
                 Api::Gemini => path.ends_with(":streamGenerateContent"),
                 Api::Anthropic | Api::Responses | Api::Chat => body["stream"] == true,
@@ -133,7 +135,8 @@ fn responses_turns(input: &Value) -> Vec<Turn> {
     if let Some(text) = input.as_str() {
         return vec![Turn { is_user: true, text: text.to_owned(), is_result: false }];
     }
-    let items = list(input).iter().filter(|item| !matches!(item["role"].as_str(), Some("system" | "developer")));
+    let items =
+        list(input).iter().filter(|item| !matches!(item["role"].as_str(), Some("system" | "developer")));
     let turn = |item: &Value| Turn {
         is_user: item["role"] == "user",
         text: text(&item["content"]) + &text(&item["output"]),
@@ -145,7 +148,8 @@ fn responses_turns(input: &Value) -> Vec<Turn> {
 fn gemini_turn(content: &Value) -> Turn {
     let parts = list(&content["parts"]);
     let is_result = parts.iter().any(|part| part.get("functionResponse").is_some());
-    let texts: Vec<_> = parts.iter().map(|part| text(&part["text"]) + &text(&part["functionResponse"])).collect();
+    let texts: Vec<_> =
+        parts.iter().map(|part| text(&part["text"]) + &text(&part["functionResponse"])).collect();
     Turn { is_user: content["role"] != "model", text: texts.join("\n"), is_result }
 }
 
@@ -155,7 +159,9 @@ fn text(content: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join("\n"),
         Value::Object(block) => {
-            let texts = ["text", "content", "thinking", "output", "response"].iter().filter_map(|name| block.get(*name));
+            let texts = ["text", "content", "thinking", "output", "response"]
+                .iter()
+                .filter_map(|name| block.get(*name));
             texts.map(text).collect::<Vec<_>>().join("\n")
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => String::new(),
@@ -185,7 +191,8 @@ pub(super) fn example(schema: &Value) -> Value {
     match schema["type"].as_str().unwrap_or_default().to_lowercase().as_str() {
         "object" => {
             let properties = schema["properties"].as_object().into_iter().flatten();
-            let members: Map<String, Value> = properties.map(|(name, schema)| (name.clone(), example(schema))).collect();
+            let members: Map<String, Value> =
+                properties.map(|(name, schema)| (name.clone(), example(schema))).collect();
             Value::Object(members)
         }
         "array" => json!([]),

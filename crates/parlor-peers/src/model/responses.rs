@@ -16,16 +16,18 @@ pub(super) fn write(request: &ModelRequest, answer: &Answer) -> (Vec<Event>, Val
         let item = |summary: Value| json!({ "type": "reasoning", "id": id, "summary": summary });
         let place = json!({ "item_id": id, "summary_index": 0 });
         writer.start(&item(json!([])));
-        writer.in_item("response.reasoning_summary_part.added", &place, json!({ "part": { "type": "summary_text", "text": "" } }));
+        writer.in_item(
+            "response.reasoning_summary_part.added",
+            &place,
+            json!({ "part": { "type": "summary_text", "text": "" } }),
+        );
         writer.in_item("response.reasoning_summary_text.delta", &place, json!({ "delta": thinking }));
         writer.finish(item(json!([{ "type": "summary_text", "text": thinking }])));
     }
     match &answer.body {
         AnswerBody::Text(parts) => {
             let id = unique("msg");
-            let item = |status: &str, content: Value| {
-                json!({ "type": "message", "id": id, "role": "assistant", "status": status, "content": content })
-            };
+            let item = |status: &str, content: Value| json!({ "type": "message", "id": id, "role": "assistant", "status": status, "content": content });
             let text = |text: &str| json!({ "type": "output_text", "text": text, "annotations": [] });
             let place = json!({ "item_id": id, "content_index": 0 });
             writer.start(&item("in_progress", json!([])));
@@ -39,13 +41,15 @@ pub(super) fn write(request: &ModelRequest, answer: &Answer) -> (Vec<Event>, Val
         AnswerBody::Tool { name, arguments } => {
             let (id, call) = (unique("fc"), unique("call"));
             let arguments = arguments.to_string();
-            let item = |status: &str, arguments: &str| {
-                json!({ "type": "function_call", "id": id, "call_id": call, "name": name, "arguments": arguments, "status": status })
-            };
+            let item = |status: &str, arguments: &str| json!({ "type": "function_call", "id": id, "call_id": call, "name": name, "arguments": arguments, "status": status });
             let place = json!({ "item_id": id });
             writer.start(&item("in_progress", ""));
             writer.in_item("response.function_call_arguments.delta", &place, json!({ "delta": arguments }));
-            writer.in_item("response.function_call_arguments.done", &place, json!({ "arguments": arguments }));
+            writer.in_item(
+                "response.function_call_arguments.done",
+                &place,
+                json!({ "arguments": arguments }),
+            );
             writer.finish(item("completed", &arguments));
         }
     }

@@ -85,14 +85,19 @@ fn permission_request(client: &mut Client, mark: usize) -> Value {
 fn allow(client: &mut Client, request: &Value) -> Checked {
     let options = request["params"]["options"].as_array().cloned().unwrap_or_default();
     let option = options.iter().find(|option| option["kind"] == "allow_once");
-    let option = option.and_then(|option| option["optionId"].as_str()).ok_or("there is no option to allow it once")?;
+    let option =
+        option.and_then(|option| option["optionId"].as_str()).ok_or("there is no option to allow it once")?;
     client.choose(request, option);
     Ok(())
 }
 
 /// The id of a message in a line of the transcript.
 fn id_of(line: &str) -> String {
-    let id = line.split_once(' ').and_then(|(_, rest)| rest.split_once(": ")).map(|(id, _)| id).unwrap_or_default();
+    let id = line
+        .split_once(' ')
+        .and_then(|(_, rest)| rest.split_once(": "))
+        .map(|(id, _)| id)
+        .unwrap_or_default();
     serde_json::from_str(id).unwrap_or_default()
 }
 
@@ -164,7 +169,13 @@ impl Story {
         let before_last = count_of(client, &session, "agent_message", &last);
         count_of(second, &session, "agent_message", &first);
         let mark = second.mark();
-        Ok(HeldTurn { prompt: format!("Say {word}."), first: (first, before), last: (last, before_last), hold, mark })
+        Ok(HeldTurn {
+            prompt: format!("Say {word}."),
+            first: (first, before),
+            last: (last, before_last),
+            hold,
+            mark,
+        })
     }
 
     /// Lets a turn go on.
@@ -192,7 +203,10 @@ impl Story {
             return Ok(());
         }
         let prompts = self.model.requests();
-        let prompts = prompts.iter().filter(|request| !request.is_auxiliary() && request.prompt.contains("APPLE")).count();
+        let prompts = prompts
+            .iter()
+            .filter(|request| !request.is_auxiliary() && request.prompt.contains("APPLE"))
+            .count();
         ensure(prompts == 1, || format!("the model got the prompt {prompts} times"))?;
         contains(&self.request("PEAR")?.conversation, "APPLE-ANSWER", "the second request")
     }
@@ -223,7 +237,8 @@ impl Story {
         let session = self.session.clone();
         let (first, _) = self.clients();
         let lines = first.transcript(&session);
-        let thought = lines.iter().position(|line| line.starts_with("agent_thought") && line.contains("FIG-THOUGHT"));
+        let thought =
+            lines.iter().position(|line| line.starts_with("agent_thought") && line.contains("FIG-THOUGHT"));
         let thought = thought.ok_or_else(|| format!("there is no thought: {:?}", lines.last()))?;
         let answer = lines.iter().position(|line| line.contains("FIG-ANSWER"));
         ensure(Some(thought) < answer, || "the thought is not before the answer".to_owned())
@@ -247,7 +262,9 @@ impl Story {
         end_of_turn(first, &session, id)?;
         let end = first.transcript(&session).into_iter().rfind(|line| line.starts_with("agent_message"));
         let end = end.ok_or("there is no answer")?;
-        second.wait_for("the end of the turn", |second| second.transcript(&session).contains(&end).then_some(()));
+        second.wait_for("the end of the turn", |second| {
+            second.transcript(&session).contains(&end).then_some(())
+        });
         Ok(())
     }
 
@@ -320,7 +337,8 @@ impl Story {
         first.wait_for_cancel(&shown);
         end_of_turn(first, &session, id)?;
         if self.has_model() {
-            let written = fs::read_to_string(&file).map_err(|error| format!("the file was not written: {error}"))?;
+            let written =
+                fs::read_to_string(&file).map_err(|error| format!("the file was not written: {error}"))?;
             contains(&written, "written", "the file")?;
         }
         self.completed_call(before)
@@ -350,7 +368,9 @@ impl Story {
         }
         end_of_turn(second, &session, queued)?;
         let lines = self.stored_transcript();
-        let place = |kind: &str, part: &str| lines.iter().rposition(|line| line.starts_with(kind) && line.contains(part));
+        let place = |kind: &str, part: &str| {
+            lines.iter().rposition(|line| line.starts_with(kind) && line.contains(part))
+        };
         let order = [place("user_message", "Say GRAPE."), place("user_message", "Say MELON.")];
         let answer = if self.has_model() { "MELON-ANSWER" } else { turn.last.0.as_str() };
         let answer = place("agent_message", answer);
@@ -458,7 +478,8 @@ impl Story {
 
     /// The session in the list of a client.
     fn listed(client: &mut Client, session: &str) -> Result<Option<Value>, String> {
-        let list = client.call("session/list", json!({})).map_err(|error| format!("session/list: {error}"))?;
+        let list =
+            client.call("session/list", json!({})).map_err(|error| format!("session/list: {error}"))?;
         let sessions = list["sessions"].as_array().cloned().unwrap_or_default();
         Ok(sessions.into_iter().find(|listed| listed["sessionId"] == session))
     }
@@ -467,7 +488,9 @@ impl Story {
         let session = self.session.clone();
         let (first, second) = self.clients();
         let listed = Self::listed(first, &session)?.ok_or("the session is not listed")?;
-        ensure(listed["title"].as_str().is_some_and(|title| !title.is_empty()), || format!("no title: {listed}"))?;
+        ensure(listed["title"].as_str().is_some_and(|title| !title.is_empty()), || {
+            format!("no title: {listed}")
+        })?;
         let mark = second.mark();
         let set = first.call("session/set_title", json!({ "sessionId": session, "title": "Fruit basket" }));
         set.map_err(|error| format!("session/set_title: {error}"))?;
@@ -511,7 +534,8 @@ impl Story {
         let dir = TestDir::new(&self.parlor).with_config(&self.config);
         let work = self.work();
         let server = dir.serve();
-        let mut client = server.client(parlor_testkit::transport::TransportKind::Unix, self.cast.client, NAME);
+        let mut client =
+            server.client(parlor_testkit::transport::TransportKind::Unix, self.cast.client, NAME);
         let list = client.call("_parlor/agent_sessions", json!({ "agent": NAME }));
         let list = list.map_err(|error| format!("the agent's sessions cannot be listed: {error}"))?;
         let sessions = list["sessions"].as_array().cloned().unwrap_or_default();
@@ -533,9 +557,15 @@ impl Story {
     /// The ids of the first answer and of the second prompt.
     fn points(&self) -> Result<(String, String), String> {
         let lines = self.stored_transcript();
-        let prompt = |text: &str| lines.iter().position(|line| line.starts_with("user_message") && line.contains(text));
-        let (one, two) = prompt("Say APPLE.").zip(prompt("Say PEAR.")).ok_or("the session has no such prompts")?;
-        let answer = lines[one..two].iter().rfind(|line| line.starts_with("agent_message")).ok_or("there is no answer")?;
+        let prompt = |text: &str| {
+            lines.iter().position(|line| line.starts_with("user_message") && line.contains(text))
+        };
+        let (one, two) =
+            prompt("Say APPLE.").zip(prompt("Say PEAR.")).ok_or("the session has no such prompts")?;
+        let answer = lines[one..two]
+            .iter()
+            .rfind(|line| line.starts_with("agent_message"))
+            .ok_or("there is no answer")?;
         Ok((id_of(answer), id_of(&lines[two])))
     }
 
@@ -636,7 +666,9 @@ impl Story {
     pub(super) fn delete(&mut self) -> Checked {
         let (session, work) = (self.session.clone(), self.work());
         let (first, second) = self.clients();
-        first.call("session/delete", json!({ "sessionId": session })).map_err(|error| format!("session/delete: {error}"))?;
+        first
+            .call("session/delete", json!({ "sessionId": session }))
+            .map_err(|error| format!("session/delete: {error}"))?;
         for client in [first, second] {
             ensure(Self::listed(client, &session)?.is_none(), || "the deleted session is listed".to_owned())?;
             let loaded = client.try_load_in(&session, &work);
