@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -76,7 +76,7 @@ pub fn play(
 }
 
 /// Writes a script that runs `parlor acp`.
-fn write_script(path: &Path, command: &Command) -> Result<(), String> {
+pub(crate) fn write_script(path: &Path, command: &Command) -> Result<(), String> {
     let mut script = "#!/bin/sh\n".to_owned();
     for (name, value) in command.get_envs() {
         let name = name.display();
@@ -90,6 +90,24 @@ fn write_script(path: &Path, command: &Command) -> Result<(), String> {
     let written =
         fs::write(path, script).and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755)));
     written.map_err(|error| error.to_string())
+}
+
+/// Where a client runs, with the script in `bin`.
+pub(crate) fn place<'a>(
+    peers: &'a Peers,
+    dir: &TestDir,
+    bin: PathBuf,
+    agent: &'a str,
+) -> Result<Place<'a>, String> {
+    Ok(Place {
+        peers,
+        command: bin.join("npx").to_str().ok_or("the path is text")?.to_owned(),
+        bin,
+        agent,
+        parlor: dir.command(&[]),
+        work: dir.work(),
+        home: dir.path().join("home"),
+    })
 }
 
 impl<'a> ClientStory<'a> {
@@ -117,15 +135,7 @@ impl<'a> ClientStory<'a> {
     }
 
     fn start(&self, word: &str) -> Result<ClientProcess, String> {
-        let bin = self.dir.path().join("bin");
-        let place = Place {
-            peers: self.peers,
-            agent: bin.join("npx").to_str().ok_or("the path is text")?.to_owned(),
-            bin,
-            parlor: self.dir.command(&[]),
-            work: self.dir.work(),
-            home: self.dir.path().join("home"),
-        };
+        let place = place(self.peers, &self.dir, self.dir.path().join("bin"), NAME)?;
         (self.client.start)(&place, &format!("Say {word}."))
     }
 

@@ -49,7 +49,9 @@ pub struct Place<'a> {
     /// The installed peers.
     pub peers: &'a Peers,
     /// A script that runs `parlor acp`.
-    pub agent: String,
+    pub command: String,
+    /// The name of the agent at the server.
+    pub agent: &'a str,
     /// A directory with the same script as `npx`.
     pub bin: PathBuf,
     /// The program parlor with its environment.
@@ -80,7 +82,7 @@ impl Place<'_> {
 
 fn acpx(place: &Place<'_>, prompt: &str) -> Result<ClientProcess, String> {
     let mut command = place.command(place.peers.npm("acpx"));
-    command.args(["--agent", &place.agent, "--cwd"]).arg(&place.work);
+    command.args(["--agent", &place.command, "--cwd"]).arg(&place.work);
     command.args(["--approve-all", "exec", prompt]);
     ClientProcess::on_pipes(command)
 }
@@ -94,7 +96,7 @@ fn typescript(place: &Place<'_>, _: &str) -> Result<ClientProcess, String> {
 
 fn python(place: &Place<'_>, prompt: &str) -> Result<ClientProcess, String> {
     let mut command = place.command(place.peers.python());
-    command.arg("-u").arg(place.peers.python_example("client.py")).arg(&place.agent);
+    command.arg("-u").arg(place.peers.python_example("client.py")).arg(&place.command);
     let mut client = ClientProcess::on_pipes(command)?;
     client.write(&format!("{prompt}\n"))?;
     Ok(client)
@@ -102,7 +104,7 @@ fn python(place: &Place<'_>, prompt: &str) -> Result<ClientProcess, String> {
 
 fn rust(place: &Place<'_>, example: &str, prompt: &str) -> Result<ClientProcess, String> {
     let mut command = place.command(place.peers.rust_example(example));
-    command.args(["--command", &place.agent, prompt]);
+    command.args(["--command", &place.command, prompt]);
     ClientProcess::on_pipes(command)
 }
 
@@ -114,7 +116,7 @@ fn terminal(place: &Place<'_>, prompt: &str) -> Result<ClientProcess, String> {
             None => command.env_remove(name),
         };
     }
-    command.args(["new", "--cwd"]).arg(&place.work).current_dir(&place.work);
+    command.args(["new", "--agent", place.agent, "--cwd"]).arg(&place.work).current_dir(&place.work);
     let mut client = ClientProcess::on_terminal(&command)?;
     client.wait_for("Enter start")?;
     client.write(prompt)?;

@@ -53,6 +53,15 @@ pub fn page(agents: (&[Listed], &[Row], &[Column]), clients: (&[Listed], &[Row],
     page + "\n"
 }
 
+/// Adds the table of pairs: which client got an answer from which agent.
+pub fn pairs(page: &mut String, agents: &[&str], clients: &[(String, Vec<String>)]) {
+    let _ = writeln!(page, "\n## Pairs\n\nEach client sends a prompt to each agent and shows the answer.\n");
+    let _ = writeln!(page, "| client | {} |\n|---|{}", agents.join(" | "), "---|".repeat(agents.len()));
+    for (client, outcomes) in clients {
+        let _ = writeln!(page, "| {client} | {} |", outcomes.join(" | "));
+    }
+}
+
 fn section(
     page: &mut String,
     title: &str,

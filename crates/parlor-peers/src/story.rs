@@ -243,6 +243,18 @@ pub(crate) fn config(
     home: &std::path::Path,
     tag: &str,
 ) -> String {
+    format!("default_agent = \"{NAME}\"\n{}", agent_section(NAME, version, peers, launch, home, tag))
+}
+
+/// The section of an agent in a configuration.
+pub(crate) fn agent_section(
+    name: &str,
+    version: Option<u8>,
+    peers: &Peers,
+    launch: &Launch,
+    home: &std::path::Path,
+    tag: &str,
+) -> String {
     let quote = |text: &str| Value::from(text).to_string();
     let command: Vec<_> = launch.command.iter().map(|word| quote(word)).collect();
     let path = std::env::var("PATH").unwrap_or_default();
@@ -255,7 +267,7 @@ pub(crate) fn config(
     let env: Vec<_> = env.iter().map(|(name, value)| format!("{name} = {}", quote(value))).collect();
     let version = version.map(|version| format!("version = {version}\n")).unwrap_or_default();
     format!(
-        "default_agent = \"{NAME}\"\n[agents.{NAME}]\ncommand = [{}]\n{version}pass_env = []\nenv = {{ {} }}\n",
+        "[agents.{name}]\ncommand = [{}]\n{version}pass_env = []\nenv = {{ {} }}\n",
         command.join(", "),
         env.join(", ")
     )

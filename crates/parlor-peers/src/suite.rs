@@ -14,6 +14,7 @@ use crate::agents::{AGENTS, Agent};
 use crate::client_story;
 use crate::clients::{CLIENTS, Client};
 use crate::install::Peers;
+use crate::pairs::{self, Pair};
 use crate::report::{self, Column, Listed, Row};
 use crate::step::{ClientStep, Expectation, Outcome, Step};
 use crate::story::{self, Cast, Report};
@@ -35,6 +36,7 @@ pub struct Selection {
 enum Story {
     Agent(Cast),
     Client(&'static Client),
+    Pairs,
 }
 
 /// How the steps of a story ended.
@@ -42,6 +44,7 @@ enum Story {
 enum Played {
     Agent(Vec<Report<Step>>),
     Client(Vec<Report<ClientStep>>),
+    Pairs(Vec<Pair>),
 }
 
 impl fmt::Display for Story {
@@ -49,6 +52,7 @@ impl fmt::Display for Story {
         match self {
             Self::Agent(cast) => cast.fmt(f),
             Self::Client(client) => write!(f, "client {}", client.name),
+            Self::Pairs => f.write_str("pairs"),
         }
     }
 }
@@ -60,7 +64,8 @@ impl Story {
         let casts = AGENTS.iter().flat_map(versions).flat_map(|(agent, version)| {
             [Dialect::V1, Dialect::V2].map(|client| Self::Agent(Cast { agent, version, client }))
         });
-        let mut all: Vec<_> = casts.chain(CLIENTS.iter().map(Self::Client)).collect();
+        let mut all: Vec<_> =
+            [Self::Pairs].into_iter().chain(casts).chain(CLIENTS.iter().map(Self::Client)).collect();
         all.sort_by_key(|story| !matches!(story, Self::Agent(cast) if cast.agent.is_slow));
         all
     }
@@ -79,6 +84,7 @@ impl Story {
                     &selection.of(ClientStep::ALL),
                 ))
             }
+            Self::Pairs => Played::Pairs(pairs::play(peers, parlor)),
         }
     }
 }
@@ -171,7 +177,11 @@ fn outcomes(story: Story, played: &Played) -> Vec<(String, Expectation, &Outcome
                 .map(|report| (report.step.to_string(), expected(report.step), &report.outcome))
                 .collect()
         }
-        (Story::Agent(_), Played::Client(_)) | (Story::Client(_), Played::Agent(_)) => Vec::new(),
+        (_, Played::Pairs(pairs)) => {
+            let name = |pair: &Pair| format!("{} with {}", pair.client.column, pair.agent.column);
+            pairs.iter().map(|pair| (name(pair), Expectation::Works, &pair.outcome)).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -185,6 +195,7 @@ fn summary(story: Story, played: &Played, start: Instant) -> String {
     let times: Vec<_> = match played {
         Played::Agent(reports) => reports.iter().map(|report| report.took).collect(),
         Played::Client(reports) => reports.iter().map(|report| report.took).collect(),
+        Played::Pairs(pairs) => pairs.iter().map(|pair| pair.took).collect(),
     };
     let mut text = format!("{story} ({:.0} s)", start.elapsed().as_secs_f32());
     for ((step, _, outcome), took) in outcomes(story, played).into_iter().zip(times) {
@@ -222,7 +233,24 @@ fn render(results: &[(Story, Played)]) -> String {
     let agent_columns: Vec<_> =
         agent_columns.map(|(agent, version)| agent_column(agent, version, results)).collect();
     let client_columns: Vec<_> = CLIENTS.iter().map(|client| client_column(client, results)).collect();
-    report::page((&agents, &agent_rows, &agent_columns), (&clients, &client_rows, &client_columns))
+    let pairs: Vec<_> = results
+        .iter()
+        .filter_map(|(_, played)| if let Played::Pairs(pairs) = played { Some(pairs) } else { None })
+        .flatten()
+        .collect();
+    let heading: Vec<_> = pairs::paired_agents().map(|agent| agent.column).collect();
+    let row = |client: &Client| {
+        let outcome = |column: &&str| {
+            let is_it = |pair: &&&Pair| pair.client.name == client.name && pair.agent.column == *column;
+            pairs.iter().find(is_it).map_or("", |_| "yes").to_owned()
+        };
+        (client.column.to_owned(), heading.iter().map(outcome).collect())
+    };
+    let pair_rows: Vec<(String, Vec<String>)> = CLIENTS.iter().map(row).collect();
+    let mut page =
+        report::page((&agents, &agent_rows, &agent_columns), (&clients, &client_rows, &client_columns));
+    report::pairs(&mut page, &heading, &pair_rows);
+    page
 }
 
 fn agent_column(agent: &Agent, version: u8, results: &[(Story, Played)]) -> Column {
