@@ -45,7 +45,9 @@ pub fn page(agents: (&[Listed], &[Row], &[Column]), clients: (&[Listed], &[Row],
         Agents and clients of other projects that parlor is tested with. `./test.sh --real-peers` installs these versions, plays a\n\
         story with each of them and writes this page; it fails if anything ends in another way than the page says.\n\n\
         The agents use a stand-in model (`crates/parlor-peers/src/model`), whose log of requests shows what an agent knows. Each story\n\
-        with an agent is played twice: with a first client of version 1 and a second one of version 2, and the other way round.\n\n"
+        with an agent is played twice: with a first client of version 1 and a second one of version 2, and the other way round.\n\n\
+        How the agent gets a conversation is named where it matters: `restored` is the agent's own load or resume, `native` its own\n\
+        fork, and `transcript` means that the next prompt contains it.\n\n"
         .to_owned();
     section(&mut page, "Agents", "agent", agents);
     section(&mut page, "Clients", "client", clients);

@@ -422,7 +422,7 @@ impl Story {
         self.works("QUINCE")
     }
 
-    pub(super) fn agent_killed(&mut self) -> Checked {
+    pub(super) fn agent_killed(&mut self) -> Result<Option<String>, String> {
         let turn = self.held_turn("GUAVA").ok();
         let session = self.session.clone();
         let (first, _) = self.clients();
@@ -448,14 +448,16 @@ impl Story {
         self.knows_the_conversation("PAPAYA")
     }
 
-    /// Sends a prompt and checks that the model is given the first turn.
-    fn knows_the_conversation(&mut self, word: &str) -> Checked {
+    /// Sends a prompt and checks that the model is given the first turn: whether the agent restored it or parlor sent it.
+    fn knows_the_conversation(&mut self, word: &str) -> Result<Option<String>, String> {
         self.works(word)?;
         if !self.has_model() {
-            return Ok(());
+            return Ok(None);
         }
         let request = self.request(word)?;
-        contains(&request.conversation, "APPLE-ANSWER", "the request after the restart")
+        contains(&request.conversation, "APPLE-ANSWER", "the request after the restart")?;
+        let how = if request.prompt.contains("<conversation id=") { "transcript" } else { "restored" };
+        Ok(Some(how.to_owned()))
     }
 
     /// The transcript as a client gets it that has not been there before.
@@ -465,7 +467,7 @@ impl Story {
         client.transcript(&self.session)
     }
 
-    pub(super) fn server_killed(&mut self) -> Checked {
+    pub(super) fn server_killed(&mut self) -> Result<Option<String>, String> {
         let before = self.stored_transcript();
         self.clients = None;
         let mut server = self.server.take().ok_or("the server runs")?;
