@@ -27,6 +27,8 @@ pub struct Agent {
     pub script: Script,
     /// The mode in which it asks for permissions, if that is not its default.
     pub mode: Option<&'static str>,
+    /// How it gets a conversation back after a restart: `restored` by itself, or as `transcript`; none if that can vary.
+    pub comes_back: Option<&'static str>,
     /// The steps that do not simply work, with a protocol version if it is only one.
     pub exceptions: &'static [(Step, Option<u8>, Expectation)],
 }
@@ -226,6 +228,7 @@ pub const AGENTS: &[Agent] = &[
             write: |path| ("Write", json!({ "file_path": path, "content": "written\n" })),
         }),
         mode: None,
+        comes_back: Some("restored"),
         exceptions: &[],
     },
     Agent {
@@ -248,6 +251,7 @@ pub const AGENTS: &[Agent] = &[
         }),
         // In its default mode another model decides.
         mode: Some("workspace-write"),
+        comes_back: Some("restored"),
         exceptions: &[],
     },
     Agent {
@@ -264,6 +268,8 @@ pub const AGENTS: &[Agent] = &[
             },
         }),
         mode: None,
+        // It empties the file of a session that is loaded in the minute in which it was created, and then does not find it.
+        comes_back: None,
         exceptions: &[(
             Step::Adopt,
             None,
@@ -282,6 +288,7 @@ pub const AGENTS: &[Agent] = &[
             write: |path| ("write", json!({ "filePath": path, "content": "written\n" })),
         }),
         mode: None,
+        comes_back: Some("restored"),
         exceptions: &[],
     },
     Agent {
@@ -296,6 +303,7 @@ pub const AGENTS: &[Agent] = &[
             write: |path| ("Write", json!({ "path": path, "content": "written\n" })),
         }),
         mode: None,
+        comes_back: Some("restored"),
         exceptions: &[],
     },
     Agent {
@@ -308,6 +316,7 @@ pub const AGENTS: &[Agent] = &[
         is_slow: true,
         script: Script::Permission { first: "I'll help you with that", last: "I've successfully updated" },
         mode: None,
+        comes_back: None,
         exceptions: &[
             (Step::Thought, None, NO_THOUGHTS),
             (Step::ModelError, None, NO_MODEL),
@@ -323,6 +332,7 @@ pub const AGENTS: &[Agent] = &[
         is_slow: false,
         script: Script::Fixed("Hello from the v"),
         mode: None,
+        comes_back: None,
         exceptions: &[
             (Step::Thought, None, NO_THOUGHTS),
             (Step::ToolCall, None, NO_TOOLS),
@@ -346,6 +356,7 @@ pub const AGENTS: &[Agent] = &[
         is_slow: false,
         script: Script::Echo,
         mode: None,
+        comes_back: None,
         exceptions: &[
             (Step::Thought, None, NO_THOUGHTS),
             (Step::ToolCall, None, NO_TOOLS),
@@ -368,6 +379,7 @@ pub const AGENTS: &[Agent] = &[
         is_slow: false,
         script: Script::Echo,
         mode: None,
+        comes_back: None,
         exceptions: &[
             (Step::Thought, None, NO_THOUGHTS),
             (Step::ToolCall, None, NO_TOOLS),
@@ -390,6 +402,7 @@ pub const AGENTS: &[Agent] = &[
         is_slow: false,
         script: Script::Echo,
         mode: None,
+        comes_back: None,
         exceptions: &[
             (Step::Thought, None, NO_THOUGHTS),
             (Step::ToolCall, None, NO_TOOLS),
@@ -412,6 +425,7 @@ pub const AGENTS: &[Agent] = &[
         is_slow: false,
         script: Script::Echo,
         mode: None,
+        comes_back: None,
         exceptions: &[(
             Step::Start,
             None,

@@ -457,7 +457,11 @@ impl Story {
         let request = self.request(word)?;
         contains(&request.conversation, "APPLE-ANSWER", "the request after the restart")?;
         let how = if request.prompt.contains("<conversation id=") { "transcript" } else { "restored" };
-        Ok(Some(how.to_owned()))
+        let expected = self.cast.agent.comes_back;
+        ensure(expected.is_none_or(|expected| how == expected), || {
+            format!("the conversation came back as {how}")
+        })?;
+        Ok(expected.map(str::to_owned))
     }
 
     /// The transcript as a client gets it that has not been there before.
