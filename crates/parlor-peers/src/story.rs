@@ -2,6 +2,7 @@
 
 mod checks;
 
+use std::cell::Cell;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -111,12 +112,29 @@ pub fn play(cast: Cast, peers: &Peers, parlor: &str, only: &[Step]) -> Vec<Repor
     reports
 }
 
-/// Runs a step. Clients of the testkit panic if something does not come.
+thread_local! {
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a step. Clients of the testkit panic if something does not come; the message becomes the error.
 pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+    IS_CAUGHT.set(true);
+    let done = catch_unwind(AssertUnwindSafe(run));
+    IS_CAUGHT.set(false);
+    done.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         Err(text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default())
     })
+}
+
+/// Has panics printed, except those in steps, which are reported as their outcomes.
+pub(crate) fn print_other_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !IS_CAUGHT.get() {
+            print(panic);
+        }
+    }));
 }
 
 impl Story {

@@ -109,8 +109,7 @@ pub fn run(
     update: bool,
 ) -> Result<bool, String> {
     let start = Instant::now();
-    // A failed step is reported with its message.
-    std::panic::set_hook(Box::new(|_| {}));
+    story::print_other_panics();
     let peers = Peers::install(dir)?;
     log(&format!("the peers are installed ({:.0} s)", start.elapsed().as_secs_f32()));
     let parlor = programs::find("parlor", "parlor")?;
