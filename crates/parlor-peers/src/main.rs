@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use parlor_peers::suite::{self, Selection};
+use parlor_peers::suite::{self, Options, Selection};
 
 /// Runs parlor with the agents and clients of other projects, which it installs first
 #[derive(Debug, Parser)]
@@ -13,6 +13,9 @@ struct Args {
     /// The directory into which the peers are installed
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers"))]
     dir: PathBuf,
+    /// The program to test; the one of this workspace if it is missing
+    #[arg(long)]
+    parlor: Option<String>,
     /// How many stories run at the same time
     #[arg(long, default_value_t = 3)]
     jobs: usize,
@@ -29,7 +32,8 @@ fn main() -> ExitCode {
     let selection = Selection { names: args.only, steps: args.step };
     let page = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compatibility.md"));
     let update = std::env::var_os("UPDATE_EXPECT").is_some();
-    match suite::run(&args.dir, args.jobs, &selection, page, update) {
+    let options = Options { dir: args.dir, parlor: args.parlor, jobs: args.jobs, update };
+    match suite::run(&options, &selection, page) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -99,20 +99,29 @@ impl Selection {
     }
 }
 
-/// Installs the peers and runs the stories: whether everything is as expected. `page` is the page with the outcomes, which is
-/// written if `update` says so and compared otherwise.
-pub fn run(
-    dir: &Path,
-    jobs: usize,
-    selection: &Selection,
-    page: &Path,
-    update: bool,
-) -> Result<bool, String> {
+/// How the stories are run.
+#[derive(Debug)]
+pub struct Options {
+    /// The directory into which the peers are installed.
+    pub dir: PathBuf,
+    /// The program that is tested; that of this workspace if there is none.
+    pub parlor: Option<String>,
+    /// How many stories run at the same time.
+    pub jobs: usize,
+    /// Whether the page is written, not compared.
+    pub update: bool,
+}
+
+/// Installs the peers and runs the stories: whether everything is as expected. `page` is the page with the outcomes.
+pub fn run(options: &Options, selection: &Selection, page: &Path) -> Result<bool, String> {
     let start = Instant::now();
     story::print_other_panics();
-    let peers = Peers::install(dir)?;
+    let peers = Peers::install(&options.dir)?;
     log(&format!("the peers are installed ({:.0} s)", start.elapsed().as_secs_f32()));
-    let parlor = programs::find("parlor", "parlor")?;
+    let parlor = match &options.parlor {
+        Some(parlor) => parlor.clone(),
+        None => programs::find("parlor", "parlor")?,
+    };
     let is_selected = |story: &Story| {
         let name = story.to_string();
         selection.names.is_empty() || selection.names.iter().any(|part| name.contains(part.as_str()))
@@ -121,7 +130,7 @@ pub fn run(
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<(Story, Played)>> = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
+        for _ in 0..options.jobs.max(1) {
             scope.spawn(|| {
                 while let Some(&story) = stories.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let start = Instant::now();
@@ -142,7 +151,7 @@ pub fn run(
     if failures > 0 || !selection.is_all() {
         return Ok(failures == 0);
     }
-    compare(page, &render(&results), update)
+    compare(page, &render(&results), options.update)
 }
 
 /// Compares the page with what it should be, or writes it.
