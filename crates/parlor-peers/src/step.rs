@@ -47,6 +47,7 @@ steps! {
     Load => "load", "a new client of each version loads the session; both have the same messages and tool calls under the same ids";
     Adopt => "adopt", "another server that has never seen the session finds it at the agent and loads it";
     Fork => "fork", "a fork at an answer; the model is given what was before and nothing of what came after";
+    ForkEnd => "fork at the end", "a fork of the whole session; the model is given all of it";
     Edit => "edit", "a prompt is replaced in a fork; the model is given the new one and not the old one";
     Regenerate => "regenerate", "a prompt is sent again in a fork; the model is given it without its first answer";
     Delete => "delete", "a deleted session is not listed and cannot be used by either client";

@@ -239,6 +239,7 @@ impl Story {
             Step::Load => self.load(),
             Step::Adopt => self.adopt(),
             Step::Fork => return self.fork().map(Some),
+            Step::ForkEnd => return self.fork_end().map(Some),
             Step::Edit => return self.edit().map(Some),
             Step::Regenerate => return self.regenerate().map(Some),
             Step::Delete => self.delete(),

@@ -632,6 +632,24 @@ impl Story {
         Ok(how)
     }
 
+    pub(super) fn fork_end(&mut self) -> Result<String, String> {
+        let (session, work) = (self.session.clone(), self.work());
+        let params = json!({ "sessionId": session, "cwd": work, "mcpServers": [] });
+        let (fork, how) = self.new_fork("session/fork", params)?;
+        self.model.reply("CASHEW", Reply::text(&["CASHEW-ANSWER"]));
+        let (first, _) = self.clients();
+        let mark = first.mark();
+        let id = first.prompt(&fork, "Say CASHEW.");
+        self.allow_in_fork(mark)?;
+        let (first, _) = self.clients();
+        end_of_turn(first, &fork, id)?;
+        self.knows_first_turn(&fork, "CASHEW", "RAISIN")?;
+        if self.has_model() {
+            contains(&self.request("CASHEW")?.conversation, "PEAR-ANSWER", "the fork")?;
+        }
+        Ok(how)
+    }
+
     /// Waits until the turn has ended that a fork started with: its answer.
     fn first_turn_of_fork(&mut self, fork: &str, answer: &str, mark: usize) -> Checked {
         self.allow_in_fork(mark)?;
