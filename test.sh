@@ -6,12 +6,26 @@ cd "$(dirname "$0")"
 
 step() { printf '\n== %s\n' "$*"; }
 
+# Installs a Debian package that has this command, if the command is missing.
+install() {
+    command -v "$1" >/dev/null && return
+    local apt=(apt-get --quiet=2 -o Dpkg::Use-Pty=0)
+    if [ "$(id -u)" != 0 ]; then apt=(sudo "${apt[@]}"); fi
+    "${apt[@]}" update && "${apt[@]}" install --yes --no-install-recommends "$2" >/dev/null
+}
+
 if [ "${1-}" = --real-peers ]; then
     shift
     step "agents and clients of other projects"
+    install npm npm
     cargo build --quiet --package parlor --package parlor-peers
     exec "${CARGO_TARGET_DIR:-target}/debug/parlor-peers" "$@"
 fi
+
+step "a browser for the tests of the page"
+install chromium chromium
+install npm npm
+npm install --silent --no-audit --no-fund --ignore-scripts --prefix target/npm axe-core@4.11.0
 
 step "spelling"
 if ! command -v typos >/dev/null && ! python3 -m typos --version >/dev/null 2>&1; then

@@ -2,9 +2,12 @@
 
 mod bench;
 mod failure;
+mod long_session;
 mod mutations;
 mod release;
 mod simulate;
+mod terminal;
+mod web;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -29,14 +32,20 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::BenchCommand),
+    BenchTerminal(terminal::BenchTerminal),
+    BenchWeb(web::BenchWeb),
     Mutations(mutations::Mutations),
+    Screenshots(web::Screenshots),
     Simulate(simulate::Simulate),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Some(Command::Bench(bench)) => bench.run(),
+        Some(Command::BenchTerminal(bench)) => bench.run(),
+        Some(Command::BenchWeb(bench)) => bench.run(),
         Some(Command::Mutations(mutations)) => mutations.run(),
+        Some(Command::Screenshots(screenshots)) => screenshots.run(),
         Some(Command::Simulate(simulate)) => simulate.run(),
         None => list(),
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use parlor_dialect::{Dialect, Translator};
 use parlor_json::Object;
 use parlor_wire::hello::{Hello, Welcome};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, broadcast, mpsc, oneshot, watch};
 use tracing::Instrument;
@@ -86,6 +86,27 @@ impl Connection {
     pub async fn socket(path: &Path, hello: &Hello) -> Result<(Self, Welcome), Error> {
         let (transport, welcome) = open_socket(path, hello).await?;
         Ok((Self::start(transport, Dialect::V2).0, welcome))
+    }
+
+    /// Connects over two byte streams to a parlor server that is at their other end.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use parlor_client::{Connection, Error, Object};
+    ///
+    /// let (ours, theirs) = tokio::io::duplex(1024);
+    /// drop(theirs);
+    /// let (read, write) = tokio::io::split(ours);
+    /// let called = Connection::over(read, write).call("_parlor/status", &Object::default()).await;
+    /// assert!(matches!(called, Err(Error::Disconnected)));
+    /// # });
+    /// ```
+    pub fn over<R, W>(read: R, write: W) -> Self
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        Self::start(Transport::over("stream", read, write).0, Dialect::V2).0
     }
 
     /// Sends a request and waits for the result. Dropping the future cancels the request.

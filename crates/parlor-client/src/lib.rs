@@ -13,6 +13,7 @@
 //! | follow the list of sessions of a server | [`Client::subscribe_list`] and [`ListUpdate`] |
 //! | read updates | [`TextDelta`] for text, [`ToolCall`] for tool calls |
 //! | answer permission and other requests | [`PeerRequests`], a stream of [`PeerRequest`]s |
+//! | show and answer the forms of agents | [`Elicitation`] |
 //! | receive extension notifications | [`Notifications`], a stream of [`Notification`]s |
 //! | query a server without starting an agent; answer [open requests](OpenRequest) | [`Connection`] |
 //! | handle errors | [`Error`] and [`code`]; [`Client::losses`] and [`Session::losses`] |
@@ -63,6 +64,7 @@ mod client;
 mod connect;
 mod connection;
 mod driver;
+mod elicitation;
 mod error;
 mod losses;
 mod notifications;
@@ -80,6 +82,7 @@ mod values;
 pub use client::{Client, ListUpdate, SessionInfo};
 pub use connect::Connector;
 pub use connection::Connection;
+pub use elicitation::{Elicitation, FieldKind, FormField};
 pub use error::Error;
 pub use losses::Losses;
 pub use notifications::{Notification, Notifications};

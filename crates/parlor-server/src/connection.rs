@@ -5,6 +5,8 @@
 
 mod adopt;
 mod agent_call;
+#[cfg(feature = "http")]
+mod browsers;
 mod create;
 mod initialize;
 mod list;
@@ -390,6 +392,16 @@ impl Connection {
                 Ok(()) => requests::answer(hub, client, id, params).await,
                 Err(error) => Err(error),
             },
+            #[cfg(feature = "http")]
+            "_parlor/browsers" => self.require_driver().map(|()| browsers::list(hub, client, id)),
+            #[cfg(feature = "http")]
+            "_parlor/browsers/link" => {
+                self.require_driver().and_then(|()| browsers::link(hub, client, id, params))
+            }
+            #[cfg(feature = "http")]
+            "_parlor/browsers/sign_out" => {
+                self.require_driver().and_then(|()| browsers::sign_out(hub, client, id, params))
+            }
             "_parlor/unsubscribe" => {
                 hub.feed().unsubscribe(client.id);
                 client.queue.push(Frame::response(id, &Object::default()));

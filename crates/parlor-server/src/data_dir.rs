@@ -266,6 +266,23 @@ impl DataDir {
     }
 }
 
+/// Reads a file of at most `limit` bytes that belongs to this user; `None` if there is none.
+#[cfg(feature = "http")]
+pub(crate) fn read_private(path: &Path, limit: u64) -> Result<Option<String>, DataDirError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io_error("read", path)(error)),
+    };
+    let owner = file.metadata().map_err(io_error("inspect", path))?.uid();
+    if owner != rustix::process::geteuid().as_raw() {
+        return Err(DataDirError::NotOurs(path.to_owned()));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes).map_err(io_error("read", path))?;
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
 /// Replaces a file, which only this user may read, atomically.
 pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<(), DataDirError> {
     let mut new = path.as_os_str().to_owned();

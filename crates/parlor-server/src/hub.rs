@@ -128,6 +128,10 @@ pub(crate) struct HubState {
     attach_on_open: Mutex<HashMap<SessionId, Weak<Client>>>,
     losses: LossCounts,
     logins: Arc<Logins>,
+    #[cfg(feature = "http")]
+    browsers: crate::browsers::Browsers,
+    #[cfg(feature = "notify")]
+    notifier: Arc<crate::notify::Notifier>,
     next_client: AtomicU64,
     clients: AtomicU64,
     /// Whether the server is stopping: no session is opened any more.
@@ -192,6 +196,10 @@ impl Hub {
             attach_on_open: Mutex::default(),
             losses: LossCounts::default(),
             logins: Arc::default(),
+            #[cfg(feature = "http")]
+            browsers: crate::browsers::Browsers::default(),
+            #[cfg(feature = "notify")]
+            notifier: Arc::default(),
             next_client: AtomicU64::new(1),
             clients: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
@@ -209,6 +217,8 @@ impl Hub {
         tokio::spawn(tick(Arc::downgrade(&shared)));
         tokio::spawn(crate::search::index(Arc::downgrade(&shared)));
         tokio::spawn(feed::run(Arc::downgrade(&shared)));
+        #[cfg(feature = "notify")]
+        tokio::spawn(crate::notify::run(Arc::downgrade(&shared)));
         Ok(Arc::new(Self { shared }))
     }
 
@@ -246,6 +256,24 @@ impl Hub {
         let (reply, transcript) = oneshot::channel();
         self.shared.send(session, Message::Read { message, reply }).await.ok()?;
         transcript.await.ok()
+    }
+
+    /// The browsers that are signed in to the page.
+    #[cfg(feature = "http")]
+    pub fn browsers(&self) -> &crate::browsers::Browsers {
+        &self.shared.browsers
+    }
+
+    /// Tells these targets what a person may want to know. A later configuration replaces them.
+    #[cfg(feature = "notify")]
+    pub fn set_notify(&self, targets: Vec<crate::config::NotifyTarget>) {
+        self.shared.notifier.set_targets(targets);
+    }
+
+    /// Sets the address of the page for links in notifications, such as `http://parlor.localhost:7667`.
+    #[cfg(feature = "notify")]
+    pub fn set_page_address(&self, address: String) {
+        self.shared.notifier.set_page(address);
     }
 
     /// Stops all sessions and agents. Everything is persisted when this returns.
@@ -312,6 +340,16 @@ impl HubState {
 
     pub(crate) fn losses(&self) -> &LossCounts {
         &self.losses
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn browsers(&self) -> &crate::browsers::Browsers {
+        &self.browsers
+    }
+
+    #[cfg(feature = "notify")]
+    pub(crate) fn notifier(&self) -> &Arc<crate::notify::Notifier> {
+        &self.notifier
     }
 
     pub(crate) fn logins(&self) -> &Arc<Logins> {
@@ -423,8 +461,10 @@ impl HubState {
             let guard = watch.begin_check().await;
             let checked = tokio::task::spawn_blocking(move || {
                 // Applied here, also if the caller does not wait any more.
-                if let Some(agents) = hub.config.as_ref().and_then(|watch| watch.check(guard)) {
-                    hub.registry.set_agents(agents);
+                if let Some(loaded) = hub.config.as_ref().and_then(|watch| watch.check(guard)) {
+                    hub.registry.set_agents(loaded.agents);
+                    #[cfg(feature = "notify")]
+                    hub.notifier.set_targets(loaded.notify);
                 }
             });
             let _ = checked.await;

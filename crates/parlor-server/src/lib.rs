@@ -3,6 +3,8 @@
 mod agent;
 pub mod agent_sessions;
 mod auth_method;
+#[cfg(feature = "http")]
+pub mod browsers;
 mod client;
 pub mod config;
 mod connection;
@@ -13,6 +15,8 @@ pub mod hub;
 mod logins;
 mod losses;
 mod memory;
+#[cfg(feature = "notify")]
+mod notify;
 pub mod probe;
 pub mod search;
 pub mod send_queue;

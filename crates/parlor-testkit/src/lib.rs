@@ -5,6 +5,7 @@
 //! - [`server`] starts servers, each with a directory of its own; [`scenario`] is a test of commands.
 //! - [`client`] is a client that checks all that it receives, over each [`transport`]; [`async_client`] is one for servers
 //!   in the process of the test.
+//! - [`browser`] is a real browser that shows the page; [`screen`] is a terminal that shows a program.
 //! - [`wait`] waits for conditions, with a deadline; [`process`], [`shell`] and [`output`] are about processes.
 //! - [`simulation`] runs whole servers from a seed and checks what must always hold.
 //! - [`fuzz`] has what the fuzz targets check.
@@ -12,6 +13,8 @@
 
 #[cfg(feature = "harness")]
 pub mod async_client;
+#[cfg(feature = "harness")]
+pub mod browser;
 #[cfg(feature = "harness")]
 pub mod client;
 #[cfg(feature = "fuzz")]
@@ -25,6 +28,8 @@ pub mod programs;
 pub mod scenario;
 #[cfg(feature = "harness")]
 pub mod schema;
+#[cfg(feature = "harness")]
+pub mod screen;
 #[path = "../../parlor/src/script.rs"]
 mod script;
 #[cfg(feature = "harness")]

@@ -201,7 +201,7 @@ impl TestDir {
     pub fn serve_with(&self, mut command: Command) -> Server {
         self.isolate(&mut command);
         command.args(["serve", "--data"]).arg(self.data());
-        if !self.arguments.iter().any(|argument| argument == "--socket-only") {
+        if !self.arguments.iter().any(|argument| argument == "--socket-only" || argument == "--listen") {
             command.args(["--listen", "127.0.0.1:0"]);
         }
         command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped());

@@ -92,7 +92,7 @@ impl Request {
     pub fn summary(&self) -> String {
         match &self.subject {
             Subject::Permission(permission) => permission.details.headline.to_string(),
-            Subject::Form(form) if form.url.is_some() => "open a link".to_owned(),
+            Subject::Form(form) if form.url().is_some() => "open a link".to_owned(),
             Subject::Form(form) => format!("fill in {}", crate::text::count(form.fields.len(), "field")),
             Subject::Unknown(_) => "something that this client does not know".to_owned(),
         }
@@ -109,10 +109,10 @@ impl Request {
     pub fn details(&self) -> Clean {
         match &self.subject {
             Subject::Permission(permission) => permission.details.summary(),
-            Subject::Form(form) if form.url.is_some() => Clean::line(&format!("link: {}", form.message)),
+            Subject::Form(form) if form.url().is_some() => Clean::line(&format!("link: {}", form.message())),
             Subject::Form(form) => {
                 let fields = crate::text::count(form.fields.len(), "field");
-                Clean::line(&format!("form with {fields}: {}", form.message))
+                Clean::line(&format!("form with {fields}: {}", form.message()))
             }
             Subject::Unknown(text) => text.clone(),
         }

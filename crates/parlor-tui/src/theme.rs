@@ -2,7 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::entry::highlight::Token;
+use parlor_view::highlight::Token;
 
 /// The use of a style; the program names no colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

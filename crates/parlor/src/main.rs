@@ -7,7 +7,6 @@ mod ansi;
 mod background_server;
 mod command_error;
 mod commands;
-mod content_block;
 mod demo;
 mod editors;
 mod event_lines;
@@ -100,7 +99,7 @@ pub(crate) fn command_line() -> clap::Command {
 
 /// The commands by topic, in the order of the help.
 const COMMAND_GROUPS: &[(&str, &[&str])] = &[
-    ("Prompts and requests", &["attach", "new", "prompt", "inbox", "answer", "cancel"]),
+    ("Prompts and requests", &["attach", "open", "new", "prompt", "inbox", "answer", "cancel"]),
     (
         "Sessions",
         &[
@@ -160,6 +159,7 @@ enum Command {
     Edit(commands::edit::Edit),
     Regenerate(commands::regenerate::Regenerate),
     Export(commands::export::Export),
+    Open(commands::open::Open),
     Set(commands::set::Set),
     Usage(commands::usage::Usage),
     Title(commands::title::Title),
@@ -252,6 +252,7 @@ fn main() -> ExitCode {
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
         Command::Stop(stop) => stop.run(),
+        Command::Open(open) => open.run(),
         Command::Restart(restart) => restart.run(),
         Command::Agents(agents) => agents.run(),
         Command::Login(login) => login.run(),

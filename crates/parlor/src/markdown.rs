@@ -6,9 +6,9 @@ use parlor_dialect::event;
 use parlor_json::{Json, Members};
 use parlor_server::stored::StoredSession;
 use parlor_session::{Body, Content, Entry, EntryId, MessageNumbers, Role, Transcript};
+use parlor_web::render::content_block::{ContentBlock, MediaKind, is_web_or_mail};
 
 use crate::ansi;
-use crate::content_block::{ContentBlock, is_web_or_mail};
 use crate::offline_sessions::{session_id, session_title};
 use crate::output::timestamp;
 use crate::render::{field, mark, members_of, push_visible, raw_input, tool_text};
@@ -136,7 +136,12 @@ fn content(content: &Content) -> String {
 fn markdown_of(block: &ContentBlock<'_>) -> String {
     match block {
         ContentBlock::Text(text) => text.to_string(),
-        ContentBlock::Image { url, name } => format!("![{}]({url})", escaped(name)),
+        ContentBlock::Media { kind: MediaKind::Image, mime, data, name } => {
+            format!("![{}](data:{mime};base64,{data})", escaped(name))
+        }
+        ContentBlock::Media { kind: MediaKind::Audio, mime, name, .. } => {
+            format!("{} {}", line(name), code(mime))
+        }
         ContentBlock::Link { uri, name } if is_web_or_mail(uri) || uri.starts_with("file:") => {
             format!("[{}](<{}>)", escaped(name), uri.replace(['<', '>', '\n'], ""))
         }

@@ -7,6 +7,7 @@ use anstyle::{AnsiColor, Style};
 use parlor_dialect::{event, view};
 use parlor_json::{Json, JsonRef, Members, Type};
 use parlor_session::{Body, Content, Entry, EntryId, MessageNumbers, Role, Slot, State, Transcript, text_of};
+use parlor_web::render::content_block;
 
 use crate::ansi;
 use crate::output::{BOLD, DIM, GREEN, RED, YELLOW};
@@ -362,19 +363,7 @@ fn content(content: &Content, indent: &str, out: &mut impl Write) -> io::Result<
 }
 
 pub(crate) fn block_text(block: &str) -> String {
-    if let Some(text) = text_of(block) {
-        return text.into_owned();
-    }
-    let members = members_of(block);
-    let named = |name: &str| members.get_string(name);
-    let kind = named("type").unwrap_or_else(|| "block".to_owned());
-    let resource =
-        members.get("resource").and_then(|resource| Members::of(resource).ok()).unwrap_or_default();
-    let inner = |name: &str| resource.get_string(name);
-    let what = named("uri").or_else(|| inner("uri")).or_else(|| named("mimeType")).or_else(|| named("name"));
-    let what = what.map(|what| format!(" {what}")).unwrap_or_default();
-    let size = named("data").map(|data| format!(", {} bytes", data.len() / 4 * 3)).unwrap_or_default();
-    format!("[{kind}{what}{size}]")
+    text_of(block).map_or_else(|| content_block::label(block), std::borrow::Cow::into_owned)
 }
 
 fn indented(text: &str, indent: &str, out: &mut impl Write) -> io::Result<()> {

@@ -51,6 +51,11 @@ pub(crate) fn call(socket: &Path, method: &str, timeout: Duration) -> Result<Obj
     query_within(socket, timeout, async |server| server.call(method, &Object::default()).await)
 }
 
+/// The same with parameters.
+pub(crate) fn call_with(socket: &Path, method: &str, params: &Object) -> Result<Object, CommandError> {
+    query(socket, async |server| server.call(method, params).await)
+}
+
 /// The requests that wait for a person.
 pub(crate) fn open_requests(socket: &Path) -> Result<Vec<OpenRequest>, CommandError> {
     query(socket, async |server| server.open_requests().await)

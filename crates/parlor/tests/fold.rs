@@ -34,6 +34,7 @@ fn the_help_of_parlor_and_fold() {
 
             Prompts and requests:
               attach       Open the terminal client
+              open         Open the page in a browser
               new          Open the terminal client with a new session
               prompt       Send a prompt to a session, and stream the answer
               inbox        List the requests of agents that wait for you, in all sessions

@@ -23,6 +23,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::Failure;
 pub(crate) use command::BenchCommand;
+pub(crate) use measure::{median, quantile};
 
 /// Creates a single-threaded runtime for clients.
 fn runtime() -> Result<Runtime, Failure> {

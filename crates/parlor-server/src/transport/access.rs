@@ -6,17 +6,14 @@
 
 use std::net::SocketAddr;
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use subtle::ConstantTimeEq;
 
 use crate::data_dir::Tokens;
 use crate::hub::Role;
 
-/// The prefix of the subprotocol with which a browser sends the token.
-const TOKEN_PROTOCOL: &str = "parlor.token.";
-
-/// The subprotocol that a browser can ask for beside it, so that the response need not repeat the token.
-const PLAIN_PROTOCOL: &str = "parlor.acp";
+/// The host name of the page. Browsers resolve it to this machine.
+pub(super) const PAGE_HOST: &str = "parlor.localhost";
 
 /// The tokens, hosts and origins that are accepted.
 #[derive(Debug)]
@@ -28,20 +25,12 @@ pub(super) struct Access {
     pub(super) origins: Vec<String>,
 }
 
-/// The role that a token grants.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Admitted {
-    pub(super) role: Role,
-    /// The subprotocol to respond with: a browser closes the connection if none of those it offered is chosen.
-    pub(super) protocol: Option<HeaderValue>,
-}
-
 /// Why a request is refused.
 pub(super) type Refusal = (StatusCode, &'static str);
 
 const NO_TOKEN: Refusal = (
     StatusCode::UNAUTHORIZED,
-    "A token is required: send 'Authorization: Bearer TOKEN', or ask for the WebSocket subprotocol 'parlor.token.TOKEN'.\n\
+    "A token is required: send 'Authorization: Bearer TOKEN'.\n\
      It is in the file 'token' of the data directory, unless PARLOR_TOKEN was set for the server.\n",
 );
 
@@ -70,25 +59,8 @@ impl Access {
     }
 
     /// The role that the token of a request grants.
-    pub(super) fn admit(&self, headers: &HeaderMap) -> Result<Admitted, Refusal> {
-        let offered: Vec<&str> = headers
-            .get_all(header::SEC_WEBSOCKET_PROTOCOL)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .map(str::trim)
-            .collect();
-        let by_header = bearer(headers).and_then(|token| self.role(token)).map(|role| (role, None));
-        let (role, by_protocol) = by_header
-            .or_else(|| {
-                offered.iter().find_map(|protocol| {
-                    Some((self.role(protocol.strip_prefix(TOKEN_PROTOCOL)?)?, Some(*protocol)))
-                })
-            })
-            .ok_or(NO_TOKEN)?;
-        let plain = offered.iter().copied().find(|protocol| *protocol == PLAIN_PROTOCOL);
-        let protocol = plain.or(by_protocol).and_then(|protocol| HeaderValue::from_str(protocol).ok());
-        Ok(Admitted { role, protocol })
+    pub(super) fn admit(&self, headers: &HeaderMap) -> Result<Role, Refusal> {
+        bearer(headers).and_then(|token| self.role(token)).ok_or(NO_TOKEN)
     }
 
     fn role(&self, token: &str) -> Option<Role> {
@@ -106,7 +78,8 @@ impl Access {
         is_local(host, at) || self.is_configured(host)
     }
 
-    fn is_configured(&self, host: &str) -> bool {
+    /// Whether a host is one of those that the configuration lists.
+    pub(super) fn is_configured(&self, host: &str) -> bool {
         let name = split_port(host).map_or(host, |(name, _)| name);
         self.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host) || ours.eq_ignore_ascii_case(name))
     }
@@ -131,12 +104,12 @@ fn is_local(host: &str, at: SocketAddr) -> bool {
     if port != at.port() {
         return false;
     }
-    ["localhost", "127.0.0.1", "[::1]"].iter().any(|ours| ours.eq_ignore_ascii_case(name))
+    ["localhost", PAGE_HOST, "127.0.0.1", "[::1]"].iter().any(|ours| ours.eq_ignore_ascii_case(name))
         || format!("{name}:{port}").parse() == Ok(SocketAddr::new(at.ip().to_canonical(), port))
 }
 
 /// A host without its port, and the port. Without one it is that of HTTP.
-fn split_port(host: &str) -> Option<(&str, u16)> {
+pub(super) fn split_port(host: &str) -> Option<(&str, u16)> {
     match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => Some((name, port.parse().ok()?)),
         Some(_) | None => Some((host, 80)),
@@ -149,7 +122,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The header's value; an error if there are several, because programs differ in which one they use.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ()> {
+pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
@@ -160,6 +133,8 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     fn access() -> Access {
@@ -180,6 +155,9 @@ mod tests {
             ("localhost:7667", "127.0.0.1:7667", true),
             ("LOCALHOST:7667", "127.0.0.1:7667", true),
             ("127.0.0.1:7667", "127.0.0.1:7667", true),
+            ("parlor.localhost:7667", "127.0.0.1:7667", true),
+            ("parlor.localhost:7668", "127.0.0.1:7667", false),
+            ("x.parlor.localhost:7667", "127.0.0.1:7667", false),
             ("[::1]:7667", "[::1]:7667", true),
             ("localhost", "127.0.0.1:80", true),
             ("192.168.1.5:7667", "192.168.1.5:7667", true),
@@ -238,36 +216,19 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_by_header_or_subprotocol() {
+    fn tokens_come_in_the_header() {
         let protocols = header::SEC_WEBSOCKET_PROTOCOL;
-        for (list, role, protocol) in [
-            (vec![(header::AUTHORIZATION, "Bearer drive")], Some(Role::Driver), None),
-            (vec![(header::AUTHORIZATION, "bearer  watch")], Some(Role::Observer), None),
-            (
-                vec![(protocols.clone(), "x, parlor.token.drive")],
-                Some(Role::Driver),
-                Some("parlor.token.drive"),
-            ),
-            (
-                vec![(protocols.clone(), "parlor.token.watch,parlor.acp")],
-                Some(Role::Observer),
-                Some("parlor.acp"),
-            ),
-            (
-                vec![(protocols.clone(), "parlor.acp"), (protocols.clone(), "parlor.token.drive")],
-                Some(Role::Driver),
-                Some("parlor.acp"),
-            ),
-            (vec![], None, None),
-            (vec![(header::AUTHORIZATION, "Bearer drivel")], None, None),
-            (vec![(header::AUTHORIZATION, "Bearer ")], None, None),
-            (vec![(header::AUTHORIZATION, "Basic drive")], None, None),
-            (vec![(protocols, "parlor.token., parlor.acp")], None, None),
+        for (list, role) in [
+            (vec![(header::AUTHORIZATION, "Bearer drive")], Some(Role::Driver)),
+            (vec![(header::AUTHORIZATION, "bearer  watch")], Some(Role::Observer)),
+            (vec![], None),
+            (vec![(header::AUTHORIZATION, "Bearer drivel")], None),
+            (vec![(header::AUTHORIZATION, "Bearer ")], None),
+            (vec![(header::AUTHORIZATION, "Basic drive")], None),
+            // Pages have tickets: scripts and logs would see a token there.
+            (vec![(protocols, "parlor.token.drive")], None),
         ] {
-            let admitted = access().admit(&headers(&list)).ok();
-            assert_eq!(admitted.as_ref().map(|admitted| admitted.role), role, "{list:?}");
-            let chosen = admitted.and_then(|admitted| admitted.protocol);
-            assert_eq!(chosen.as_ref().map(|chosen| chosen.to_str().unwrap()), protocol, "{list:?}");
+            assert_eq!(access().admit(&headers(&list)).ok(), role, "{list:?}");
         }
     }
 }

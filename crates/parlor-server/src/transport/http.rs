@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -25,6 +25,8 @@ use uuid::Uuid;
 use super::access::Access;
 use super::connection_limit::{ConnectionGuard, ConnectionLimit};
 use super::listen::{Limits, ListenError, pause_after};
+use super::page_socket::PageAccess;
+use super::sign_in;
 use super::websocket::{self, Handshake};
 use crate::data_dir::Tokens;
 use crate::hub::{AgentChoice, Hub, Peer, Role, TransportKind};
@@ -48,7 +50,22 @@ pub(super) struct HttpListener {
     listener: TcpListener,
     access: Access,
     limits: Limits,
+    page: Option<Page>,
 }
+
+/// What browsers get over HTTP.
+#[derive(Debug)]
+pub struct Page {
+    /// The routes for browsers that are signed in. Their requests have the [browser](crate::browsers::SignedIn) as an extension.
+    pub routes: Router,
+    /// The routes for all browsers: the style sheet and the script.
+    pub assets: Router,
+    /// The page for a browser that is not signed in, with a status and the reason.
+    pub signed_out: SignedOutPage,
+}
+
+/// Renders the page for a browser that is not signed in.
+pub type SignedOutPage = fn(StatusCode, &str) -> Response;
 
 /// How long rejecting a connection may take.
 const REJECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -73,19 +90,33 @@ const NO_DATE: &[u8] =
     Connection: close\r\n\r\nThe clock of this machine is before 1970\n";
 
 /// The state that all requests share.
-struct AppState {
-    hub: Arc<Hub>,
-    access: Access,
-    limits: Limits,
+pub(super) struct AppState {
+    pub(super) hub: Arc<Hub>,
+    pub(super) access: Access,
+    pub(super) limits: Limits,
+    pub(super) signed_out: Option<SignedOutPage>,
 }
 
 /// The connection of a request.
 #[derive(Clone)]
-struct ConnInfo {
-    guard: Arc<ConnectionGuard>,
+pub(super) struct ConnInfo {
+    pub(super) guard: Arc<ConnectionGuard>,
     /// Our address.
-    local_address: SocketAddr,
+    pub(super) local_address: SocketAddr,
 }
+
+/// The headers of all responses that have no others: nothing of them is run, framed, guessed, kept or told to other sites.
+static SAFE_HEADERS: [(HeaderName, &str); 6] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
 
 /// The query of `/acp`.
 #[derive(Deserialize)]
@@ -107,7 +138,12 @@ impl HttpListener {
         let listener =
             TcpListener::bind(listen).await.map_err(|error| ListenError::Listen { listen, error })?;
         let access = Access { tokens, hosts: options.hosts.clone(), origins: options.origins.clone() };
-        Ok(Self { listener, access, limits })
+        Ok(Self { listener, access, limits, page: None })
+    }
+
+    /// Serves a page.
+    pub(super) fn set_page(&mut self, page: Page) {
+        self.page = Some(page);
     }
 
     pub(super) fn address(&self) -> io::Result<SocketAddr> {
@@ -116,16 +152,26 @@ impl HttpListener {
 
     /// Accepts connections for as long as it is polled.
     pub(super) async fn serve(self, hub: Arc<Hub>, limit: &ConnectionLimit) {
-        let Self { listener, access, limits } = self;
+        let Self { listener, access, limits, page } = self;
         let header_time = limits.header_time;
-        let state = Arc::new(AppState { hub, access, limits });
-        let router = Router::new()
-            .route("/", get(index))
+        let state =
+            Arc::new(AppState { hub, access, limits, signed_out: page.as_ref().map(|page| page.signed_out) });
+        let mut router = Router::new()
             .route("/health", get(async || "ok"))
             .route("/acp", get(connect))
+            .merge(sign_in::routes())
+            .with_state(Arc::clone(&state));
+        router = match page {
+            Some(page) => {
+                let check = middleware::from_fn_with_state(Arc::clone(&state), check_browser);
+                router.merge(page.routes.layer(check)).merge(page.assets)
+            }
+            None => router.route("/", get(index)),
+        };
+        let router = router
             .fallback(async || (StatusCode::NOT_FOUND, "Not found.\n"))
-            .layer(middleware::from_fn_with_state(Arc::clone(&state), check_access))
-            .with_state(state);
+            .layer(middleware::from_fn_with_state(state, check_access))
+            .layer(middleware::map_response(add_safe_headers));
         let rejecting = Arc::new(Semaphore::new(MAX_REJECTING));
         loop {
             let (stream, _) = match listener.accept().await {
@@ -212,6 +258,34 @@ async fn check_access(
     }
 }
 
+/// Lets browsers that are signed in get the page. Others get a page that says how to sign in.
+async fn check_browser(
+    State(state): State<Arc<AppState>>,
+    Extension(info): Extension<ConnInfo>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match sign_in::signed_in(&state, request.headers(), &info) {
+        Some(browser) => {
+            // A connection of a browser that is signed in is no longer one that may be closed to make room.
+            if !info.guard.authenticate() {
+                return TOO_MANY.into_response();
+            }
+            request.extensions_mut().insert(browser);
+            request.extensions_mut().insert(PageAccess(state));
+            next.run(request).await
+        }
+        None => sign_in::refuse(&state, request.headers(), sign_in::NOT_SIGNED_IN),
+    }
+}
+
+async fn add_safe_headers(mut response: Response) -> Response {
+    for (name, value) in &SAFE_HEADERS {
+        response.headers_mut().entry(name.clone()).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
 /// About how many bytes the request's line and headers had: how many spaces there were is not known.
 fn head_length(request: &Request) -> usize {
     let line = request.method().as_str().len() + request.uri().to_string().len() + "  HTTP/1.1\r\n".len();
@@ -221,13 +295,17 @@ fn head_length(request: &Request) -> usize {
 }
 
 async fn index(Extension(info): Extension<ConnInfo>) -> String {
+    index_text(&info)
+}
+
+fn index_text(info: &ConnInfo) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let at = info.local_address;
     format!(
         "parlor {version}: a session server for agents that speak the Agent Client Protocol.\n\n\
-         Connect a WebSocket to ws://{at}/acp, one message a frame, with the header\n\
-         'Authorization: Bearer TOKEN' or the subprotocol 'parlor.token.TOKEN'.\n\
+         Connect a WebSocket to ws://{at}/acp, one message a frame, with the header 'Authorization: Bearer TOKEN'.\n\
          The token is in the file 'token' of the data directory; the one in 'token.read' only allows to watch.\n\
+         `parlor open` opens the page in a browser and signs it in.\n\n\
          '?agent=NAME' chooses an agent, '?dialect=draft' the draft of protocol version 2.\n\n\
          An editor starts 'parlor acp' instead and needs no token.\n"
     )
@@ -241,18 +319,17 @@ async fn connect(
     query: Result<Query<ConnectQuery>, QueryRejection>,
     mut request: Request,
 ) -> Response {
-    let admitted = match state.access.admit(&headers) {
-        Ok(admitted) => admitted,
+    let role = match state.access.admit(&headers) {
+        Ok(role) => role,
         Err(refusal) => {
             let challenge = [(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"parlor\""))];
             return (challenge, refusal).into_response();
         }
     };
-    let peer =
-        match query.map_err(|error| error.body_text()).and_then(|Query(query)| query.peer(admitted.role)) {
-            Ok(peer) => peer,
-            Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
-        };
+    let peer = match query.map_err(|error| error.body_text()).and_then(|Query(query)| query.peer(role)) {
+        Ok(peer) => peer,
+        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    };
     let handshake = match Handshake::accept(&mut request) {
         Ok(handshake) => handshake,
         Err(refusal) => return refusal.into_response(),
@@ -260,7 +337,7 @@ async fn connect(
     if !info.guard.authenticate() {
         return TOO_MANY.into_response();
     }
-    let mut response = handshake.response(admitted.protocol);
+    let mut response = handshake.response();
     if let Ok(id) = HeaderValue::try_from(Uuid::new_v4().to_string()) {
         response.headers_mut().insert("acp-connection-id", id);
     }

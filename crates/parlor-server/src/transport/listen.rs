@@ -10,7 +10,7 @@ use parlor_wire::DEFAULT_LINE_LIMIT;
 use tokio::sync::watch;
 
 use super::connection_limit::ConnectionLimit;
-use super::http::{HttpListener, HttpOptions};
+use super::http::{HttpListener, HttpOptions, Page};
 use super::unix::UnixSocketListener;
 use crate::data_dir::{self, DataDir, DataDirError, Lock, Tokens};
 use crate::hub::Hub;
@@ -130,6 +130,13 @@ impl Listeners {
     /// The address of the HTTP listener, with the port that was chosen.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// Serves a page over HTTP.
+    pub fn set_page(&mut self, page: Page) {
+        if let Some(http) = &mut self.http {
+            http.set_page(page);
+        }
     }
 
     /// The Unix socket.

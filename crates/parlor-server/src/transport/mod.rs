@@ -14,7 +14,11 @@ mod in_flight;
 mod line_connection;
 #[cfg(feature = "http")]
 mod listen;
+#[cfg(feature = "http")]
+mod page_socket;
 mod relay;
+#[cfg(feature = "http")]
+mod sign_in;
 mod stdio;
 #[cfg(feature = "http")]
 mod unix;
@@ -24,8 +28,10 @@ pub(crate) mod unix_socket;
 mod websocket;
 
 #[cfg(feature = "http")]
-pub use self::http::HttpOptions;
+pub use self::http::{HttpOptions, Page, SignedOutPage};
 #[cfg(feature = "http")]
 pub use self::listen::{Limits, ListenError, Listeners, Port};
+#[cfg(feature = "http")]
+pub use self::page_socket::{PageSocket, PageUpgrade, TabGone};
 pub use self::relay::{Connect, Ended, RECONNECT_TIMEOUT, relay};
 pub use self::stdio::{standard_input, standard_output, stdio, streams};

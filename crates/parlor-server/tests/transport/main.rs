@@ -7,15 +7,19 @@ mod common;
 mod data_dir;
 mod http;
 mod relay;
+mod sign_in;
 mod unix;
 mod websocket;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::response::IntoResponse as _;
 use parlor_server::data_dir::{DataDir, Lock, Tokens};
-use parlor_server::transport::{HttpOptions, Limits, Listeners};
+use parlor_server::hub::Hub;
+use parlor_server::transport::{HttpOptions, Limits, Listeners, Page};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -33,6 +37,7 @@ struct Server {
     socket: PathBuf,
     stop: watch::Sender<bool>,
     running: JoinHandle<()>,
+    hub: Arc<Hub>,
 }
 
 impl Server {
@@ -41,17 +46,33 @@ impl Server {
     }
 
     async fn with(limits: Limits, change: impl FnOnce(&mut HttpOptions)) -> Self {
+        Self::with_page(limits, change, None).await
+    }
+
+    async fn with_page(
+        limits: Limits,
+        change: impl FnOnce(&mut HttpOptions),
+        page: Option<axum::Router>,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let data = DataDir::open(&directory.path().join("data")).unwrap();
         let lock = data.lock().unwrap();
         let tokens = data.tokens(&lock, None).unwrap();
         let mut http = loopback();
         change(&mut http);
-        let listeners = Listeners::open(&data, &lock, tokens.clone(), Some(&http), limits).await.unwrap();
+        let mut listeners = Listeners::open(&data, &lock, tokens.clone(), Some(&http), limits).await.unwrap();
+        if let Some(page) = page {
+            listeners.set_page(Page {
+                routes: page,
+                assets: axum::Router::new(),
+                signed_out: |status, reason| (status, format!("<p>{reason}")).into_response(),
+            });
+        }
         let (address, socket) = (listeners.address().unwrap(), listeners.socket().to_owned());
         let (stop, stopping) = watch::channel(false);
-        let running = tokio::spawn(listeners.serve(common::hub().await, stopping));
-        Self { directory, data, lock, tokens, address, socket, stop, running }
+        let hub = common::hub().await;
+        let running = tokio::spawn(listeners.serve(Arc::clone(&hub), stopping));
+        Self { directory, data, lock, tokens, address, socket, stop, running, hub }
     }
 
     /// Stops the server, and waits until it has stopped.

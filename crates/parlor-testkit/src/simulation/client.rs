@@ -355,7 +355,8 @@ impl World {
                 let Some(session) = result["sessionId"].as_str().map(SessionId::from) else { return };
                 let is_attached = result["_meta"].get("parlor/fork").is_none_or(|fork| fork == "native");
                 let replica = self.people[person].replica(&session);
-                if is_attached {
+                // The response to a later request to be attached says what the client knows from then on.
+                if is_attached && !replica.is_attaching() {
                     replica.attach(id, From::Start);
                     replica.attached(id, result, tag.incarnation, None);
                     replica.floor = if result["_meta"].get("parlor/fork").is_some() {

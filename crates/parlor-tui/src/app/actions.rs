@@ -3,7 +3,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "each pane handles some of the actions and keys")]
 
 use crossterm::event::KeyCode;
-use parlor_client::{EntryId, Json, PermissionOptionKind, Role as MessageRole, SessionId};
+use parlor_client::{Elicitation, EntryId, Json, PermissionOptionKind, Role as MessageRole, SessionId};
 
 use super::{
     App, Completion, ESCAPE_GUARD, Focus, INTERRUPT_TIME, Link, MAX_HISTORY, OpenAt, PendingRemoval,
@@ -839,7 +839,7 @@ impl App {
         let request = self.requests.iter_mut().find(|request| request.id == id);
         let Some(Request { subject: Subject::Form(form), .. }) = request else { return };
         match form.fields.get_mut(cursor).map(|field| &mut field.value) {
-            Some(FieldValue::Text { text, .. } | FieldValue::Number { text, .. }) => *text = typed,
+            Some(FieldValue::Text(text)) => *text = typed,
             Some(FieldValue::Boolean(_) | FieldValue::One { .. } | FieldValue::Many { .. }) | None => {}
         }
     }
@@ -855,15 +855,15 @@ impl App {
         let Subject::Form(form) = &mut request.subject else { return false };
         let fields = form.fields.len();
         let cursor = self.form.cursor;
-        if let Some(url) = form.url.clone() {
+        if let Some(url) = form.url().map(str::to_owned) {
             match (action, key.typed()) {
                 (Some(Action::Open), _) => {
                     effects.push(Effect::OpenLink(url));
-                    let result = Form::accept(form).unwrap_or_else(|_| Form::decline());
+                    let result = Form::accept(form).unwrap_or_else(|_| Elicitation::decline());
                     self.send_answer(id, result, effects);
                 }
                 (_, Some('y')) => effects.push(Effect::Copy(url)),
-                (_, Some('n')) => self.send_answer(id, Form::decline(), effects),
+                (_, Some('n')) => self.send_answer(id, Elicitation::decline(), effects),
                 _ => return false,
             }
             return true;
@@ -901,7 +901,7 @@ impl App {
             (_, None) if matches!(key.code(), KeyCode::Left | KeyCode::Right) => {
                 self.form.cursor = if key.code() == KeyCode::Left { fields } else { fields + 1 };
             }
-            (_, Some(FieldValue::Text { .. } | FieldValue::Number { .. })) => {
+            (_, Some(FieldValue::Text(_))) => {
                 if !self.form.text.on_key(key) {
                     return false;
                 }
@@ -922,7 +922,7 @@ impl App {
         let Some(Request { id, subject: Subject::Form(form), .. }) = self.shown_request() else { return };
         let id = id.clone();
         if is_declined {
-            self.send_answer(id, Form::decline(), effects);
+            self.send_answer(id, Elicitation::decline(), effects);
             return;
         }
         match form.accept() {

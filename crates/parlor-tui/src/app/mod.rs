@@ -583,7 +583,7 @@ impl App {
         let cursor = self.form.cursor;
         let text = match self.shown_request().map(|request| &request.subject) {
             Some(Subject::Form(form)) => match form.fields.get(cursor).map(|field| &field.value) {
-                Some(FieldValue::Text { text, .. } | FieldValue::Number { text, .. }) => text.clone(),
+                Some(FieldValue::Text(text)) => text.clone(),
                 Some(FieldValue::Boolean(_) | FieldValue::One { .. } | FieldValue::Many { .. }) | None => {
                     String::new()
                 }

@@ -6,15 +6,15 @@ use std::fmt::Write;
 
 use parlor_client::{Content, Entry, EntryId, Role as Sender, Transcript, text_of};
 
-use super::content_block::{self, compact};
-use super::diff::{FileDiff, FileOperation, LineKind};
-use super::event::{EventWords, plan_items, plan_text};
 use super::markdown::{MarkdownLayout, markdown as markdown_rows};
 use super::row::Text;
-use super::terminal::TerminalScreen;
-use super::tool_call::{ToolContent, ToolDetails, ToolStatus, ToolSubject, without_fence};
 use crate::clean::Clean;
 use crate::theme::{Colors, Mark, Theme};
+use parlor_view::content_block::{self, compact};
+use parlor_view::diff::{FileDiff, FileOperation, LineKind};
+use parlor_view::event::{EventWords, plan_items, plan_text};
+use parlor_view::terminal::TerminalScreen;
+use parlor_view::tool_call::{ToolContent, ToolDetails, ToolStatus, ToolSubject, without_fence};
 
 const THEME: Theme = Theme { colors: Colors::Ansi, is_light: false, is_ascii: false };
 

@@ -3,12 +3,12 @@
 use pulldown_cmark::{Alignment, CodeBlockKind, CowStr, Event, Parser, Tag, TagEnd};
 use ratatui::style::{Modifier, Style};
 
-use super::blocks::{OPTIONS, Part, Splitter};
-use super::highlight::Highlighter;
 use super::row::{Text, Wrap};
 use super::table::Table;
 use crate::clean::Clean;
 use crate::theme::{Colors, Mark, Role, Theme};
+use parlor_view::blocks::{OPTIONS, Part, Splitter};
+use parlor_view::highlight::Highlighter;
 
 /// Prose is not wider.
 pub(crate) const MAX_PROSE: usize = 100;

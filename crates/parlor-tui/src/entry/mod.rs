@@ -5,25 +5,18 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | without types of a terminal, for any output | [`blocks`], [`content_block`], [`diff`], [`event`], [`highlight`], [`terminal`], [`tool_call`] |
+//! | what is shown, for any output | [`parlor_view`] |
 //! | rows | `markdown`, `row`, `table`, `tool_view`, [`request`] |
 //! | text to copy | [`export`] |
 //!
 //! **Invariant:** appending to a message parses only its open block again, and appending to a terminal only the new output.
 
-pub mod blocks;
-pub mod content_block;
-pub mod diff;
-pub mod event;
 pub mod export;
-pub mod highlight;
 mod markdown;
 pub mod request;
 mod row;
 mod table;
-pub mod terminal;
 mod time;
-pub mod tool_call;
 mod tool_view;
 
 #[cfg(test)]
@@ -32,13 +25,14 @@ mod tests;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parlor_client::{Entry, EntryId, JsonRef, Role as Sender, Transcript, text_of};
+use parlor_view::content_block;
+use parlor_view::event::{self, EventMark, EventWords};
+use parlor_view::tool_call::ToolDetails;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
-use self::event::{EventMark, EventWords};
 use self::markdown::{MAX_PROSE, MarkdownLayout, MarkdownView};
 use self::row::{Text, Wrap};
-use self::tool_call::ToolDetails;
 use self::tool_view::{Screens, foreign_lines, with_marks};
 use crate::theme::{Mark, Role, Theme};
 

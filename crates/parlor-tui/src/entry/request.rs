@@ -4,14 +4,14 @@ use parlor_client::{Object, ToolKind, Transcript};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
-use super::content_block;
-use super::diff::{self, FileDiff};
 use super::row::{Text, Wrap};
-use super::tool_call::{ToolContent, ToolDetails, ToolSubject};
 use super::tool_view::{diff_rows, foreign_lines, whole_heading};
 use super::{EntryContext, is_narrow};
 use crate::clean::{Clean, is_bidirectional};
 use crate::theme::{Role, Theme};
+use parlor_view::content_block;
+use parlor_view::diff::{self, FileDiff};
+use parlor_view::tool_call::{ToolContent, ToolDetails, ToolSubject};
 
 /// Columns of the names of rows.
 const LABEL: usize = 11;

@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use parlor_client::{Entry, EntryId, TerminalId, ToolKind, Transcript};
 use ratatui::style::{Color, Modifier, Style};
 
-use super::diff::{FileDiff, FileOperation, LineKind};
-use super::highlight::Highlighter;
 use super::markdown::{MarkdownLayout, code_line, markdown};
 use super::row::{Text, Wrap};
-use super::terminal::{TerminalColor, TerminalScreen, TerminalStyle};
-use super::tool_call::{ToolContent, ToolDetails, ToolStatus, ToolSubject, verb, without_fence};
 use super::{EntryContext, Fold, content_block, is_narrow, time};
 use crate::clean::{self, Clean};
 use crate::theme::{Colors, Mark, Role, Theme};
+use parlor_view::diff::{FileDiff, FileOperation, LineKind};
+use parlor_view::highlight::Highlighter;
+use parlor_view::terminal::{TerminalColor, TerminalScreen, TerminalStyle};
+use parlor_view::tool_call::{ToolContent, ToolDetails, ToolStatus, ToolSubject, verb, without_fence};
 
 /// Lines of a diff or of output that an entry shows.
 const MAX_ROWS: usize = 2_000;

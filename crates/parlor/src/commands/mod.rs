@@ -22,6 +22,7 @@ pub(crate) mod logs;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod new;
+pub(crate) mod open;
 pub(crate) mod prompt;
 pub(crate) mod regenerate;
 pub(crate) mod restart;

@@ -14,13 +14,14 @@ use parlor_server::config::{
     ServerConfig,
 };
 use parlor_server::data_dir::{DataDir, Lock};
-use parlor_server::hub::{Hub, LIVE_SESSIONS, Options};
+use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Role};
 use parlor_server::transport::{Limits, ListenError, Listeners};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::sync::watch;
 
 use crate::background_server::StartupError;
 use crate::command_error::CommandError;
+use crate::commands::open;
 use crate::commands::status::RunningTurn;
 use crate::path_options::PathOptions;
 use crate::signals::{self, RestartSignal, StopSignals};
@@ -131,7 +132,7 @@ impl ConfigSource for ServedConfig {
         let mut needs_restart = self.in_force.differences(&config.server);
         needs_restart.retain(|setting| !self.overridden.contains(setting));
         let needs_restart = needs_restart.into_iter().map(str::to_owned).collect();
-        Ok(LoadedConfig { agents, needs_restart })
+        Ok(LoadedConfig { agents, notify: config.notify, needs_restart })
     }
 }
 
@@ -184,15 +185,7 @@ impl Serve {
         let lock = data.lock().map_err(|error| CommandError::lock(&error))?;
         logging::init(&data)?;
         let agents = merge_agents(self.agents.clone(), &config)?;
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let default = match agents.default_agent(&path) {
-            DefaultAgent::Configured(agent) | DefaultAgent::OnlyInstalled(agent) => agent.name.clone(),
-            DefaultAgent::BuiltIn(agent) => format!("{} (no other agent is installed)", agent.name),
-            DefaultAgent::Ambiguous(installed) => {
-                let names: Vec<_> = installed.iter().map(|agent| agent.name.as_str()).collect();
-                format!("none by default; clients select one of {}", names.join(", "))
-            }
-        };
+        let default = default_agent(&agents);
         // The store is opened before the server listens, because commands that find a server also read the store.
         let store = store(self.store.as_deref(), &data)?;
         data.write_config_path(&lock, config.path.as_deref()).map_err(CommandError::server_unavailable)?;
@@ -227,6 +220,10 @@ impl Serve {
         let live_sessions = self.live_sessions;
         let options = Options { store, agents, config: config_source, reaper, idle, live_sessions, private };
         let hub = Hub::new(options).await.map_err(CommandError::server_unavailable)?;
+        if let Err(error) = hub.browsers().load(&data.path().join("browsers")) {
+            hub.stop().await;
+            return Err(CommandError::server_unavailable(error));
+        }
         let limits = Limits::default();
         let mut listeners = Listeners::open(&data, &lock, tokens.clone(), http.as_ref(), limits).await;
         if let (Err(error), Some(http)) = (&listeners, http.as_mut().filter(|_| may_use_any_port))
@@ -235,14 +232,22 @@ impl Serve {
             http.listen.set_port(0);
             listeners = Listeners::open(&data, &lock, tokens, Some(http), limits).await;
         }
-        let listeners = match listeners {
+        let mut listeners = match listeners {
             Ok(listeners) => listeners,
             Err(error) => {
                 hub.stop().await;
                 return Err(listen_error(&error));
             }
         };
-        print_addresses(&listeners, &data, &default);
+        listeners.set_page(parlor_web::page::page(Arc::clone(&hub)));
+        if let Some(address) = listeners.address() {
+            hub.set_page_address(open::address(address.port()));
+        }
+        hub.set_notify(config.notify.clone());
+        // Nobody reads the output of a server in the background; `parlor open` makes links.
+        let now = jiff::Timestamp::now().as_millisecond();
+        let code = if self.background { None } else { hub.browsers().new_link(Role::Driver, now).ok() };
+        print_addresses(&listeners, &data, &default, code.as_deref());
 
         let (stop, stopping) = watch::channel(false);
         let watched = lock.clone();
@@ -272,6 +277,19 @@ impl Serve {
             print_stderr!("stopped the server");
         }
         Ok(end)
+    }
+}
+
+/// The default agent of new sessions, for people.
+fn default_agent(agents: &Agents) -> String {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    match agents.default_agent(&path) {
+        DefaultAgent::Configured(agent) | DefaultAgent::OnlyInstalled(agent) => agent.name.clone(),
+        DefaultAgent::BuiltIn(agent) => format!("{} (no other agent is installed)", agent.name),
+        DefaultAgent::Ambiguous(installed) => {
+            let names: Vec<_> = installed.iter().map(|agent| agent.name.as_str()).collect();
+            format!("none by default; clients select one of {}", names.join(", "))
+        }
     }
 }
 
@@ -368,13 +386,16 @@ fn store(url: Option<&str>, data: &DataDir) -> Result<Arc<dyn Store>, CommandErr
 }
 
 /// Prints the addresses of the server. Programs that start the server parse these lines. Write errors are ignored.
-fn print_addresses(listeners: &Listeners, data: &DataDir, agent: &str) {
+fn print_addresses(listeners: &Listeners, data: &DataDir, agent: &str, code: Option<&str>) {
     let mut text = format!("parlor {} is ready\n", env!("CARGO_PKG_VERSION"));
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
         let _ = writeln!(text, "  {name:<8} {value}");
     };
     if let Some(address) = listeners.address() {
-        line("web", &format_args!("http://{address}/"));
+        match code {
+            Some(code) => line("web", &open::link(address.port(), code)),
+            None => line("web", &format_args!("http://{address}/")),
+        }
         line("acp", &format_args!("ws://{address}/acp"));
         if std::env::var_os("PARLOR_TOKEN").is_some_and(|token| !token.is_empty()) {
             line("token", &"the value of PARLOR_TOKEN");

@@ -86,6 +86,7 @@ const CASES: &[Case] = &[
         ..offline(&["status"])
     },
     fits(online(&["inbox"])),
+    online(&["open", "--print"]),
     Case {
         with_server: Exits(2),
         without_server: Exits(2),

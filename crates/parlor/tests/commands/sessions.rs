@@ -100,12 +100,15 @@ fn failed_turns_and_decisions_are_printed() {
     scenario.run(&["prompt", "-s", &id, "fail -32000 no model"]).exit_code(1);
     scenario.run(&["prompt", "-s", &id, "say fine"]).success();
     scenario.stop();
-    for command in
-        [&["show", &id][..], &["export", "--format", "markdown", &id], &["export", "--format", "html", &id]]
-    {
+    let text = ["Delete it (on the command line)", "turn refused by the agent", "turn failed: no model"];
+    let html = ["Allowed once by parlor", "Turn refused by the agent", "<p>no model</p>"];
+    for (command, parts) in [
+        (&["show", &id][..], text),
+        (&["export", "--format", "markdown", &id], text),
+        (&["export", "--format", "html", &id], html),
+    ] {
         let shown = scenario.run(command).success().stdout;
-        for part in ["Delete it (on the command line)", "turn refused by the agent", "turn failed: no model"]
-        {
+        for part in parts {
             assert!(shown.contains(part), "{command:?}: {part}: {shown}");
         }
     }

@@ -180,8 +180,8 @@ fn images_links_and_tool_inputs_are_exported() {
     assert!(markdown.contains("](<") || markdown.contains("]("), "{markdown}");
     assert!(markdown.contains("\nred\n```"), "{markdown}");
     let page = scenario.run(&["export", &id, "--format", "html"]).success().plain().stdout;
-    assert!(page.contains("<img src=\"data:image/png;base64,"), "{page}");
-    assert!(page.contains("<span class=\"fg1\">red</span>"), "{page}");
+    assert!(page.contains("<img class=\"media\" src=\"data:image/png;base64,"), "{page}");
+    assert!(page.contains("<span class=\"a1\">red</span>"), "{page}");
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn a_session_is_exported_as_html() {
     );
     let page = scenario.run(&["export", &id, "--format", "html"]).success().plain().stdout;
     for part in
-        ["<!DOCTYPE html>", "&lt;script&gt;", "<strong>Edit the notes</strong>", "class=\"added\"", "One"]
+        ["<!DOCTYPE html>", "&lt;script&gt;", "<span>Edit</span>", "<tr class=\"add\">", "<span>One</span>"]
     {
         assert!(page.contains(part), "{part}: {page}");
     }

@@ -4,9 +4,9 @@ use std::fs;
 
 use parlor_testkit::wait::wait_until;
 
-use crate::screen::{CTRL_C, ENTER, ESC, Screen, TAB};
 use crate::{PARLOR, with_server};
 use parlor_testkit::scenario::Scenario;
+use parlor_testkit::screen::{CTRL_C, ENTER, ESC, Screen, TAB};
 
 #[test]
 fn a_first_prompt_starts_a_session_and_its_answer_is_rendered() {

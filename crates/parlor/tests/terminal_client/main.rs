@@ -4,7 +4,6 @@
 
 mod conversation;
 mod requests;
-mod screen;
 mod server;
 mod sessions;
 

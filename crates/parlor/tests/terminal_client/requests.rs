@@ -1,7 +1,7 @@
 //! Permission requests, forms and the inbox.
 
-use crate::screen::{ENTER, ESC, Screen, TAB};
 use crate::with_server;
+use parlor_testkit::screen::{ENTER, ESC, Screen, TAB};
 
 #[test]
 fn a_request_is_answered_with_a_key() {

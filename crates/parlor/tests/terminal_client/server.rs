@@ -3,8 +3,8 @@
 use parlor_testkit::programs;
 use parlor_testkit::scenario::Scenario;
 
-use crate::screen::{ENTER, Screen, TAB};
 use crate::{PARLOR, with_server};
+use parlor_testkit::screen::{ENTER, Screen, TAB};
 
 #[test]
 fn a_restarted_server_is_connected_again_without_duplicates_and_the_draft_is_kept() {

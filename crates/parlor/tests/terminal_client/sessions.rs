@@ -2,8 +2,8 @@
 
 use parlor_testkit::wait::wait_until;
 
-use crate::screen::{ENTER, ESC, Screen, TAB};
 use crate::with_server;
+use parlor_testkit::screen::{ENTER, ESC, Screen, TAB};
 
 #[test]
 fn the_list_follows_other_clients_and_opens_sessions() {

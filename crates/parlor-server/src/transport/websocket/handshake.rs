@@ -51,15 +51,12 @@ impl Handshake {
     }
 
     /// The response to the request.
-    pub(crate) fn response(&self, protocol: Option<HeaderValue>) -> Response {
+    pub(crate) fn response(&self) -> Response {
         let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
         headers.insert(header::SEC_WEBSOCKET_ACCEPT, self.accept.clone());
-        if let Some(protocol) = protocol {
-            headers.insert(header::SEC_WEBSOCKET_PROTOCOL, protocol);
-        }
         response
     }
 
@@ -69,6 +66,13 @@ impl Handshake {
         let parts =
             upgraded.ok().and_then(|upgraded: Upgraded| upgraded.downcast::<TokioIo<TcpStream>>().ok())?;
         Some(UpgradedStream { stream: parts.io.into_inner(), received: parts.read_buf })
+    }
+}
+
+impl UpgradedStream {
+    /// The connection, and what was read of it.
+    pub(crate) fn into_parts(self) -> (TcpStream, Vec<u8>) {
+        (self.stream, self.received.into())
     }
 }
 

@@ -45,7 +45,7 @@ impl App {
                 hints.push(close);
                 hints
             }
-            Subject::Form(form) if form.url.is_some() => {
+            Subject::Form(form) if form.url().is_some() => {
                 vec![
                     ("Enter".to_owned(), "open in browser"),
                     ("y".to_owned(), "copy"),
@@ -151,7 +151,7 @@ impl App {
     pub(super) fn request_lines(&self, request: &Request, columns: u16) -> Vec<Line<'static>> {
         match &request.subject {
             Subject::Permission(permission) => self.permission_lines(permission, &request.cwd, columns),
-            Subject::Form(form) => self.wrapped(&form.message, columns, Role::Text),
+            Subject::Form(form) => self.wrapped(form.message(), columns, Role::Text),
             Subject::Unknown(text) => self.wrapped(text.as_str(), columns, Role::Text),
         }
     }
@@ -270,10 +270,10 @@ impl App {
         let is_narrow = margin(columns) == 0;
         let lead = if is_narrow { 0 } else { 3 };
         let indent = " ".repeat(lead);
-        let mut lines = self.wrapped(&form.message, columns, Role::Text);
+        let mut lines = self.wrapped(form.message(), columns, Role::Text);
         lines.push(Line::default());
         let mut cursor = (0, None);
-        if let Some(url) = &form.url {
+        if let Some(url) = form.url() {
             for row in wrap(Clean::line(url).as_str(), usize::from(columns) - lead) {
                 let host = url
                     .split("://")
@@ -298,7 +298,7 @@ impl App {
         let titles = (titles + 2).min(usize::from(columns) / 3);
         for (index, field) in form.fields.iter().enumerate() {
             let is_current = self.form.cursor == index;
-            let star = if field.is_required { " *" } else { "" };
+            let star = if field.is_required() { " *" } else { "" };
             let title = pad(&format!("{}{star}", field.title), titles, self.mark(Mark::Ellipsis));
             let title_role = if is_current { Role::Accent } else { Role::Text };
             let title_span = self.span(title, title_role);
@@ -309,12 +309,12 @@ impl App {
             }
             let mut values: Vec<Vec<Span<'static>>> = Vec::new();
             match &field.value {
-                FieldValue::Text { text, .. } | FieldValue::Number { text, .. } => {
+                FieldValue::Text(text) => {
                     let typed = if is_current { self.form.text.text() } else { text };
                     let before = if is_current { self.form.text.before_cursor() } else { "" };
                     let shown = |text: &str| {
                         let mask = if self.look.theme.is_ascii { "*" } else { "•" };
-                        if field.is_secret {
+                        if field.is_secret() {
                             mask.repeat(text.chars().count())
                         } else {
                             Clean::line(text).to_string()

@@ -1,8 +1,9 @@
 //! Events and other entries that are no messages and no tool calls, in words, for any output.
 
-use parlor_client::{Body, Entry, EntryId, Json, Object};
+use parlor_json::{Json, Object};
+use parlor_session::{Body, Entry, EntryId};
 
-use super::content_block::compact;
+use crate::content_block::compact;
 
 /// How an entry is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +159,7 @@ fn error_details(error: &Object) -> Vec<String> {
 pub fn plan_items(body: &Body) -> Vec<(String, String)> {
     let plan = body.fields.get("plan").and_then(Json::to_object).unwrap_or_else(|| body.fields.clone());
     let items = plan.get_array("entries").unwrap_or_default();
-    let item = |item: parlor_client::JsonRef<'_>| {
+    let item = |item: parlor_json::JsonRef<'_>| {
         let item = item.to_object()?;
         let status = item.get_string("status").unwrap_or_else(|| "pending".to_owned());
         Some((status, item.get_string("content").unwrap_or_default()))

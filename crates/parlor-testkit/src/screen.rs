@@ -1,21 +1,23 @@
-//! The program on a pseudo-terminal, and the screen that it draws.
+//! A program on a pseudo-terminal, and the screen that it draws.
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parlor_testkit::scenario::Scenario;
-use parlor_testkit::wait::TIMEOUT;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// The terminal client on a screen of characters.
-pub(crate) struct Screen {
+use crate::scenario::Scenario;
+use crate::wait::TIMEOUT;
+
+/// A program on a screen of characters.
+#[derive(Debug)]
+pub struct Screen {
     child: Child,
     person: File,
     terminal: Arc<Mutex<Terminal>>,
@@ -28,6 +30,14 @@ struct Terminal {
     written: Vec<u8>,
     /// How much of it is on the screen: a synchronized frame is shown as a whole.
     shown: usize,
+    /// When each frame was complete.
+    frames: Vec<Instant>,
+}
+
+impl std::fmt::Debug for Terminal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Terminal").field("written", &self.written.len()).finish_non_exhaustive()
+    }
 }
 
 const FRAME_START: &[u8] = b"\x1b[?2026h";
@@ -43,35 +53,47 @@ impl Terminal {
             (Some(start), _) => start,
             (None, _) => new.len(),
         };
+        let shown = &self.written[self.shown..self.shown + end];
+        let ended = shown.windows(FRAME_END.len()).filter(|part| *part == FRAME_END).count();
+        self.frames.extend(std::iter::repeat_n(Instant::now(), ended));
         self.parser.process(&self.written[self.shown..self.shown + end]);
         self.shown += end;
     }
 }
 
-pub(crate) const ESC: &str = "\u{1b}";
-pub(crate) const CTRL_C: &str = "\u{3}";
-pub(crate) const ENTER: &str = "\r";
-pub(crate) const TAB: &str = "\t";
+/// The key Esc.
+pub const ESC: &str = "\u{1b}";
+/// The key C with Ctrl.
+pub const CTRL_C: &str = "\u{3}";
+/// The key Enter.
+pub const ENTER: &str = "\r";
+/// The key Tab.
+pub const TAB: &str = "\t";
 
 impl Screen {
     /// Runs a command on a screen of 80 columns and 24 rows.
-    pub(crate) fn open(scenario: &Scenario, args: &[&str]) -> Self {
+    pub fn open(scenario: &Scenario, args: &[&str]) -> Self {
         Self::with_size(scenario, args, 80, 24)
     }
 
-    pub(crate) fn with_size(scenario: &Scenario, args: &[&str], columns: u16, rows: u16) -> Self {
+    /// Runs a command on a screen of this size.
+    pub fn with_size(scenario: &Scenario, args: &[&str], columns: u16, rows: u16) -> Self {
         Self::run(&scenario.command(args), columns, rows)
     }
 
     /// Runs a command that the test has made.
-    pub(crate) fn run(program: &Command, columns: u16, rows: u16) -> Self {
-        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&person).unwrap();
-        unlockpt(&person).unwrap();
-        let name = ptsname(&person, Vec::new()).unwrap();
-        let line = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-        tcsetwinsize(&line, size(columns, rows)).unwrap();
-        let stream = || Stdio::from(OwnedFd::from(line.try_clone().unwrap()));
+    pub fn run(program: &Command, columns: u16, rows: u16) -> Self {
+        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+        grantpt(&person).expect("it is ours");
+        unlockpt(&person).expect("it is ours");
+        let name = ptsname(&person, Vec::new()).expect("it has a name");
+        let line = File::options()
+            .read(true)
+            .write(true)
+            .open(name.to_str().expect("its name is text"))
+            .expect("it can be opened");
+        tcsetwinsize(&line, size(columns, rows)).expect("a terminal has a size");
+        let stream = || Stdio::from(OwnedFd::from(line.try_clone().expect("a descriptor")));
         let mut command = in_session(program);
         command
             .env("TERM", "xterm-256color")
@@ -79,28 +101,43 @@ impl Screen {
             .env_remove("NO_COLOR")
             .env_remove("COLORTERM");
         command.stdin(stream()).stdout(stream()).stderr(stream());
-        let child = command.spawn().unwrap();
+        let child = command.spawn().expect("the program can be run");
         drop(line);
         let terminal = Terminal {
             parser: vt100::Parser::new(nonzero(rows), nonzero(columns), 0),
             written: Vec::new(),
             shown: 0,
+            frames: Vec::new(),
         };
         let terminal = Arc::new(Mutex::new(terminal));
         let person = File::from(person);
-        let (mut output, into) = (person.try_clone().unwrap(), Arc::clone(&terminal));
+        let (mut output, into) = (person.try_clone().expect("a descriptor"), Arc::clone(&terminal));
         let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = output.read(&mut bytes) {
-                into.lock().unwrap().write(&bytes[..read]);
+                into.lock().unwrap_or_else(PoisonError::into_inner).write(&bytes[..read]);
             }
         });
         Self { child, person, terminal, reader: Some(reader) }
     }
 
+    fn terminal(&self) -> MutexGuard<'_, Terminal> {
+        self.terminal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The process of the program.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// When each frame so far was complete.
+    pub fn frames(&self) -> Vec<Instant> {
+        self.terminal().frames.clone()
+    }
+
     /// The rows of the screen, without spaces at their ends.
-    pub(crate) fn text(&self) -> String {
-        let terminal = self.terminal.lock().unwrap();
+    pub fn text(&self) -> String {
+        let terminal = self.terminal();
         let (_, columns) = terminal.parser.screen().size();
         let rows: Vec<String> =
             terminal.parser.screen().rows(0, columns.get()).map(|row| row.trim_end().to_owned()).collect();
@@ -108,29 +145,30 @@ impl Screen {
     }
 
     /// Everything that was written to the terminal.
-    pub(crate) fn written(&self) -> String {
-        String::from_utf8_lossy(&self.terminal.lock().unwrap().written).into_owned()
+    pub fn written(&self) -> String {
+        String::from_utf8_lossy(&self.terminal().written).into_owned()
     }
 
     /// The row and column of the cursor.
-    pub(crate) fn cursor(&self) -> (u16, u16) {
-        self.terminal.lock().unwrap().parser.screen().cursor_position()
+    pub fn cursor(&self) -> (u16, u16) {
+        self.terminal().parser.screen().cursor_position()
     }
 
     /// Waits until the screen has a text.
     #[track_caller]
-    pub(crate) fn wait_for(&self, text: &str) {
+    pub fn wait_for(&self, text: &str) {
         self.wait_until(text, |screen| screen.contains(text));
     }
 
     /// Waits until the screen has a text no more.
     #[track_caller]
-    pub(crate) fn wait_for_no(&self, text: &str) {
+    pub fn wait_for_no(&self, text: &str) {
         self.wait_until(text, |screen| !screen.contains(text));
     }
 
+    /// Waits until the text of the screen meets a condition.
     #[track_caller]
-    pub(crate) fn wait_until(&self, what: &str, holds: impl Fn(&str) -> bool) {
+    pub fn wait_until(&self, what: &str, holds: impl Fn(&str) -> bool) {
         let deadline = Instant::now() + TIMEOUT;
         while !holds(&self.text()) {
             assert!(Instant::now() < deadline, "still waiting for {what:?}:\n{}", self.text());
@@ -139,37 +177,37 @@ impl Screen {
     }
 
     /// Types text or keys.
-    pub(crate) fn press(&mut self, keys: &str) {
-        self.person.write_all(keys.as_bytes()).unwrap();
+    pub fn press(&mut self, keys: &str) {
+        self.person.write_all(keys.as_bytes()).expect("the program reads");
     }
 
     /// Types a line and sends it as a prompt when it is on the screen.
     #[track_caller]
-    pub(crate) fn prompt(&mut self, text: &str) {
+    pub fn prompt(&mut self, text: &str) {
         self.press(text);
         self.wait_for(&format!("› {}", text.lines().next().unwrap_or_default()));
         self.press(ENTER);
     }
 
     /// Gives the screen another size.
-    pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
-        self.terminal.lock().unwrap().parser.screen_mut().set_size(nonzero(rows), nonzero(columns));
-        tcsetwinsize(&self.person, size(columns, rows)).unwrap();
+    pub fn resize(&mut self, columns: u16, rows: u16) {
+        self.terminal().parser.screen_mut().set_size(nonzero(rows), nonzero(columns));
+        tcsetwinsize(&self.person, size(columns, rows)).expect("a terminal has a size");
     }
 
     /// Detaches, and waits for the exit code.
-    pub(crate) fn detach(mut self) -> Option<i32> {
+    pub fn detach(mut self) -> Option<i32> {
         self.press(CTRL_C);
         self.wait_for("Ctrl-C again");
         self.press(CTRL_C);
-        let code = self.child.wait().unwrap().code();
-        self.reader.take().unwrap().join().unwrap();
+        let code = self.child.wait().expect("it is a child").code();
+        drop(self.reader.take().map(JoinHandle::join));
         code
     }
 
     /// Waits until the program has ended.
-    pub(crate) fn wait(&mut self) -> Option<i32> {
-        self.child.wait().unwrap().code()
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.wait().expect("it is a child").code()
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use parlor_client::{
-    Content, Entry, EntryId, Json, JsonRef, Object, TerminalId, ToolCallStatus, ToolKind, Transcript,
-};
+use parlor_json::{Json, JsonRef, Object};
+use parlor_session::{Content, Entry, EntryId, TerminalId, Transcript};
+use parlor_wire::{ToolCallStatus, ToolKind};
 
-use super::diff::{self, FileDiff, FileOperation};
+use crate::diff::{self, FileDiff, FileOperation};
 
 /// The names that tools use for a command.
 const COMMANDS: [&str; 3] = ["command", "cmd", "script"];

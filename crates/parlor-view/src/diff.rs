@@ -1,6 +1,6 @@
 //! Changes of files as lines with numbers, for any output.
 
-use parlor_client::{JsonRef, Object};
+use parlor_json::{JsonRef, Object};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 /// With more lines than this between the first and the last change, all of them count as replaced.
@@ -324,7 +324,7 @@ impl Hunk {
 mod tests {
     use std::fmt::Write;
 
-    use parlor_client::Json;
+    use parlor_json::Json;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Content blocks that are not text, as one line each, for any output.
 
-use parlor_client::{Json, JsonRef, Object};
+use parlor_json::{Json, JsonRef, Object};
 
 /// A content block in a few words: `[image image/png 412 KB]`. A block of an unknown type is its JSON.
 pub fn label(block: &Object) -> String {

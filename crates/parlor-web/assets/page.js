@@ -1,0 +1,884 @@
+// The script of the page: puts HTML that the server sends into place, and sends what people do.
+// Markup needs no script of its own: a button, form or field with `data-do` sends that action with its `data-` attributes and the
+// fields of its form.
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+const root = document.documentElement;
+const log = $("log"), view = $("conversation"), prompt = $("p");
+const session = log?.dataset.session ?? null;
+const store = (area, key, value) => {
+  try {
+    if (value === undefined) return area.getItem(key);
+    if (value === null) area.removeItem(key); else area.setItem(key, value);
+  } catch { /* Without storage, nothing is kept. */ }
+  return null;
+};
+const MAX_ENTRIES = 500;
+
+// Theme: that of the system, unless a person chose one.
+const theme = store(localStorage, "theme");
+if (theme) root.dataset.theme = theme;
+function changeTheme() {
+  const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = isDark ? "light" : "dark";
+  store(localStorage, "theme", root.dataset.theme);
+}
+
+// Times in the zone of the browser.
+const today = new Date().toDateString();
+function localTimes(within) {
+  for (const time of within.querySelectorAll("time[datetime]:not([title])")) {
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    const clock = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    time.textContent = at.toDateString() === today ? clock : `${at.toLocaleDateString()} ${clock}`;
+    time.title = at.toLocaleString();
+  }
+}
+
+function note(text, isError) {
+  const box = $("note");
+  if (!box) return;
+  box.replaceChildren();
+  if (!text) return;
+  const line = document.createElement("div");
+  line.className = isError ? "note bad" : "note";
+  const words = document.createElement("span");
+  words.className = "grow";
+  words.textContent = text;
+  const close = document.createElement("button");
+  close.className = "btn quiet small";
+  close.type = "button";
+  close.textContent = "Close";
+  close.onclick = () => note("");
+  line.append(words, close);
+  box.append(line);
+}
+
+let announcing;
+function announce(text) {
+  clearTimeout(announcing);
+  announcing = setTimeout(() => { $("live").textContent = text; }, 100);
+}
+
+// ---- The connection ----
+
+let socket = null, attempts = 0, retryTimer, watchdog, lostAt = null, retryAt = 0;
+
+function send(message) {
+  if (socket?.readyState === WebSocket.OPEN) { socket.send(JSON.stringify(message)); return true; }
+  return false;
+}
+
+async function connect() {
+  clearTimeout(retryTimer);
+  if (socket && socket.readyState < WebSocket.CLOSING) return;
+  try {
+    const response = await fetch("/ticket", { method: "POST" });
+    if (response.status === 401) { location.reload(); return; }
+    if (!response.ok) throw new Error(String(response.status));
+    const address = `${location.origin.replace(/^http/, "ws")}/live?ticket=${await response.text()}`;
+    const opened = socket = new WebSocket(address);
+    opened.onopen = onOpen;
+    opened.onmessage = (event) => { if (opened === socket) onMessage(event.data); };
+    opened.onclose = () => { if (opened === socket) onLost(); };
+  } catch { onLost(); }
+}
+
+function onOpen() {
+  attempts = 0;
+  lostAt = null;
+  $("offline").hidden = true;
+  document.body.classList.remove("offline");
+  beat();
+  const revision = log ? Number(log.dataset.revision) : null;
+  send({ do: "show", session, epoch: log?.dataset.epoch ?? null, revision });
+  resend();
+  if (session && !document.hidden) send({ do: "seen" });
+  if (log && location.hash && !$(hashId())) findTarget();
+  document.dispatchEvent(new CustomEvent("connected"));
+}
+
+function beat() {
+  clearTimeout(watchdog);
+  watchdog = setTimeout(() => { socket?.close(); onLost(); }, 45000);
+}
+
+function onLost() {
+  socket = null;
+  clearTimeout(watchdog);
+  lostAt ??= new Date();
+  loading = false;
+  const pause = [300, 500, 1000, 2000, 4000, 8000][Math.min(attempts, 5)];
+  attempts += 1;
+  retryAt = Date.now() + pause;
+  retryTimer = setTimeout(connect, pause);
+  setTimeout(showOffline, 600);
+}
+
+function showOffline() {
+  if (!lostAt) return;
+  $("offline").hidden = false;
+  document.body.classList.add("offline");
+  const left = Math.max(0, Math.ceil((retryAt - Date.now()) / 1000));
+  const since = lostAt.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  $("offline-when").textContent = left > 0 ? `As of ${since}. Trying again in ${left} s.` : `As of ${since}. Connecting.`;
+  setTimeout(showOffline, 1000);
+}
+
+addEventListener("online", connect);
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) return;
+  if (!socket) connect(); else if (session) send({ do: "seen" });
+});
+
+// ---- Patches ----
+
+function onMessage(data) {
+  beat();
+  const message = JSON.parse(data);
+  if (!message.patch) return;
+  const isAtEnd = log && following();
+  for (const patch of message.patch) {
+    const [kind] = Object.keys(patch);
+    patches[kind]?.(patch[kind]);
+  }
+  if (log && message.revision !== undefined) log.dataset.revision = message.revision;
+  if (isAtEnd) { trimTop(); toEnd(); }
+  updateLatest();
+}
+
+function elements(html) {
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  localTimes(template.content);
+  for (const one of template.content.querySelectorAll(".entry")) decorate(one);
+  return template.content;
+}
+
+// Replaces an element, and keeps which parts of it are open, the focus and the scroll positions.
+function swap(old, html) {
+  const content = elements(html);
+  const fresh = content.firstElementChild;
+  if (!fresh) { old.remove(); return; }
+  releaseTools(old);
+  const open = [...old.querySelectorAll("details")].map((details) => details.open);
+  const before = old.matches("details") ? [old.open, ...open] : open;
+  const after = [...(fresh.matches("details") ? [fresh] : []), ...fresh.querySelectorAll("details")];
+  if (before.length === after.length && !old.matches(".call")) after.forEach((details, index) => { details.open = before[index]; });
+  if (old.matches(".call") && old.dataset.toggled) {
+    after.forEach((details, index) => { if (index < before.length) details.open = before[index]; });
+    fresh.dataset.toggled = "1";
+  }
+  const scrolls = ["", ".scroll", ".term", ".diffbox", "pre"].flatMap((selector) => {
+    const of = (element) => selector ? [...element.querySelectorAll(selector)] : [element];
+    return of(old).map((element, index) => [selector, index, element.scrollTop, element.scrollLeft]);
+  }).filter(([, , top, left]) => top || left);
+  const active = old.contains(document.activeElement) ? document.activeElement : null;
+  const path = active && (active.id ? `#${CSS.escape(active.id)}` : active.getAttribute("href") ? `[href="${CSS.escape(active.getAttribute("href"))}"]`
+    : active.dataset.do ? `[data-do="${active.dataset.do}"]` : active.tagName.toLowerCase());
+  for (const field of old.querySelectorAll("input[name], textarea[name]")) {
+    const same = fresh.querySelector(`[name="${CSS.escape(field.name)}"]${field.type === "radio" || field.type === "checkbox" ? `[value="${CSS.escape(field.value)}"]` : ""}`);
+    if (!same) continue;
+    if (field.type === "radio" || field.type === "checkbox") same.checked = field.checked;
+    else if (field.type !== "file") same.value = field.value;
+  }
+  for (const attribute of ["data-page", "data-before"]) {
+    if (old.hasAttribute(attribute)) fresh.setAttribute(attribute, old.getAttribute(attribute));
+  }
+  old.replaceWith(fresh);
+  for (const [selector, index, top, left] of scrolls) {
+    const element = selector ? fresh.querySelectorAll(selector)[index] : fresh;
+    element?.scrollTo({ top, left });
+  }
+  if (path) (fresh.matches(path) ? fresh : fresh.querySelector(path))?.focus({ preventScroll: true });
+}
+
+const patches = {
+  put({ id, after, html }) {
+    const old = $(id);
+    if (old) { swap(old, html); return; }
+    if (below.length) return;
+    const previous = after === null ? null : $(after);
+    const content = elements(html);
+    if (previous) previous.after(content);
+    else if (after === null && !log.firstElementChild) log.append(content);
+    else if (after === null) log.prepend(content);
+  },
+  blocks({ id, from, html }) {
+    const parent = $(id);
+    if (!parent) return;
+    // With the white space between the blocks, which would pile up.
+    const last = from ? parent.children[from - 1] : null;
+    while (parent.lastChild && parent.lastChild !== last) parent.lastChild.remove();
+    parent.append(elements(html));
+  },
+  remove({ id }) { const old = $(id); if (old) { releaseTools(old); old.remove(); } },
+  replace({ id, html }) {
+    const old = $(id);
+    if (!old) return;
+    if (id === "request") { replaceRequest(old, html); return; }
+    swap(old, html);
+    if (id === "head") onHead();
+    else if (id === "inbox") readRest();
+    else markCurrent();
+  },
+  // The latest entries: those that are shown already stay, and the others are replaced.
+  tail({ epoch, html, before }) {
+    log.dataset.epoch = epoch;
+    const fresh = [...elements(html).children];
+    const known = fresh.findIndex((element) => $(element.id));
+    if (known < 0 || below.length) {
+      releaseTools(log);
+      log.replaceChildren(...fresh);
+      below = [];
+      setBefore(before);
+      mark(fresh[0], "", before);
+      toEnd();
+      return;
+    }
+    const first = $(fresh[known].id);
+    const isFirst = !first.previousElementSibling;
+    const old = new Map();
+    for (let element = first; element; element = element.nextElementSibling) old.set(element.id, element);
+    let last = first.previousElementSibling;
+    for (const element of fresh.slice(isFirst ? 0 : known)) {
+      const same = old.get(element.id);
+      old.delete(element.id);
+      if (same) {
+        swap(same, element.outerHTML);
+        last = $(element.id);
+      } else {
+        if (last) last.after(element); else log.prepend(element);
+        last = element;
+      }
+    }
+    for (const element of old.values()) { releaseTools(element); element.remove(); }
+    if (isFirst) { setBefore(before); mark(log.firstElementChild, "", before); }
+  },
+  page({ key, html, before, is_last: isLast, below: under }) { onPage(key, html, before, isLast, under); },
+  announce,
+  error(text) { note(text, true); announce(text); loading = false; },
+  note(text) { note(text, false); announce(text); },
+  go(address) { if (address.startsWith("/") && !address.startsWith("//")) location.assign(address); },
+  sent({ key }) { outbox(outbox().filter((one) => one.key !== key)); files.delete(key); },
+  unsent({ key }) {
+    const one = outbox().find((sent) => sent.key === key);
+    outbox(outbox().filter((sent) => sent.key !== key));
+    if (one && prompt && !prompt.value) { prompt.value = one.text; keepDraft(); }
+    for (const file of files.get(key) ?? []) attached.push(file);
+    files.delete(key);
+    showAttached();
+  },
+  source({ message, to, text }) {
+    if (to === "copy") copy(text, "Message copied"); else openEditor(message, text);
+  },
+  new_error(text) { const box = $("new-error"); if (box) { box.textContent = text; box.closest("form").querySelector(".btn.main").disabled = false; } },
+  notice({ tag, title, text, address }) {
+    if (!document.hidden || !("Notification" in window) || Notification.permission !== "granted" || !store(localStorage, "notify")) return;
+    const shown = new Notification(title, { body: text, tag });
+    shown.onclick = () => { focus(); location.assign(address); };
+  },
+  completions: ({ word, items }) => showCompletions(word, items),
+};
+
+// The list is the same for all tabs.
+function markCurrent() {
+  for (const link of document.querySelectorAll(".sess")) {
+    if (link.getAttribute("href") === location.pathname) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+// ---- Entries: the end, older ones, and how many there are ----
+
+let loading = false;
+// The keys of pages that are not shown below those that are, the next one last.
+let below = [];
+
+const following = () => !view || (below.length === 0 && view.scrollHeight - view.scrollTop - view.clientHeight < 48);
+function toEnd() { if (view) view.scrollTop = view.scrollHeight; }
+function updateLatest() {
+  const latest = document.querySelector(".latest");
+  if (latest) latest.hidden = following();
+}
+function setBefore(before) { if (before) log.dataset.before = before; else delete log.dataset.before; }
+function mark(element, key, before) {
+  if (!element) return;
+  element.dataset.page = key;
+  if (before) element.dataset.before = before; else delete element.dataset.before;
+}
+
+function onScroll() {
+  updateLatest();
+  if (loading || !socket) return;
+  if (view.scrollTop < 1200 && log.dataset.before) {
+    loading = send({ do: "older", before: log.dataset.before });
+  } else if (below.length && view.scrollHeight - view.scrollTop - view.clientHeight < 1200) {
+    const key = below.at(-1);
+    loading = key ? send({ do: "older", before: key }) : send({ do: "newer", after: log.lastElementChild?.id ?? "" });
+  }
+}
+
+function onPage(key, html, before, isLast, under) {
+  loading = false;
+  if (under) { // A page that has a message which was searched for.
+    releaseTools(log);
+    const fresh = [...elements(html).children];
+    log.replaceChildren(...fresh);
+    mark(fresh[0], key, before);
+    setBefore(before);
+    // The first of them is the one next to the latest entries.
+    below = ["", ...under];
+    document.dispatchEvent(new CustomEvent("target"));
+    return;
+  }
+  const fresh = [...elements(html).children].filter((element) => !$(element.id));
+  if (key === log.dataset.before) {
+    const fromEnd = view.scrollHeight - view.scrollTop;
+    log.prepend(...fresh);
+    mark(fresh[0], key, before);
+    setBefore(before);
+    view.scrollTop = view.scrollHeight - fromEnd;
+    trimBottom();
+  } else if (below.length) {
+    below.pop();
+    log.append(...fresh);
+    mark(fresh[0], key.startsWith("after:") ? "" : key, before);
+    if (key.startsWith("after:") && !isLast) below.push("");
+    const fromEnd = view.scrollHeight - view.scrollTop;
+    trimTop();
+    view.scrollTop = view.scrollHeight - fromEnd;
+  }
+  updateLatest();
+}
+
+// Removes whole pages at the end while there are too many entries.
+function trimBottom() {
+  while (log.children.length > MAX_ENTRIES) {
+    const pages = log.querySelectorAll(":scope > [data-page]");
+    if (pages.length < 2) return;
+    const last = pages[pages.length - 1];
+    while (last.nextElementSibling) last.nextElementSibling.remove();
+    below.push(last.dataset.page);
+    last.remove();
+  }
+}
+
+function trimTop() {
+  if (!log || log.children.length <= MAX_ENTRIES + 100) return;
+  while (log.children.length > MAX_ENTRIES) {
+    const pages = log.querySelectorAll(":scope > [data-page]");
+    if (pages.length > 1) {
+      while (log.firstElementChild !== pages[1]) log.firstElementChild.remove();
+      setBefore(pages[1].dataset.before);
+    } else {
+      releaseTools(log.firstElementChild);
+      log.firstElementChild.remove();
+      mark(log.firstElementChild, "", `e:${log.firstElementChild.id}`);
+      setBefore(`e:${log.firstElementChild.id}`);
+    }
+  }
+}
+
+const hashId = () => location.hash.slice(1);
+function findTarget() { send({ do: "find", message: hashId() }); }
+function showTarget() {
+  const target = $(hashId());
+  if (!target) return false;
+  for (let parent = target; parent; parent = parent.parentElement?.closest("details")) if (parent.tagName === "DETAILS") parent.open = true;
+  target.querySelector("details")?.setAttribute("open", "");
+  target.scrollIntoView({ block: "start" });
+  target.classList.add("at");
+  setTimeout(() => target.classList.remove("at"), 3000);
+  select(target, false);
+  return true;
+}
+document.addEventListener("target", showTarget);
+addEventListener("hashchange", () => { if (log && location.hash && !showTarget()) findTarget(); });
+
+// ---- The composer ----
+
+const draftKey = `draft:${session}`, outKey = `out:${session}`;
+const attached = [];
+const files = new Map();
+
+function outbox(list) {
+  if (list) { store(localStorage, outKey, list.length ? JSON.stringify(list) : null); return list; }
+  try { return JSON.parse(store(localStorage, outKey) ?? "[]"); } catch { return []; }
+}
+function keepDraft() { store(localStorage, draftKey, prompt.value || null); grow(); }
+function grow() {
+  if (CSS.supports("field-sizing", "content")) return;
+  prompt.style.height = "auto";
+  prompt.style.height = `${prompt.scrollHeight}px`;
+}
+function resend() {
+  if (prompt) for (const { key, text } of outbox()) send({ do: "prompt", key, text, files: files.get(key) ?? [] });
+}
+
+function submitPrompt() {
+  const text = prompt.value;
+  if (!text.trim() && !attached.length) return;
+  const key = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+  const own = attached.splice(0);
+  if (own.length) files.set(key, own);
+  outbox([...outbox(), { key, text }]);
+  prompt.value = "";
+  keepDraft();
+  showAttached();
+  hideCompletions();
+  note("");
+  if (!send({ do: "prompt", key, text, files: own })) note("This is sent when the page is connected again.");
+  toEnd();
+}
+
+function showAttached() {
+  const box = $("attached");
+  box?.replaceChildren(...attached.map((file, index) => {
+    const chip = document.createElement("span");
+    chip.className = "chip";
+    chip.textContent = file.name;
+    const remove = document.createElement("button");
+    remove.className = "btn quiet small";
+    remove.type = "button";
+    remove.textContent = "Remove";
+    remove.setAttribute("aria-label", `Remove ${file.name}`);
+    remove.onclick = () => { attached.splice(index, 1); showAttached(); prompt.focus(); };
+    chip.append(remove);
+    return chip;
+  }));
+}
+
+async function attach(list) {
+  for (const file of list) {
+    const total = attached.reduce((sum, one) => sum + one.data.length, 0);
+    if (attached.length >= 20 || total + file.size * 1.4 > 20e6) { note("Attached files can have 15 MB in all, and there can be 20.", true); break; }
+    const data = await new Promise((done, failed) => {
+      const reader = new FileReader();
+      reader.onload = () => done(String(reader.result).replace(/^[^,]*,/, ""));
+      reader.onerror = failed;
+      reader.readAsDataURL(file);
+    }).catch(() => null);
+    if (data === null) note(`${file.name} cannot be read.`, true);
+    else attached.push({ name: file.name || "pasted", type: file.type, data });
+  }
+  showAttached();
+}
+
+// Commands after `/` at the beginning, files after `@`.
+let completing = null, completeTimer;
+function wordAtCaret() {
+  const before = prompt.value.slice(0, prompt.selectionStart);
+  return /^\/[^\s/]*$/.exec(before)?.[0] ?? /(?:^|\s)(@[^\s]*)$/.exec(before)?.[1] ?? null;
+}
+function requestCompletions() {
+  clearTimeout(completeTimer);
+  const word = wordAtCaret();
+  if (!word) { hideCompletions(); return; }
+  completeTimer = setTimeout(() => send({ do: "complete", word }), 60);
+}
+function showCompletions(word, items) {
+  if (word !== wordAtCaret() || !items.length || document.activeElement !== prompt) { hideCompletions(); return; }
+  completing = { word, items, at: 0 };
+  const list = $("completions");
+  list.hidden = false;
+  list.replaceChildren(...items.map((item, index) => {
+    const row = document.createElement("li");
+    row.id = `completion-${index}`;
+    row.setAttribute("role", "option");
+    const text = document.createElement("code");
+    text.textContent = item.text;
+    const about = document.createElement("span");
+    about.className = "muted cut";
+    about.textContent = item.about;
+    row.append(text, about);
+    row.onmousedown = (event) => { event.preventDefault(); complete(index); };
+    return row;
+  }));
+  moveCompletion(0);
+}
+function moveCompletion(by) {
+  completing.at = (completing.at + by + completing.items.length) % completing.items.length;
+  [...$("completions").children].forEach((row, index) => row.setAttribute("aria-selected", index === completing.at));
+  prompt.setAttribute("aria-activedescendant", `completion-${completing.at}`);
+  $(`completion-${completing.at}`).scrollIntoView({ block: "nearest" });
+}
+function complete(index) {
+  const { word, items } = completing;
+  const start = prompt.selectionStart - word.length;
+  prompt.setRangeText(`${items[index].text} `, start, prompt.selectionStart, "end");
+  hideCompletions();
+  keepDraft();
+}
+function hideCompletions() {
+  completing = null;
+  if (!prompt) return;
+  $("completions").hidden = true;
+  prompt.removeAttribute("aria-activedescendant");
+}
+
+if (prompt) {
+  prompt.value = store(localStorage, draftKey) ?? "";
+  grow();
+  prompt.addEventListener("input", () => { keepDraft(); requestCompletions(); });
+  prompt.addEventListener("blur", () => { hideCompletions(); setTimeout(placeRequest, 300); });
+  prompt.addEventListener("keydown", (event) => {
+    if (event.isComposing) return;
+    if (completing) {
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (step) { event.preventDefault(); moveCompletion(step); return; }
+      if (event.key === "Tab" || event.key === "Enter") { event.preventDefault(); complete(completing.at); return; }
+      if (event.key === "Escape") { event.preventDefault(); event.stopPropagation(); hideCompletions(); return; }
+    }
+    if (event.key === "Enter" && !event.shiftKey && !event.altKey) { event.preventDefault(); submitPrompt(); }
+  });
+  prompt.addEventListener("paste", (event) => {
+    if (event.clipboardData?.files.length) { event.preventDefault(); attach(event.clipboardData.files); }
+  });
+  $("files").addEventListener("change", (event) => { attach(event.target.files); event.target.value = ""; });
+  const dock = $("dock").parentElement;
+  dock.addEventListener("dragover", (event) => { if (event.dataTransfer?.types.includes("Files")) event.preventDefault(); });
+  dock.addEventListener("drop", (event) => {
+    if (event.dataTransfer?.files.length) { event.preventDefault(); attach(event.dataTransfer.files); prompt.focus(); }
+  });
+  addEventListener("storage", (event) => {
+    if (event.key === draftKey && document.activeElement !== prompt) { prompt.value = event.newValue ?? ""; grow(); }
+  });
+}
+
+// ---- Requests ----
+
+let requestSince = 0;
+const requestName = (card) => card ? `${card.dataset.request} ${card.dataset.opened ?? ""}` : "";
+function replaceRequest(old, html) {
+  const before = requestName(old.querySelector(".req"));
+  swap(old, html);
+  const card = $("request").querySelector(".req");
+  if (card && requestName(card) !== before) requestSince = performance.now();
+  placeRequest();
+}
+// A request takes the place of the composer, but not of one in which a person writes.
+function placeRequest() {
+  const card = $("request")?.querySelector(".req"), composer = $("composer");
+  if (composer) composer.hidden = Boolean(card) && !composer.contains(document.activeElement);
+  readRest();
+}
+function readRest() {
+  for (const rest of document.querySelectorAll(".rest[data-end]")) {
+    const box = rest.parentElement;
+    rest.textContent = box.scrollHeight - box.scrollTop - box.clientHeight < 4 ? rest.dataset.end : "More below";
+  }
+}
+document.addEventListener("scroll", (event) => { if (event.target.querySelector?.(":scope > .rest")) readRest(); }, { capture: true, passive: true });
+function notNow(card) { perform(card.querySelector("[data-do=not_now]")); }
+function toRequest() {
+  const card = $("request")?.querySelector(".req");
+  if (card) card.querySelector(".opts .btn").focus(); else if ($("request")?.firstElementChild) location.assign("/inbox");
+}
+
+function onHead() {
+  const title = $("title")?.textContent;
+  if (title) document.title = `${title} · parlor`;
+  root.dataset.state = $("head")?.dataset.state ?? "";
+}
+
+// ---- Messages: selection and actions ----
+
+let selected = null;
+function decorate(entry) {
+  const who = entry.querySelector(":scope > .who");
+  if (who && !who.querySelector(".more") && $("more")) who.append($("more").content.cloneNode(true));
+}
+const actionable = (element) => element?.closest("#log > .user, #log > .agent");
+function select(entry, focus = true) {
+  selected?.classList.remove("cur");
+  selected = entry;
+  if (!entry) return;
+  entry.classList.add("cur");
+  if (focus) {
+    entry.tabIndex = -1;
+    entry.focus({ preventScroll: true });
+    entry.scrollIntoView({ block: "nearest" });
+  }
+  showTools(entry);
+}
+// The actions are one element that is moved to the message they are for.
+function showTools(entry) {
+  const tools = $("acts"), message = actionable(entry);
+  if (!tools || !message || tools.parentElement === message) return;
+  message.append(tools);
+  tools.hidden = false;
+}
+function releaseTools(element) {
+  for (const id of ["acts", "message-menu"]) {
+    const tools = $(id);
+    if (tools && element.contains(tools)) { tools.hidden = true; view.after(tools); }
+  }
+}
+function closeMenus() {
+  const menu = $("message-menu");
+  let closed = false;
+  if (menu && !menu.hidden) { menu.hidden = true; closed = true; }
+  for (const open of document.querySelectorAll("details.drop[open]")) { open.open = false; closed = true; }
+  return closed;
+}
+const promptOf = (entry) => {
+  for (let one = entry; one; one = one.previousElementSibling) if (one.matches(".user")) return one;
+  return null;
+};
+function act(name, entry, button) {
+  if (!entry) return;
+  const menu = $("message-menu");
+  if (name === "menu") {
+    entry.append(menu);
+    menu.hidden = !menu.hidden;
+    if (!menu.hidden) menu.querySelector("button").focus();
+    return;
+  }
+  if (menu && !menu.hidden) { menu.hidden = true; entry.focus({ preventScroll: true }); }
+  if (name === "copy") send({ do: "source", message: entry.id, to: "copy" });
+  else if (name === "link") copy(`${location.origin}${location.pathname}#${entry.id}`, "Link copied");
+  else if (name === "fork") send({ do: "fork", message: entry.id, ...(button?.dataset.agent ? { agent: button.dataset.agent } : {}) });
+  else {
+    const own = promptOf(entry);
+    if (!own) { note("The prompt of this message is not shown: scroll up to it.", true); return; }
+    if (name === "regenerate") send({ do: "regenerate", message: own.id });
+    else if (name === "edit") send({ do: "source", message: own.id, to: "edit" });
+  }
+}
+function openEditor(id, text) {
+  const entry = $(id);
+  if (!entry || entry.querySelector(".edit-form")) return;
+  entry.append($("edit-form").content.cloneNode(true));
+  const form = entry.querySelector(".edit-form");
+  form.dataset.message = id;
+  entry.classList.add("edit");
+  const field = form.querySelector("textarea");
+  field.value = text;
+  field.focus();
+  entry.scrollIntoView({ block: "nearest" });
+}
+function closeEditor(form) {
+  const entry = form.closest(".entry");
+  form.remove();
+  entry?.classList.remove("edit");
+  entry?.focus();
+}
+
+async function copy(text, done) {
+  try { await navigator.clipboard.writeText(text); } catch {
+    const field = document.createElement("textarea");
+    field.value = text;
+    field.className = "sr";
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+  note(done);
+  announce(done);
+  setTimeout(() => { if ($("note")?.textContent.startsWith(done)) note(""); }, 2500);
+}
+
+// ---- What people do ----
+
+const local = {
+  theme: changeTheme,
+  connect,
+  to_end() { if (below.length) send({ do: "latest" }); else toEnd(); },
+  details() {
+    root.dataset.details = isDetailsOpen() ? "closed" : "open";
+    document.querySelector("[aria-controls=details]")?.setAttribute("aria-expanded", isDetailsOpen());
+  },
+  attach() { $("files").click(); },
+  "copy-code"(button) { copy(button.closest(".part, .code")?.querySelector("pre")?.textContent ?? "", "Copied"); },
+  "copy-text"(button) { closeMenus(); copy(button.dataset.text, "Copied"); },
+  "cancel-edit"(button) { closeEditor(button.closest("form")); },
+  prompt: submitPrompt,
+};
+const isDetailsOpen = () => {
+  const aside = $("details");
+  return Boolean(aside) && getComputedStyle(aside).display !== "none";
+};
+
+function fieldsOf(form) {
+  const fields = {};
+  for (const [name, value] of new FormData(form)) {
+    if (typeof value !== "string") continue;
+    if (name in fields) fields[name] = [fields[name], value].flat(); else fields[name] = value;
+  }
+  return fields;
+}
+function perform(element, more = {}) {
+  const name = element.dataset.do;
+  if (local[name]) { local[name](element); return; }
+  const card = element.closest("#request .req");
+  // A request that has just appeared takes no answer: it may be under a finger that wanted something else.
+  if (card && performance.now() - requestSince < 500) return;
+  const form = element.matches("form") ? element : null;
+  if (!send({ ...element.dataset, ...(form ? fieldsOf(form) : {}), ...more })) {
+    note("The page is not connected; nothing was sent.", true);
+    return;
+  }
+  closeMenus();
+  if (form?.matches(".edit-form, .start")) form.querySelector(".btn.main").disabled = true;
+}
+
+document.addEventListener("click", (event) => {
+  const act_ = event.target.closest("[data-act]");
+  if (act_) { event.preventDefault(); act(act_.dataset.act, actionable(act_), act_); return; }
+  const element = event.target.closest("[data-do]");
+  if (element && !element.matches("form, select, input")) { event.preventDefault(); perform(element); return; }
+  if (!event.target.closest(".drop, #message-menu")) closeMenus();
+  const summary = event.target.closest(".call summary");
+  if (summary) summary.closest(".call").dataset.toggled = "1";
+});
+document.addEventListener("submit", (event) => {
+  if (!event.target.dataset.do) return;
+  event.preventDefault();
+  perform(event.target);
+});
+document.addEventListener("change", (event) => {
+  const field = event.target.closest("select[data-do], input[data-do]");
+  if (field) perform(field, { value: field.type === "checkbox" ? String(field.checked) : field.value });
+});
+document.addEventListener("toggle", (event) => {
+  if (event.target.id === "session-menu" && event.target.open && $("new-title")) {
+    $("new-title").value = $("title").textContent;
+  }
+}, true);
+
+// ---- Keys: letters act outside of text fields only ----
+
+const messages = () => [...log.querySelectorAll(":scope > .entry")];
+function move(by) {
+  const all = messages();
+  if (!all.length) return;
+  const visible = all.findIndex((entry) => entry.getBoundingClientRect().bottom > view.getBoundingClientRect().top + 8);
+  const at = selected?.isConnected ? all.indexOf(selected) + by : by > 0 ? Math.max(visible, 0) : all.length - 1;
+  select(all[Math.min(Math.max(at, 0), all.length - 1)]);
+}
+function moveSession(by) {
+  const all = [...document.querySelectorAll("#sessions a.sess, .side a.sess")];
+  const at = all.findIndex((link) => link.getAttribute("aria-current") === "page");
+  all[at + by]?.click();
+}
+const keys = {
+  "/": () => $("q")?.focus(),
+  i: () => location.assign("/inbox"),
+  c: () => location.assign("/new"),
+  "?": () => location.assign("/keys"),
+  "[": () => moveSession(-1),
+  "]": () => moveSession(1),
+  d: () => $("details") && local.details(),
+};
+const sessionKeys = {
+  j: () => move(1),
+  k: () => move(-1),
+  o() {
+    const details = (selected ?? messages().at(-1))?.querySelector("details");
+    if (!details) return;
+    details.open = !details.open;
+    details.closest(".call")?.setAttribute("data-toggled", "1");
+  },
+  y: () => act("copy", actionable(selected)),
+  l: () => act("link", actionable(selected)),
+  f: () => act("fork", actionable(selected)),
+  e: () => act("edit", actionable(selected) ?? messages().at(-1)),
+  r: () => act("regenerate", actionable(selected) ?? messages().at(-1)),
+  a() { const entry = actionable(selected); if (entry) { act("menu", entry); $("message-menu").querySelector("[data-agent]")?.focus(); } },
+  m: () => act("menu", actionable(selected)),
+  p: toRequest,
+  Enter: () => prompt?.focus(),
+  G: () => local.to_end(),
+};
+document.addEventListener("keydown", (event) => {
+  if (event.isComposing) return;
+  const target = event.target;
+  const card = target.closest?.(".req");
+  if (event.key === "." && event.ctrlKey) { event.preventDefault(); send({ do: "stop" }); return; }
+  if (event.key === "Escape") {
+    if (closeMenus()) return;
+    const form = target.closest?.(".edit-form");
+    if (form) closeEditor(form);
+    else if (card) notNow(card);
+    else if (target.matches?.("input, textarea")) { target.blur(); view?.focus(); }
+    else if (matchMedia("(max-width: 1199.98px)").matches && root.dataset.details === "open") local.details();
+    else select(null);
+    return;
+  }
+  const editor = target.closest?.(".edit-form textarea");
+  if (editor && event.key === "Enter" && !event.shiftKey) { event.preventDefault(); editor.form.requestSubmit(); return; }
+  if (target.matches?.("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
+  const menu = target.closest?.(".menu");
+  if (menu && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
+    event.preventDefault();
+    const items = [...menu.querySelectorAll("button, a, input")];
+    items[(items.indexOf(target) + (event.key === "ArrowDown" ? 1 : -1) + items.length) % items.length].focus();
+    return;
+  }
+  if (/^[1-9]$/.test(event.key)) {
+    if (card) card.querySelectorAll(".opts [data-do=answer]")[event.key - 1]?.click();
+    else if (menu?.id === "message-menu") menu.querySelectorAll("[data-agent]")[event.key - 1]?.click();
+    return;
+  }
+  if (event.key === "Enter" && target !== document.body && target !== view && !target.matches?.(".entry")) return;
+  const run = keys[event.key] ?? (log ? sessionKeys[event.key] : null);
+  if (run) { event.preventDefault(); run(); }
+});
+
+// ---- Search, directories, notifications ----
+
+let searchTimer;
+$("q")?.addEventListener("input", () => {
+  clearTimeout(searchTimer);
+  searchTimer = setTimeout(async () => {
+    const text = $("q").value.trim();
+    const show = (isShown) => { $("hits").hidden = !isShown; if ($("sessions")) $("sessions").hidden = isShown; };
+    if (!text) { show(false); return; }
+    try {
+      const response = await fetch(`/search?part=hits&q=${encodeURIComponent(text)}`);
+      const html = await response.text();
+      if (!response.ok || $("q").value.trim() !== text) return;
+      $("hits").replaceWith(elements(html));
+      show(true);
+    } catch { /* The banner says that the connection is lost. */ }
+  }, 120);
+});
+$("dir")?.addEventListener("input", async (event) => {
+  try {
+    const response = await fetch(`/complete?dir=${encodeURIComponent(event.target.value)}`);
+    const found = await response.json();
+    $("dirs").replaceChildren(...found.map((path) => { const option = document.createElement("option"); option.value = path; return option; }));
+  } catch { /* Without completions. */ }
+});
+function showNotifications() {
+  const button = $("notifications");
+  if (button && "Notification" in window) button.hidden = Notification.permission === "denied" || Boolean(store(localStorage, "notify"));
+}
+local.notifications = async () => {
+  if (await Notification.requestPermission() === "granted") store(localStorage, "notify", "1");
+  showNotifications();
+};
+
+// ---- Start ----
+
+showNotifications();
+
+localTimes(document);
+if (log) {
+  for (const entry of log.querySelectorAll(":scope > .entry")) decorate(entry);
+  mark(log.firstElementChild, "", log.dataset.before);
+  if (!location.hash || !showTarget()) toEnd();
+  view.addEventListener("scroll", onScroll, { passive: true });
+  log.addEventListener("mouseover", (event) => showTools(event.target));
+  log.addEventListener("focusin", (event) => { const entry = event.target.closest("#log > .entry"); if (entry && entry !== selected) select(entry, false); });
+  new ResizeObserver(() => { if (wasAtEnd) toEnd(); }).observe(view);
+  var wasAtEnd = true;
+  view.addEventListener("scroll", () => { wasAtEnd = following(); }, { passive: true });
+  onHead();
+  placeRequest();
+}
+connect();

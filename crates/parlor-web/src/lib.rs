@@ -1,0 +1,8 @@
+//! The web page of parlor.
+//!
+//! [`render`] turns entries of a transcript into HTML. Everything that an agent sends is untrusted: see
+//! [`render::markdown`] and [`render::text`]. [`page`] serves the page.
+
+pub mod assets;
+pub mod page;
+pub mod render;

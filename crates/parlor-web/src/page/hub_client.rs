@@ -1,0 +1,70 @@
+//! Connections of the page to the hub, over streams in memory.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parlor_client::{Client, Connection, Connector, Error, Object, Version};
+use parlor_server::hub::{AgentChoice, Hub, Peer, Role, TransportKind};
+use parlor_server::transport;
+use tokio::io::DuplexStream;
+
+/// Bytes in memory between a connection of the page and the hub before either waits.
+const BUFFER: usize = 256 << 10;
+
+/// A connection of the page to the hub.
+#[derive(Debug)]
+pub(super) struct HubConnector {
+    role: Role,
+    agent: Option<String>,
+    cwd: Option<PathBuf>,
+}
+
+impl HubConnector {
+    pub(super) fn new(role: Role) -> Self {
+        Self { role, agent: None, cwd: None }
+    }
+
+    /// Creates sessions with this agent, in this directory.
+    pub(super) fn with_agent(mut self, agent: &str, cwd: PathBuf) -> Self {
+        self.agent = Some(agent.to_owned()).filter(|agent| !agent.is_empty());
+        self.cwd = Some(cwd);
+        self
+    }
+
+    /// Connects as a client. The first driver of an agent waits for its start; an observer starts no agent.
+    pub(super) async fn connect(self, hub: &Arc<Hub>) -> Result<Client, Error> {
+        let mut connector = Connector::new("parlor page", env!("CARGO_PKG_VERSION")).only(Version::V2);
+        if self.role == Role::Driver {
+            let modes = Object::new().with("form", Object::new()).with("url", Object::new());
+            connector = connector.capability("elicitation", modes.to_json());
+        }
+        let (read, write) = tokio::io::split(self.open(hub));
+        connector.over(read, write).await
+    }
+
+    /// Connects for calls about the whole server, without `initialize`, so that no agent is started.
+    pub(super) fn connection(self, hub: &Arc<Hub>) -> Connection {
+        let (read, write) = tokio::io::split(self.open(hub));
+        Connection::over(read, write)
+    }
+
+    fn open(self, hub: &Arc<Hub>) -> DuplexStream {
+        let (ours, theirs) = tokio::io::duplex(BUFFER);
+        let peer = Peer {
+            transport: TransportKind::WebSocket,
+            role: self.role,
+            agent: self.agent.map(AgentChoice::Named),
+            dialect: None,
+            env: Vec::new(),
+            cwd: self.cwd,
+        };
+        let hub = Arc::clone(hub);
+        tokio::spawn(async move {
+            let (read, write) = tokio::io::split(theirs);
+            if let Err(error) = transport::streams(&hub, peer, read, write).await {
+                tracing::debug!(%error, "a connection of the page ended");
+            }
+        });
+        ours
+    }
+}

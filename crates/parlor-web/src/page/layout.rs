@@ -1,0 +1,104 @@
+//! The frame of the page: the list at the side, and what it shows.
+
+use maud::{DOCTYPE, Markup, html};
+use parlor_server::hub::Role;
+
+use super::list_feed::ListView;
+use super::side::{Place, side};
+use crate::assets::{self, icon};
+use crate::render::text::clean_line;
+
+/// A page with the list at the side.
+pub(super) struct Frame<'a> {
+    pub(super) view: &'a ListView,
+    pub(super) role: Role,
+    pub(super) place: Place<'a>,
+    /// What is searched for.
+    pub(super) query: &'a str,
+}
+
+/// A page with a title, the list of sessions and what it shows.
+pub(super) fn page(title: &str, frame: &Frame<'_>, main: &Markup, aside: &Markup) -> Markup {
+    // A phone shows the list or what is beside it, not both.
+    let column = if frame.place == Place::List { "list" } else { "main" };
+    html! {
+        (DOCTYPE)
+        html lang="en" data-col=(column) {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover, interactive-widget=resizes-content";
+                meta name="color-scheme" content="light dark";
+                title { (clean_line(title)) " · parlor" }
+                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
+                link rel="stylesheet" href="/assets/page.css";
+                script src="/assets/page.js" defer {}
+            }
+            body {
+                (assets::icons())
+                a.skip href="#conversation" { "Skip to the conversation" }
+                div.banner id="offline" role="status" hidden {
+                    (icon("off", ""))
+                    span {
+                        strong { "Connection lost." } " " span id="offline-when" {} " "
+                        span.hide-s { "The agent goes on; what you write is kept here." }
+                    }
+                    button.btn.small type="button" data-do="connect" { "Try now" }
+                }
+                div.sr id="live" role="status" aria-live="polite" {}
+                div.app {
+                    (side(frame.view, frame.place, frame.role, frame.query))
+                    main.main id="main" { (main) }
+                    (aside)
+                }
+            }
+        }
+    }
+}
+
+/// The page for a browser that is not signed in.
+pub(super) fn signed_out(reason: &str) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" data-col="main" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "Sign in · parlor" }
+                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
+                link rel="stylesheet" href="/assets/page.css";
+            }
+            body {
+                main.main id="main" {
+                    div.scroll {
+                        div.page {
+                            h1 { "Sign in" }
+                            p { (reason) }
+                            div.ways {
+                                div {
+                                    p { "On the computer that runs parlor, this opens a browser that is signed in:" }
+                                    div.code { pre { "parlor open" } }
+                                }
+                                div {
+                                    p { "For another browser, copy the link that this prints:" }
+                                    div.code { pre { "parlor open --print" } }
+                                }
+                            }
+                            p.muted { "Editors start `parlor acp` and need no sign-in." }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A short page.
+pub(super) fn message(title: &str, text: &str) -> Markup {
+    html! {
+        section aria-labelledby="title" {
+            header.bar { a.btn.quiet.icon.back href="/" aria-label="Back to sessions" { (icon("back", "")) } span.title { (title) } }
+            div.scroll id="conversation" tabindex="0" { div.page { h1 id="title" { (title) } p { (text) } } }
+        }
+    }
+}

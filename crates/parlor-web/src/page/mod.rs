@@ -1,0 +1,281 @@
+//! The page: the list of sessions and the conversation of one.
+
+mod action;
+mod conversation;
+mod directories;
+mod feed;
+mod hub_client;
+mod inbox;
+mod keys;
+mod layout;
+mod list_feed;
+mod media;
+mod new_session;
+mod perform;
+mod prompt;
+mod regions;
+mod search;
+mod session_row;
+mod side;
+mod tab;
+mod to_tab;
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderName, StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+use jiff::Timestamp;
+use maud::Markup;
+use parlor_server::browsers::SignedIn;
+use parlor_server::hub::{Hub, Role};
+use parlor_server::transport::{Page, PageUpgrade};
+use parlor_session::SessionId;
+use serde::Deserialize;
+
+use self::feed::Feeds;
+use self::hub_client::HubConnector;
+use self::layout::Frame;
+use self::list_feed::{ListFeed, ListUnavailable, ListView};
+use self::new_session::AgentChoiceRow;
+use self::search::SearchResults;
+use self::side::Place;
+use crate::assets;
+
+/// What the page may load and do: its own style sheet, script and media, and connections to its own server.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; \
+    form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// The page of a server.
+pub fn page(hub: Arc<Hub>) -> Page {
+    let assets = Router::new()
+        .route("/assets/page.js", get(async || asset("text/javascript", assets::SCRIPT)))
+        .route("/assets/icon.svg", get(async || asset("image/svg+xml", assets::ICON)))
+        .route("/assets/page.css", get(async || asset("text/css", assets::STYLE)));
+    Page { routes: routes(hub), assets, signed_out }
+}
+
+/// The page for a browser that is not signed in.
+fn signed_out(status: StatusCode, reason: &str) -> Response {
+    respond(status, layout::signed_out(reason))
+}
+
+/// What a browser that may only watch is told instead of the inbox and the form of a new session.
+const OBSERVER: &str = "This browser may only watch. `parlor open` signs in one that may act.";
+
+/// What the routes and the tabs share.
+struct PageState {
+    feeds: Feeds,
+    lists: Arc<ListFeed>,
+    hub: Arc<Hub>,
+}
+
+fn routes(hub: Arc<Hub>) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/s/{id}", get(session))
+        .route("/s/{id}/media/{place}", get(session_media))
+        .route("/live", get(live))
+        .route("/inbox", get(inbox))
+        .route("/search", get(search))
+        .route("/new", get(new))
+        .route("/complete", get(complete))
+        .route("/keys", get(keys))
+        .with_state(Arc::new(PageState {
+            feeds: Feeds::default(),
+            lists: ListFeed::new(Arc::clone(&hub)),
+            hub,
+        }))
+}
+
+/// The WebSocket of a tab.
+async fn live(State(state): State<Arc<PageState>>, upgrade: PageUpgrade) -> Response {
+    upgrade.open(move |socket| tab::serve(state, socket))
+}
+
+fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
+    let kind = format!("{kind}; charset=utf-8");
+    ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache".to_owned())], text)
+}
+
+async fn index(State(state): State<Arc<PageState>>, Extension(browser): Extension<SignedIn>) -> Response {
+    let view = match state.lists.view().await {
+        Ok(view) => view,
+        Err(ListUnavailable) => return unavailable(),
+    };
+    let frame = Frame { view: &view, role: browser.role, place: Place::List, query: "" };
+    match new_form(&state, &view, browser.role, None).await {
+        Ok(main) => respond(StatusCode::OK, layout::page("Sessions", &frame, &main, &Markup::default())),
+        Err(error) => failed(&error),
+    }
+}
+
+async fn session(
+    State(state): State<Arc<PageState>>,
+    Extension(browser): Extension<SignedIn>,
+    Path(id): Path<String>,
+) -> Response {
+    let id = SessionId::from(id.as_str());
+    let view = match state.lists.view().await {
+        Ok(view) => view,
+        Err(ListUnavailable) => return unavailable(),
+    };
+    let frame = Frame { view: &view, role: browser.role, place: Place::Session(&id), query: "" };
+    // Loading a page changes nothing: the session is attached as a driver when the script connects.
+    match Feeds::open(&state, &id, Role::Observer).await {
+        Ok(Some(feed)) => {
+            let connection = HubConnector::new(browser.role).connection(&state.hub);
+            let agents = AgentChoiceRow::list(&connection).await.unwrap_or_default();
+            let agents: Vec<&str> = agents.iter().map(AgentChoiceRow::name).collect();
+            let (main, aside) = conversation::conversation(&feed, browser.role, &agents);
+            respond(StatusCode::OK, layout::page(&feed.title(), &frame, &main, &aside))
+        }
+        Ok(None) => {
+            let main = layout::message("No such session", "It may have been deleted.");
+            respond(StatusCode::NOT_FOUND, layout::page("No such session", &frame, &main, &Markup::default()))
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+async fn inbox(State(state): State<Arc<PageState>>, Extension(browser): Extension<SignedIn>) -> Response {
+    let view = match state.lists.view().await {
+        Ok(view) => view,
+        Err(ListUnavailable) => return unavailable(),
+    };
+    let frame = Frame { view: &view, role: browser.role, place: Place::Inbox, query: "" };
+    let main = match browser.role {
+        Role::Driver => inbox::page(&maud::PreEscaped(view.inbox.to_string())),
+        Role::Observer => layout::message("Inbox", OBSERVER),
+    };
+    respond(StatusCode::OK, layout::page("Inbox", &frame, &main, &Markup::default()))
+}
+
+#[derive(Deserialize)]
+struct SearchQuery {
+    #[serde(default)]
+    q: String,
+    /// `hits` for the results without the page around them.
+    part: Option<String>,
+}
+
+async fn search(
+    State(state): State<Arc<PageState>>,
+    Extension(browser): Extension<SignedIn>,
+    Query(query): Query<SearchQuery>,
+) -> Response {
+    let view = match state.lists.view().await {
+        Ok(view) => view,
+        Err(ListUnavailable) => return unavailable(),
+    };
+    let connection = HubConnector::new(Role::Observer).connection(&state.hub);
+    let results = match SearchResults::find(&view, &connection, &query.q).await {
+        Ok(results) => results.html(Timestamp::now()),
+        Err(error) => return failed(&error),
+    };
+    if query.part.as_deref() == Some("hits") {
+        return respond(StatusCode::OK, results);
+    }
+    let frame = Frame { view: &view, role: browser.role, place: Place::Other, query: &query.q };
+    respond(StatusCode::OK, layout::page("Search", &frame, &search::page(&results), &Markup::default()))
+}
+
+#[derive(Deserialize)]
+struct NewQuery {
+    dir: Option<String>,
+}
+
+async fn new(
+    State(state): State<Arc<PageState>>,
+    Extension(browser): Extension<SignedIn>,
+    Query(query): Query<NewQuery>,
+) -> Response {
+    let view = match state.lists.view().await {
+        Ok(view) => view,
+        Err(ListUnavailable) => return unavailable(),
+    };
+    let main = match new_form(&state, &view, browser.role, query.dir).await {
+        Ok(main) => main,
+        Err(error) => return failed(&error),
+    };
+    let frame = Frame { view: &view, role: browser.role, place: Place::Other, query: "" };
+    respond(StatusCode::OK, layout::page("New session", &frame, &main, &Markup::default()))
+}
+
+/// The form of a new session, for a browser that may create one.
+async fn new_form(
+    state: &PageState,
+    view: &ListView,
+    role: Role,
+    directory: Option<String>,
+) -> Result<Markup, parlor_client::Error> {
+    if role == Role::Observer {
+        return Ok(layout::message("Sessions", OBSERVER));
+    }
+    let connection = HubConnector::new(Role::Driver).connection(&state.hub);
+    let agents = AgentChoiceRow::list(&connection).await?;
+    let last = directory.as_deref().or_else(|| view.rows.first().map(|row| row.cwd.as_str()));
+    Ok(new_session::page(&agents, &new_session::first_directory(last), view.rows.is_empty()))
+}
+
+#[derive(Deserialize)]
+struct CompleteQuery {
+    dir: String,
+}
+
+/// The directories that begin with what a person typed.
+async fn complete(Extension(browser): Extension<SignedIn>, Query(query): Query<CompleteQuery>) -> Response {
+    if browser.role == Role::Observer {
+        return (StatusCode::FORBIDDEN, OBSERVER).into_response();
+    }
+    let found = directories::complete(query.dir).await;
+    let found = parlor_json::Json::array(found.iter().map(|path| parlor_json::Json::from(path.as_str())));
+    ([(header::CONTENT_TYPE, "application/json")], found.as_str().to_owned()).into_response()
+}
+
+async fn keys(State(state): State<Arc<PageState>>, Extension(browser): Extension<SignedIn>) -> Response {
+    let view = match state.lists.view().await {
+        Ok(view) => view,
+        Err(ListUnavailable) => return unavailable(),
+    };
+    let frame = Frame { view: &view, role: browser.role, place: Place::Other, query: "" };
+    respond(StatusCode::OK, layout::page("Keys", &frame, &keys::page(), &Markup::default()))
+}
+
+/// An image or a sound of a session.
+async fn session_media(
+    State(state): State<Arc<PageState>>,
+    Path((id, place)): Path<(String, String)>,
+) -> Response {
+    let feed = match Feeds::open(&state, &SessionId::from(id.as_str()), Role::Observer).await {
+        Ok(Some(feed)) => feed,
+        Ok(None) => return StatusCode::NOT_FOUND.into_response(),
+        Err(error) => return failed(&error),
+    };
+    match feed.media(&place).await {
+        Ok(Some((mime, bytes))) => ([(header::CONTENT_TYPE, mime)], bytes).into_response(),
+        Ok(None) => StatusCode::NOT_FOUND.into_response(),
+        Err(error) => failed(&error),
+    }
+}
+
+fn respond(status: StatusCode, page: Markup) -> Response {
+    let headers: [(HeaderName, &str); 2] = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ];
+    (status, headers, Html(page.into_string())).into_response()
+}
+
+fn unavailable() -> Response {
+    let message = "The server cannot list its sessions; `parlor logs` says why.\n";
+    (StatusCode::SERVICE_UNAVAILABLE, message).into_response()
+}
+
+fn failed(error: &parlor_client::Error) -> Response {
+    tracing::error!(%error, "cannot read sessions for the page");
+    let message = "The server cannot read its sessions; `parlor logs` says why.\n";
+    (StatusCode::SERVICE_UNAVAILABLE, message).into_response()
+}

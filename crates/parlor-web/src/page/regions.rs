@@ -1,0 +1,452 @@
+//! The parts of a session's page that change as a whole.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+use parlor_json::{Json, Object};
+use parlor_server::hub::Role;
+use parlor_session::{Activity, Entry, EntryId, Slot, Transcript};
+use parlor_view::event::plan_items;
+use parlor_view::tool_call::ToolDetails;
+
+use super::feed::{Audience, UNDO_TIME};
+use super::session_row::{SessionRow, SessionState, cost};
+use super::side::short_path;
+use crate::assets::icon;
+use crate::render::plan;
+use crate::render::text::{clean_line, element_id};
+use crate::render::{CardPlace, RequestCard};
+
+/// Files that the details list.
+const MAX_FILES: usize = 100;
+
+/// Characters of a queued prompt that are shown.
+const MAX_QUEUED_TEXT: usize = 500;
+
+/// What the regions are rendered from.
+pub(super) struct RegionView<'a> {
+    pub(super) row: &'a SessionRow,
+    pub(super) title: String,
+    pub(super) state: SessionState,
+    pub(super) transcript: &'a Transcript,
+    /// The response with which the session was opened.
+    pub(super) opened: Object,
+    pub(super) requests: &'a [RequestCard],
+    /// How many requests a person has put off.
+    pub(super) postponed: usize,
+    pub(super) queue: &'a [QueuedPrompt],
+    pub(super) turn_files: FileCounts,
+    pub(super) session_files: FileCounts,
+    /// Whether the session is about to be deleted.
+    pub(super) is_deleted: bool,
+    /// The tabs that show the session, with the names of their browsers.
+    pub(super) tabs: &'a [(u64, Role, String)],
+}
+
+/// A prompt that waits for the end of a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct QueuedPrompt {
+    pub(super) id: String,
+    pub(super) text: String,
+}
+
+/// Added and removed lines of files, by their paths, each with the element of its last change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct FileCounts(BTreeMap<String, (usize, usize, String)>);
+
+impl FileCounts {
+    /// Counts the changes of a tool call.
+    pub(super) fn of_entry(entry: &Entry, cwd: &str) -> Self {
+        let details = ToolDetails::of_entry(entry, cwd);
+        let mut counts = Self::default();
+        for diff in details.diffs() {
+            let (added, removed) = diff.counts();
+            let path = parlor_view::tool_call::relative(&diff.path, cwd).to_owned();
+            let known = counts.0.entry(path).or_default();
+            *known = (known.0 + added, known.1 + removed, element_id(entry.id()));
+        }
+        counts
+    }
+
+    /// Adds the counts of later changes.
+    pub(super) fn add(&mut self, later: &Self) {
+        for (path, (added, removed, element)) in &later.0 {
+            let known = self.0.entry(path.clone()).or_default();
+            *known = (known.0 + added, known.1 + removed, element.clone());
+        }
+    }
+
+    fn html(&self, title: &str) -> Markup {
+        let total = self.0.values().fold((0, 0), |sum, (added, removed, _)| (sum.0 + added, sum.1 + removed));
+        html! {
+            @if !self.0.is_empty() {
+                section {
+                    h3 { (title) (line_counts(total.0, total.1)) }
+                    ul.files {
+                        @for (path, (added, removed, element)) in self.0.iter().take(MAX_FILES) {
+                            li {
+                                a href=(format!("#{element}")) {
+                                    code.cut.grow { (clean_line(path)) } (line_counts(*added, *removed))
+                                }
+                            }
+                        }
+                    }
+                    @if self.0.len() > MAX_FILES { p.muted { "and " (self.0.len() - MAX_FILES) " more" } }
+                }
+            }
+        }
+    }
+}
+
+fn line_counts(added: usize, removed: usize) -> Markup {
+    html! { span.num { span.plus { "+" (added) } " " span.minus { "−" (removed) } } }
+}
+
+/// Whether the last turn failed.
+pub(super) fn has_failed(transcript: &Transcript) -> bool {
+    let is_failure = |entry: &Entry| {
+        matches!(entry.id(), EntryId::Event(_))
+            && entry.body().fields.get_str("type").as_deref() == Some("turn_failed")
+    };
+    transcript.entries().last().is_some_and(is_failure)
+}
+
+/// The queued prompts of a session, of which only drivers know.
+pub(super) fn queue(transcript: &Transcript) -> Vec<QueuedPrompt> {
+    let meta = transcript.slot(Slot::Info).and_then(|info| info.meta.as_ref());
+    let queue = meta.and_then(|meta| meta.get_array("parlor/queue")).unwrap_or_default();
+    let prompt = |prompt: parlor_client::JsonRef<'_>| {
+        let prompt = prompt.to_object()?;
+        let text = prompt.get_string("text").unwrap_or_default();
+        Some(QueuedPrompt { id: prompt.get("id")?.as_str().to_owned(), text })
+    };
+    queue.into_iter().filter_map(prompt).collect()
+}
+
+/// Every region with the tabs that it is for.
+pub(super) fn all(view: &RegionView<'_>) -> [(&'static str, Audience, Markup); 6] {
+    let region = |id: &'static str, html: Markup| (id, audience(id), html);
+    [
+        region("head", head(view)),
+        region("deletion", deletion(view)),
+        region("queue", queue_html(view)),
+        region("request", request(view)),
+        region("composer-bar", composer_bar(view)),
+        region("details-body", details(view)),
+    ]
+}
+
+/// The tabs that a region is for.
+pub(super) fn audience(region: &str) -> Audience {
+    if matches!(region, "queue" | "request" | "composer-bar") { Audience::Drivers } else { Audience::All }
+}
+
+/// The title, the state and the agent.
+fn head(view: &RegionView<'_>) -> Markup {
+    let (class, name) = view.state.shown();
+    let attached = view.tabs.len();
+    html! {
+        div.row.grow id="head" data-state=(class) {
+            h1.title.cut id="title" { (clean_line(&view.title)) }
+            @if view.state != SessionState::Idle { span class=(format!("badge {class}")) { (name) } }
+            span.muted.cut.grow.hide-m { (clean_line(&view.row.agent)) " · " (short_path(&view.row.cwd)) }
+            span.grow {}
+            @if attached > 1 {
+                span.row.muted.hide-s title=(format!("{attached} tabs show this session")) {
+                    (icon("people", "")) span.num { (attached) span.sr { " tabs show this session" } }
+                }
+            }
+        }
+    }
+}
+
+fn deletion(view: &RegionView<'_>) -> Markup {
+    html! {
+        div id="deletion" {
+            @if view.is_deleted {
+                div.note role="alert" {
+                    span.grow { "This session will be deleted in " (UNDO_TIME.as_secs()) " seconds." }
+                    button.btn.small type="button" data-do="undelete" { "Undo" }
+                }
+            }
+        }
+    }
+}
+
+fn queue_html(view: &RegionView<'_>) -> Markup {
+    html! {
+        div id="queue" {
+            @for prompt in view.queue {
+                div.queued role="group" aria-label="Queued prompt" {
+                    (icon("clock", ""))
+                    span.hide-s { "Queued" }
+                    @let text: String = prompt.text.chars().take(MAX_QUEUED_TEXT).collect();
+                    span.grow.cut { (clean_line(&text)) }
+                    button.btn.quiet.small type="button" data-do="withdraw" data-id=(prompt.id) { "Withdraw" }
+                }
+            }
+        }
+    }
+}
+
+fn request(view: &RegionView<'_>) -> Markup {
+    html! {
+        div id="request" {
+            // The oldest one: the others follow when it is answered.
+            @if let Some(request) = view.requests.first() {
+                (request.html(CardPlace::Dock))
+            } @else if view.postponed > 0 {
+                a.btn.small.you href="/inbox" { "A request waits in the inbox" }
+            }
+        }
+    }
+}
+
+/// What is below the text of the composer.
+fn composer_bar(view: &RegionView<'_>) -> Markup {
+    let is_running = matches!(view.state, SessionState::Running | SessionState::NeedsYou)
+        && view.transcript.state().is_none_or(|state| state.activity != Activity::Idle);
+    let options = options(view);
+    let known = |option: &&Object| {
+        matches!(option.get_str("category").as_deref(), Some("mode" | "model"))
+            && option.get_array("options").is_some()
+    };
+    html! {
+        div.row id="composer-bar" {
+            button.btn.quiet.small.icon type="button" data-do="attach" aria-label="Attach files" title="Attach files" { (icon("clip", "")) }
+            @for option in options.iter().filter(known) {
+                (option_select(option, option.get_str("category").as_deref() == Some("model")))
+            }
+            span.grow {}
+            @if let Some(usage) = Usage::of(view) {
+                span.ctx-m.num title=(format!("{} of {} tokens", thousands(usage.used), thousands(usage.size))) {
+                    progress.hide-s value=(usage.percent()) max="100" aria-label="Context used" {}
+                    (usage.percent()) " %"
+                }
+            }
+            @if is_running {
+                button.btn.small type="button" data-do="stop" title="Stop (Ctrl+.)" { (icon("stop", "")) "Stop" }
+            }
+            button.btn.main.small.send { @if is_running { "Queue" } @else { "Send" } " " kbd { "↵" } }
+        }
+    }
+}
+
+/// The options of the session: those that were reported last, else those with which it was opened.
+fn options(view: &RegionView<'_>) -> Vec<Object> {
+    let has_options = |fields: &&Object| fields.get_array("configOptions").is_some();
+    let reported = view.transcript.slot(Slot::Options).map(|slot| &slot.fields).filter(has_options);
+    let fields = reported.unwrap_or(&view.opened);
+    let options = fields.get_array("configOptions").unwrap_or_default();
+    options.into_iter().filter_map(parlor_client::JsonRef::to_object).collect()
+}
+
+/// The id of an option.
+fn option_id(option: &Object) -> Option<&Json> {
+    option.get("configId").or_else(|| option.get("id"))
+}
+
+fn option_select(option: &Object, is_model: bool) -> Markup {
+    let Some(id) = option_id(option) else { return Markup::default() };
+    let name = option.get_string("name").unwrap_or_else(|| id.as_str().to_owned());
+    let now = option.get("currentValue");
+    html! {
+        label.row.hide-s[is_model] {
+            span.sr { (clean_line(&name)) }
+            select data-do="set_option" data-option=(id.as_str()) title=(clean_line(&name)) {
+                @for (value, name) in option_values(option) {
+                    option value=(value.as_str()) selected[Some(&value) == now] { (clean_line(&name)) }
+                }
+            }
+        }
+    }
+}
+
+/// The values of an option with their names.
+fn option_values(option: &Object) -> Vec<(Json, String)> {
+    let mut values = Vec::new();
+    let mut push = |value: &Object| {
+        if let Some(id) = value.get("value") {
+            let name = value.get_string("name");
+            let name = name.or_else(|| Some(id.to_text()?.into_owned()));
+            values.push((id.clone(), name.unwrap_or_default()));
+        }
+    };
+    for value in option.get_array("options").unwrap_or_default() {
+        let Some(value) = value.to_object() else { continue };
+        match value.get_array("options") {
+            Some(group) => {
+                group
+                    .into_iter()
+                    .filter_map(parlor_client::JsonRef::to_object)
+                    .for_each(|value| push(&value));
+            }
+            None => push(&value),
+        }
+    }
+    values
+}
+
+/// Changed files, plan, usage, options and tabs.
+fn details(view: &RegionView<'_>) -> Markup {
+    let plan = view
+        .transcript
+        .entries()
+        .iter()
+        .rev()
+        .find(|entry| matches!(entry.id(), EntryId::Plan(_)) && !entry.body().removed);
+    let items = plan.map(|plan| plan_items(plan.body())).unwrap_or_default();
+    let done = items.iter().filter(|(status, _)| status == "completed").count();
+    let options = options(view);
+    let other = |option: &&Object| !matches!(option.get_str("category").as_deref(), Some("mode" | "model"));
+    html! {
+        div.scroll id="details-body" {
+            (view.turn_files.html("Changed in this turn"))
+            (view.session_files.html("Changed in the session"))
+            @if !items.is_empty() {
+                section { h3 { "Plan" span.num { (done) " of " (items.len()) } } (plan::list(&items)) }
+            }
+            (usage_html(view))
+            @if options.iter().any(|option| other(&option)) {
+                section {
+                    h3 { "Options" }
+                    dl.facts {
+                        @for option in options.iter().filter(other) { (option_fact(option)) }
+                    }
+                }
+            }
+            section {
+                h3 { "Open here" span.num { (view.tabs.len()) } }
+                dl.facts {
+                    @for (_, role, name) in view.tabs {
+                        dt { (browser_name(name)) }
+                        dd { @if *role == Role::Driver { "driver" } @else { "observer" } }
+                    }
+                }
+            }
+            section {
+                h3 { "Session" }
+                dl.facts {
+                    dt { "Agent" } dd { (clean_line(&view.row.agent)) }
+                    dt { "Directory" } dd { code { (short_path(&view.row.cwd)) } }
+                    dt { "Id" } dd { code { (view.row.id) } }
+                }
+            }
+        }
+    }
+}
+
+/// An option that is neither the mode nor the model: its name, and a control.
+fn option_fact(option: &Object) -> Markup {
+    let Some(id) = option_id(option) else { return Markup::default() };
+    let name = option.get_string("name").unwrap_or_else(|| id.as_str().to_owned());
+    html! {
+        dt { (clean_line(&name)) }
+        dd {
+            @match option.get_str("type").as_deref() {
+                Some("boolean") => {
+                    @let is_on = option.get_bool("currentValue") == Some(true);
+                    input type="checkbox" data-do="set_option" data-option=(id.as_str()) checked[is_on] aria-label=(clean_line(&name));
+                }
+                _ => (option_select(option, false)),
+            }
+        }
+    }
+}
+
+struct Usage {
+    used: u64,
+    size: u64,
+    cost: Option<String>,
+}
+
+impl Usage {
+    fn of(view: &RegionView<'_>) -> Option<Self> {
+        let fields = &view.transcript.slot(Slot::Usage)?.fields;
+        let size = fields.get_u64("size").filter(|size| *size > 0)?;
+        Some(Self { used: fields.get_u64("used").unwrap_or(0), size, cost: cost(fields) })
+    }
+
+    fn percent(&self) -> u64 {
+        self.used.saturating_mul(100) / self.size
+    }
+}
+
+fn usage_html(view: &RegionView<'_>) -> Markup {
+    let usage = Usage::of(view);
+    let turn = view.transcript.state().and_then(|state| state.fields.get_object("usage"));
+    let turn = turn.and_then(|usage| usage.get_u64("totalTokens"));
+    html! {
+        @if usage.is_some() || turn.is_some() {
+            section {
+                h3 { "Usage" }
+                @if let Some(usage) = &usage {
+                    div.facts.num { span { "Context" } span { (thousands(usage.used)) " of " (thousands(usage.size)) } }
+                    p.facts { progress value=(usage.percent()) max="100" aria-label="Context used" {} }
+                }
+                dl.facts.num {
+                    @if let Some(turn) = turn { dt { "Last turn" } dd { (thousands(turn)) " tokens" } }
+                    @if let Some(cost) = usage.and_then(|usage| usage.cost) { dt { "Cost" } dd { (clean_line(&cost)) } }
+                }
+            }
+        }
+    }
+}
+
+/// A number of tokens: `950`, `12.4k`, `1.2M`.
+fn thousands(tokens: u64) -> String {
+    match tokens {
+        0..1_000 => tokens.to_string(),
+        1_000..100_000 => format!("{}.{}k", tokens / 1_000, tokens % 1_000 / 100),
+        100_000..1_000_000 => format!("{}k", tokens / 1_000),
+        _ => format!("{}.{}M", tokens / 1_000_000, tokens % 1_000_000 / 100_000),
+    }
+}
+
+/// The name of a browser from what it calls itself, such as `Firefox on Linux`.
+fn browser_name(agent: &str) -> String {
+    let find = |names: &[(&str, &'static str)]| {
+        names.iter().find(|(mark, _)| agent.contains(mark)).map(|(_, name)| *name)
+    };
+    let browser = find(&[
+        ("Edg/", "Edge"),
+        ("OPR/", "Opera"),
+        ("Firefox/", "Firefox"),
+        ("Chrome/", "Chrome"),
+        ("Safari/", "Safari"),
+    ]);
+    let system = find(&[
+        ("Android", "Android"),
+        ("iPhone", "iPhone"),
+        ("iPad", "iPad"),
+        ("Mac OS", "macOS"),
+        ("Windows", "Windows"),
+        ("Linux", "Linux"),
+    ]);
+    match (browser, system) {
+        (Some(browser), Some(system)) => format!("{browser} on {system}"),
+        (Some(name), None) | (None, Some(name)) => name.to_owned(),
+        (None, None) => clean_line(agent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_tokens_are_short() {
+        for (tokens, shown) in [(999, "999"), (12_440, "12.4k"), (124_000, "124k"), (1_250_000, "1.2M")] {
+            assert_eq!(thousands(tokens), shown);
+        }
+    }
+
+    #[test]
+    fn browsers_have_short_names() {
+        let chrome = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/150.0.0.0 Safari/537.36";
+        assert_eq!(browser_name(chrome), "Chrome on Linux");
+        let phone = "Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) AppleWebKit/605.1.15 Version/19.0 Mobile/15E148 Safari/604.1";
+        assert_eq!(browser_name(phone), "Safari on iPhone");
+        assert_eq!(browser_name("curl/8\n"), "curl/8");
+    }
+}

@@ -1,0 +1,157 @@
+//! Changes of files as tables.
+
+use maud::{Markup, html};
+use parlor_view::diff::{DiffLine, FileDiff, LineKind};
+use parlor_view::highlight::Highlighter;
+
+use super::code::line_html;
+use super::text::{clean, clean_line};
+
+/// Lines of one diff that are shown. The number of the others is shown as well.
+const MAX_LINES: usize = 2_000;
+
+/// A row of the table: a line with its numbers before and after the change.
+#[derive(Debug, PartialEq, Eq)]
+struct Row<'a> {
+    line: &'a DiffLine,
+    old: Option<usize>,
+    new: Option<usize>,
+    /// Whether lines are left out before it.
+    is_after_gap: bool,
+}
+
+/// The rows of a diff. A context line has one number; the other follows from the lines that were added and removed before it.
+fn rows(diff: &FileDiff) -> Vec<Row<'_>> {
+    let (mut added, mut removed) = (0, 0);
+    let mut next_new = None;
+    let mut rows = Vec::with_capacity(diff.lines.len());
+    for line in &diff.lines {
+        let (old, new) = match line.kind {
+            LineKind::Context => {
+                (line.number.and_then(|new| (new + removed).checked_sub(added)), line.number)
+            }
+            LineKind::Added => (None, line.number),
+            LineKind::Removed => (line.number, None),
+            LineKind::Note => (None, None),
+        };
+        // Where the line is, or would be, in the new file.
+        let at = new.or_else(|| old.and_then(|old| (old + added).checked_sub(removed)));
+        let is_after_gap = line.kind != LineKind::Note && at.is_some() && next_new != at;
+        added += usize::from(line.kind == LineKind::Added);
+        removed += usize::from(line.kind == LineKind::Removed);
+        if let Some(at) = at {
+            next_new = Some(at + usize::from(new.is_some()));
+        }
+        rows.push(Row { line, old, new, is_after_gap });
+    }
+    rows
+}
+
+/// A diff as a table, with a name for screen readers.
+pub(crate) fn table(diff: &FileDiff) -> Markup {
+    table_of(diff, MAX_LINES)
+}
+
+/// A diff as a table of at most this many lines.
+pub(crate) fn table_of(diff: &FileDiff, max_lines: usize) -> Markup {
+    let path = clean_line(&diff.path);
+    let rows = rows(diff);
+    let more = rows.len().saturating_sub(max_lines);
+    // Lines before and after the change are two texts, each with comments and strings of several lines.
+    let (mut old, mut new) = (Highlighter::of_path(&diff.path), Highlighter::of_path(&diff.path));
+    html! {
+        div.diffbox tabindex="0" role="region" aria-label=(format!("Diff of {path}")) {
+            table.diff {
+                caption.sr { (path) ", old line, new line, text" }
+                @for row in rows.iter().take(max_lines) {
+                    @if row.is_after_gap { (hunk(row)) }
+                    (row.html(&mut old, &mut new))
+                }
+                @if more > 0 { tr.hunk { td colspan="3" { (more) " more lines" } } }
+            }
+        }
+    }
+}
+
+/// The row before lines that do not follow those before them.
+fn hunk(row: &Row<'_>) -> Markup {
+    let line = row.new.or(row.old).unwrap_or_default();
+    html! { tr.hunk { td colspan="3" { "Line " (line) } } }
+}
+
+impl Row<'_> {
+    fn html(&self, old: &mut Highlighter, new: &mut Highlighter) -> Markup {
+        let text = clean(&self.line.text);
+        let (class, text) = match self.line.kind {
+            LineKind::Context => {
+                old.line(&text);
+                ("ctx", line_html(&text, new))
+            }
+            LineKind::Added => ("add", line_html(&text, new)),
+            LineKind::Removed => ("del", line_html(&text, old)),
+            LineKind::Note => return html! { tr.hunk { td colspan="3" { (text) } } },
+        };
+        let number = |number: Option<usize>| number.map(|number| number.to_string()).unwrap_or_default();
+        html! {
+            tr class=(class) {
+                td.no data-n=(number(self.old)) {}
+                td.no data-n=(number(self.new)) {}
+                td { (text) }
+            }
+        }
+    }
+}
+
+/// Lines that are added and removed, as `+9 −1`.
+pub(crate) fn counts((added, removed): (usize, usize)) -> Markup {
+    html! { span.plus { "+" (added) } " " span.minus { "−" (removed) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(diff: &FileDiff) -> Vec<String> {
+        let number = |number: Option<usize>| number.map(|number| number.to_string()).unwrap_or_default();
+        let row = |row: &Row<'_>| {
+            let gap = if row.is_after_gap { "@ " } else { "" };
+            format!("{gap}{}/{} {}", number(row.old), number(row.new), row.line.text)
+        };
+        rows(diff).iter().map(row).collect()
+    }
+
+    #[test]
+    fn lines_have_both_numbers_and_gaps_are_marked() {
+        let old: String = (1..=20).map(|line| format!("{line}\n")).collect();
+        let new = old.replace("\n3\n", "\nthree\nand\n").replace("\n15\n", "\n");
+        let diff = FileDiff::of_texts("a.rs".to_owned(), Some(&old), &new, 1);
+        assert_eq!(
+            shown(&diff),
+            [
+                "@ 1/1 1",
+                "2/2 2",
+                "3/ 3",
+                "/3 three",
+                "/4 and",
+                "4/5 4",
+                "5/6 5",
+                "6/7 6",
+                "@ 12/13 12",
+                "13/14 13",
+                "14/15 14",
+                "15/ 15",
+                "16/16 16",
+                "17/17 17",
+                "18/18 18"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_long_diff_is_cut_and_says_so() {
+        let new: String = (0..3000).map(|line| format!("{line}\n")).collect();
+        let html = table(&FileDiff::of_texts("a".to_owned(), None, &new, 1)).into_string();
+        assert!(html.contains("1000 more lines"), "{}", html.len());
+        assert_eq!(html.matches("class=\"add\"").count(), MAX_LINES);
+    }
+}

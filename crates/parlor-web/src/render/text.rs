@@ -1,0 +1,47 @@
+//! Untrusted text, made safe to show, and the ids of elements.
+
+use std::fmt::Write;
+
+pub use parlor_view::address::{element_id, percent_encoded};
+
+/// Replaces control characters, and writes bidirectional ones as `‹U+202E›`. Line breaks and tabs stay.
+pub fn clean(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\r' if characters.peek() == Some(&'\n') => {}
+            '\n' | '\t' => clean.push(character),
+            _ if character.is_control() => clean.push(char::REPLACEMENT_CHARACTER),
+            _ if is_bidirectional(character) => {
+                let _ = write!(clean, "‹U+{:04X}›", u32::from(character));
+            }
+            _ => clean.push(character),
+        }
+    }
+    clean
+}
+
+/// Cleans a text and joins its lines.
+pub fn clean_line(text: &str) -> String {
+    clean(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Whether a character changes the order in which others are shown.
+pub fn is_bidirectional(character: char) -> bool {
+    matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_replaced_and_bidirectional_ones_are_visible() {
+        assert_eq!(
+            clean("a\r\nb\tc\u{1b}[2J\u{9b}\r\u{202e}d"),
+            "a\nb\tc\u{fffd}[2J\u{fffd}\u{fffd}‹U+202E›d"
+        );
+        assert_eq!(clean_line(" a\n  b\u{7} "), "a b\u{fffd}");
+    }
+}

@@ -1,0 +1,253 @@
+//! A live session: streams, prompts, requests, forks.
+
+use parlor_testkit::browser::{Key, Tab};
+
+use crate::Page;
+
+/// Enters a prompt and sends it.
+#[track_caller]
+fn prompt(tab: &Tab, text: &str) {
+    tab.click("#p");
+    tab.enter(text);
+    tab.press_key(Key::Enter, 0);
+}
+
+/// Whether no turn is running.
+const IDLE: &str = "document.getElementById('head').dataset.state === 'idle'";
+
+#[test]
+fn streamed_text_grows_in_place_in_two_tabs() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let (first, second) = (page.open_session(&id), page.open_session(&id));
+    prompt(&first, "stream 30 10 100\nsay The end.");
+    for tab in [&first, &second] {
+        tab.wait_for("document.querySelectorAll('#log > .agent').length >= 2");
+        tab.eval("document.querySelectorAll('#log > .agent')[1].isSame = true");
+        tab.wait_for("document.querySelectorAll('#log > .agent').length === 3");
+        tab.wait_for(IDLE);
+        assert_eq!(
+            tab.eval("document.querySelectorAll('#log > .agent')[1].isSame"),
+            true,
+            "it is the same element"
+        );
+    }
+    assert_eq!(
+        first.eval("document.getElementById('log').innerText"),
+        second.eval("document.getElementById('log').innerText")
+    );
+    assert_eq!(first.errors(), [""; 0]);
+}
+
+#[test]
+fn a_reload_in_the_middle_of_a_stream_shows_the_message_once_and_whole() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    prompt(&tab, "stream 200 10 100\nsay The end.");
+    tab.wait_for("document.querySelectorAll('#log > .agent').length >= 2");
+    tab.reload();
+    tab.wait_for("document.querySelectorAll('#log > .agent').length === 3");
+    tab.wait_for(IDLE);
+    let streamed = "document.querySelectorAll('#log > .agent')[1].querySelector('.md').textContent";
+    let live = tab.eval(streamed);
+    assert!(live.as_str().is_some_and(|text| text.len() >= 2000), "{live}");
+    tab.reload();
+    assert_eq!(tab.eval(streamed), live, "what was streamed is what is stored");
+    assert_eq!(tab.eval("document.querySelectorAll('#log > .agent').length"), 3);
+}
+
+#[test]
+fn the_page_connects_again_after_a_restart_of_the_server_without_duplicates() {
+    let mut page = Page::on_a_fixed_port();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    tab.eval("window.isSame = true");
+    tab.click("#p");
+    tab.enter("a draft");
+    page.kill();
+    tab.wait_for_text("Connection lost.");
+    assert!(tab.text().contains("hello"), "the conversation stays");
+    page.restart();
+    page.run(&["prompt", "-s", &id, "--yes", "say after the restart"]).success();
+    tab.wait_for("document.getElementById('offline').hidden");
+    tab.wait_for_text("after the restart");
+    assert_eq!(tab.eval("window.isSame"), true, "the page was not loaded again");
+    assert_eq!(tab.eval("document.getElementById('p').value"), "a draft");
+    let texts = tab.eval(
+        "[...document.querySelectorAll('#log > .agent .md')].map(element => element.textContent.trim())",
+    );
+    assert_eq!(texts, serde_json::json!(["hello", "after the restart"]));
+}
+
+#[test]
+fn a_draft_survives_a_reload() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    tab.click("#p");
+    tab.enter("not sent yet");
+    tab.reload();
+    assert_eq!(tab.eval("document.getElementById('p').value"), "not sent yet");
+}
+
+#[test]
+fn a_request_that_one_tab_answers_disappears_in_the_other() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let (first, second) = (page.open_session(&id), page.open_session(&id));
+    prompt(&first, "ask Delete the notes");
+    for tab in [&first, &second] {
+        tab.wait_for("document.querySelector('#request .req')");
+        tab.wait_for_text("Delete the notes");
+    }
+    // A request takes no answer in its first half second.
+    second.wait_for("performance.now() - requestSince > 500");
+    second.click("#request [data-do=answer]");
+    for tab in [&first, &second] {
+        tab.wait_for("!document.querySelector('#request .req')");
+        tab.wait_for_text("You allowed it this once.");
+        tab.wait_for(IDLE);
+    }
+}
+
+#[test]
+fn not_now_leaves_a_request_open() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    prompt(&tab, "ask Delete the notes");
+    tab.wait_for("document.querySelector('#request .req')");
+    tab.eval("document.activeElement.blur()");
+    tab.wait_for("performance.now() - requestSince > 500");
+    tab.press("p");
+    tab.press_key(Key::Escape, 0);
+    tab.wait_for(
+        "!document.querySelector('#request .req:not([hidden])') && !document.getElementById('composer').hidden",
+    );
+    assert_eq!(page.run(&["inbox", "--json"]).success().stdout.matches("requestId").count(), 1);
+}
+
+#[test]
+fn a_prompt_is_queued_and_withdrawn_and_a_turn_is_stopped() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    prompt(&tab, "sleep 60000");
+    tab.wait_for("document.querySelector('[data-do=stop]')");
+    prompt(&tab, "say never");
+    tab.wait_for("document.querySelector('#queue .queued')");
+    tab.click("[data-do=withdraw]");
+    tab.wait_for("!document.querySelector('#queue .queued')");
+    tab.click("[data-do=stop]");
+    tab.wait_for(IDLE);
+    tab.wait_for_text("cancelled");
+    assert!(!page.run(&["show", &id]).success().stdout.contains("never"));
+}
+
+#[test]
+fn a_message_is_forked_edited_and_regenerated() {
+    let page = Page::new();
+    let id = page.new_session("say one");
+    page.run(&["prompt", "-s", &id, "--yes", "say two"]).success();
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    let path = || tab.eval("location.pathname");
+    let original = path();
+    // Fork at the first answer.
+    tab.eval("select(document.querySelectorAll('#log > .agent')[0])");
+    tab.press("f");
+    tab.wait_for(&format!("location.pathname !== {original} && document.getElementById('log')"));
+    tab.wait_for_text("one");
+    assert!(
+        !tab.eval("document.getElementById('log').innerText").as_str().unwrap_or_default().contains("two")
+    );
+    // Edit the second prompt.
+    tab.go_to(&page.address(original.as_str().unwrap_or_default()));
+    tab.wait_for("socket?.readyState === 1");
+    tab.eval("select(document.querySelectorAll('#log > .user')[1])");
+    tab.press("e");
+    tab.wait_for("document.querySelector('.edit-form textarea')");
+    tab.wait_for_text("Sending makes a fork.");
+    tab.eval("document.querySelector('.edit-form textarea').select()");
+    tab.enter("say three");
+    tab.press_key(Key::Enter, 0);
+    tab.wait_for(&format!("location.pathname !== {original} && document.getElementById('log')"));
+    tab.wait_for(
+        "[...document.querySelectorAll('#log > .agent')].some(one => one.innerText.includes('three'))",
+    );
+    assert!(
+        !tab.eval("document.getElementById('log').innerText").as_str().unwrap_or_default().contains("two")
+    );
+    // Regenerate the last answer.
+    tab.go_to(&page.address(original.as_str().unwrap_or_default()));
+    tab.wait_for("socket?.readyState === 1");
+    tab.press("r");
+    tab.wait_for(&format!("location.pathname !== {original} && document.getElementById('log')"));
+    tab.wait_for("document.querySelectorAll('#log > .agent').length === 2");
+    assert!(page.run(&["show", &id]).success().stdout.contains("two"), "the original stays as it is");
+}
+
+#[test]
+fn a_form_is_filled_in() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    prompt(&tab, "elicit");
+    tab.wait_for("document.querySelector('#request form')");
+    tab.wait_for("performance.now() - requestSince > 500");
+    tab.click("#request form input:not([type=radio]):not([type=checkbox])");
+    tab.enter("Ada");
+    tab.press_key(Key::Enter, 0);
+    tab.wait_for_text("Ada");
+    tab.wait_for("!document.querySelector('#request .req')");
+    tab.wait_for(IDLE);
+}
+
+#[test]
+fn older_entries_are_loaded_without_a_jump_and_the_document_is_bounded() {
+    let page = Page::new();
+    let id = page.new_session(&"stream 1 40\n".repeat(900));
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    let newest = tab.eval("document.querySelector('#log > :last-child').id");
+    for _ in 0..40 {
+        let first = tab.eval("document.querySelector('#log > .entry').id");
+        tab.eval("document.getElementById('conversation').scrollTop = 400");
+        let place = format!("document.getElementById({first})?.getBoundingClientRect().top");
+        let before = tab.eval(&place);
+        tab.wait_for(&format!("document.querySelector('#log > .entry').id !== {first} || !document.getElementById('log').dataset.before"));
+        let after = tab.eval(&place);
+        if let (Some(before), Some(after)) = (before.as_f64(), after.as_f64()) {
+            assert!((before - after).abs() < 2.0, "what is shown stays in place: {before} and {after}");
+        }
+        assert!(tab.eval("document.getElementById('log').children.length").as_u64() <= Some(600));
+        if tab.eval("document.getElementById('log').dataset.before ?? null").is_null() {
+            break;
+        }
+    }
+    assert_eq!(
+        tab.eval("document.getElementById('log').dataset.before ?? null"),
+        serde_json::Value::Null,
+        "the first entry was reached"
+    );
+    tab.click("[data-do=to_end]");
+    tab.wait_for(&format!("document.querySelector('#log > :last-child').id === {newest}"));
+}
+
+#[test]
+fn an_observer_sees_a_session_and_cannot_act() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let link = page.run(&["open", "--print", "--observe"]).success().stdout.trim().to_owned();
+    let other = parlor_testkit::browser::Browser::start();
+    other.open(&link).close();
+    let tab = other.open(&page.address(&format!("/s/{id}")));
+    tab.wait_for_text("hello");
+    tab.wait_for_text("You watch this session");
+    tab.wait_for("socket?.readyState === 1");
+    tab.eval("send({ do: 'prompt', key: 'k', text: 'say evil' })");
+    tab.wait_for("document.getElementById('note').textContent");
+    assert!(!page.run(&["show", &id]).success().stdout.contains("evil"));
+}
