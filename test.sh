@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the checks need, then runs them all.
+# Installs what the checks need, then runs them all. With --real-peers, it runs instead the stories with agents and clients of
+# other projects; further arguments select stories (see CONTRIBUTING.md).
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -12,6 +13,14 @@ install() {
     if [ "$(id -u)" != 0 ]; then apt=(sudo "${apt[@]}"); fi
     "${apt[@]}" update && "${apt[@]}" install --yes --no-install-recommends "$2" >/dev/null
 }
+
+if [ "${1-}" = --real-peers ]; then
+    shift
+    step "agents and clients of other projects"
+    install npm npm
+    cargo build --quiet --package parlor --package parlor-peers
+    exec "${CARGO_TARGET_DIR:-target}/debug/parlor-peers" "$@"
+fi
 
 step "a browser for the tests of the page"
 install chromium chromium

@@ -310,6 +310,11 @@ impl Settings {
         shown.as_ref().and_then(|shown| shown.get(view.current))
     }
 
+    /// The value of the option that is a view of a mode or model, if known.
+    fn option_value(&self, view: &View) -> Option<Json> {
+        option_of(self.options.as_ref()?, view)?.get("currentValue").cloned()
+    }
+
     /// The settings with a value, in the order in which they are restored: the model first, which others may depend
     /// on, and the mode last.
     pub fn chosen(&self) -> Vec<Setting> {
@@ -341,13 +346,15 @@ impl Settings {
         let shows_nothing = agents_view.is_none() && agents.options.is_none();
         let by_itself = dialect == Dialect::V1
             && (agents_view.is_some() || (shows_nothing && self.value(&view).is_some()) || option.is_none());
-        let request = if by_itself {
+        if by_itself {
             let mut params = Object::default();
             params.set(view.param, value.clone());
-            Some((view.method, params))
-        } else {
-            option.and_then(|id| option_choice(&id, &value, dialect).request)
-        };
+            let request = Some((view.method, params));
+            return Some(Choice { setting: setting.clone(), request, what: view.category.to_owned(), value });
+        }
+        // The two views may have different values for the same: a model with and without its effort.
+        let value = self.option_value(&view).unwrap_or(value);
+        let request = option.and_then(|id| option_choice(&id, &value, dialect).request);
         Some(Choice { setting: setting.clone(), request, what: view.category.to_owned(), value })
     }
 

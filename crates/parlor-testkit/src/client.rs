@@ -215,10 +215,20 @@ impl Client {
 
     /// Attaches to a session with all of its history: the result or the error.
     pub fn try_load(&mut self, session: &str) -> Result<Value, Value> {
+        self.try_load_in(session, "/")
+    }
+
+    /// Attaches to a session of this directory with all of its history.
+    pub fn load_in(&mut self, session: &str, cwd: &str) -> Value {
+        self.try_load_in(session, cwd).unwrap()
+    }
+
+    /// Attaches to a session of this directory with all of its history: the result or the error.
+    pub fn try_load_in(&mut self, session: &str, cwd: &str) -> Result<Value, Value> {
         self.folds.remove(session);
         self.seqs.remove(session);
         self.own_prompts.clear();
-        let mut params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
+        let mut params = json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] });
         if self.dialect == Dialect::V1 {
             return self.call("session/load", params);
         }

@@ -82,10 +82,15 @@ fn has_missing(text: &str, names: &[&str], id: &str) -> bool {
             let is_found = || rest.iter().any(|word| word.trim_matches(is_mark) == "found");
             // Session 1 is unknown; not: session 1: unknown error.
             let is_unknown = starts(&["unknown"]) && rest.len() == 1;
+            // Invalid session identifier "1"; not: invalid session state.
+            let is_id = |place: usize| {
+                rest.get(place).is_some_and(|word| ["id", "identifier"].contains(&word.trim_matches(is_mark)))
+            };
             (is_unknown || missing.iter().any(|said| starts(said))) && is_named()
                 || (starts(&["no", "such"]) || starts(&["no", "previous"])) && is_next(2)
                 || starts(&["unknown"]) && is_next(1)
                 || starts(&["no"]) && is_next(1) && is_found()
+                || starts(&["invalid"]) && is_next(1) && is_id(2)
         })
     })
 }
@@ -105,6 +110,11 @@ mod tests {
             error(-32002, "Resource not found", r#"{"sessionId":"x"}"#),
             error(-32603, "Internal error", r#"{"details":"no rollout found for thread id 0"}"#),
             error(-32603, "Internal error", r#"{"details":"No previous sessions found for this project."}"#),
+            error(
+                -32603,
+                "Internal error",
+                r#"{"details":"Invalid session identifier \"s-1\".\n  Searched for sessions in /x/chats."}"#,
+            ),
             error(-32602, "Invalid params: session not found: x", "{}"),
             error(-32602, "Invalid params", r#""Session nope not found""#),
             error(-32603, "Session with id s-1 does not exist", "{}"),
@@ -118,6 +128,7 @@ mod tests {
         }
         for other in [
             error(-32603, "it is already loaded", "{}"),
+            error(-32603, "Invalid session state", "{}"),
             error(-32603, "Internal error", r#"{"details":"Directory does not exist: /x"}"#),
             error(-32000, "Authentication required", "{}"),
             error(-32000, "Session not found: log in first", "{}"),

@@ -112,6 +112,32 @@ mod tests {
         assert!(applying.refused.is_empty());
     }
 
+    /// codex-acp has models with their effort, and an option for the model alone; its fork presents only the option.
+    #[test]
+    fn a_model_with_other_values_as_an_option_is_compared_with_the_option() {
+        let option = |value: &str| {
+            let values = r#"[{"value":"small","name":"S"},{"value":"large","name":"L"}]"#;
+            format!(
+                r#""configOptions":[{{"id":"model","name":"Model","category":"model","type":"select","currentValue":"{value}","options":{values}}}]"#
+            )
+        };
+        let models = r#""models":{"currentModelId":"large[high]","availableModels":[{"modelId":"large[high]","name":"L"}]}"#;
+        let settings = |members: &str| {
+            let mut settings = Settings::default();
+            settings.take_from(&mut object(&format!("{{{members}}}")));
+            settings
+        };
+        let wanted = settings(&format!("{models},{}", option("large")));
+        let mut applying = ApplySettings::new(wanted.clone());
+        assert_eq!(applying.next_request(Dialect::V1, &settings(&option("large"))), None);
+        let mut applying = ApplySettings::new(wanted);
+        let (method, params) = applying.next_request(Dialect::V1, &settings(&option("small"))).unwrap();
+        assert_eq!(
+            (method, params.to_json().as_str()),
+            ("session/set_config_option", r#"{"configId":"model","value":"large"}"#)
+        );
+    }
+
     #[test]
     fn a_response_to_nothing_changes_nothing() {
         let mut in_force = Settings::default();

@@ -1,0 +1,213 @@
+//! The clients of other projects, and parlor's own: how they are started, and what they cannot do.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::client_process::ClientProcess;
+use crate::install::{self, Peers};
+use crate::step::{ClientStep, Expectation};
+
+/// A client.
+#[derive(Debug, Clone, Copy)]
+pub struct Client {
+    /// Its name.
+    pub name: &'static str,
+    /// Its name as the heading of a column.
+    pub column: &'static str,
+    /// Its package and version.
+    pub package: fn() -> String,
+    /// The protocol version that it speaks.
+    pub version: u8,
+    /// Starts it so that it sends a prompt; some send always the same.
+    pub start: fn(&Place<'_>, &str) -> Result<ClientProcess, String>,
+    /// The prompt that it sends, if it is always the same.
+    pub fixed_prompt: Option<&'static str>,
+    /// How it answers a permission request, in its own way.
+    pub answer: Answer,
+    /// Whether it ends after its prompt.
+    pub is_one_shot: bool,
+    /// The steps that do not simply work.
+    pub exceptions: &'static [(ClientStep, Expectation)],
+}
+
+/// How a client answers a permission request.
+#[derive(Debug, Clone, Copy)]
+pub enum Answer {
+    /// It allows it without a person.
+    Allows,
+    /// It rejects it without a person.
+    Rejects,
+    /// It shows a text, and a person allows it.
+    Asks(&'static str, fn(&mut ClientProcess) -> Result<(), String>),
+    /// It has no way to answer.
+    Cannot,
+}
+
+/// Where a client runs.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// The installed peers.
+    pub peers: &'a Peers,
+    /// A script that runs `parlor acp`.
+    pub command: String,
+    /// The name of the agent at the server.
+    pub agent: &'a str,
+    /// A directory with the same script as `npx`.
+    pub bin: PathBuf,
+    /// The program parlor with its environment.
+    pub parlor: Command,
+    /// The working directory.
+    pub work: PathBuf,
+    /// The home directory.
+    pub home: PathBuf,
+}
+
+impl Client {
+    /// What a step must end with.
+    pub fn expectation(&self, step: ClientStep) -> Expectation {
+        let found = self.exceptions.iter().find(|(of, _)| *of == step);
+        found.map_or(Expectation::Works, |(_, expectation)| *expectation)
+    }
+}
+
+impl Place<'_> {
+    fn command(&self, program: PathBuf) -> Command {
+        let mut command = Command::new(program);
+        let path = std::env::var("PATH").unwrap_or_default();
+        let path = format!("{}:{}:{path}", self.bin.display(), self.peers.node_dir().display());
+        command.env("HOME", &self.home).env("PATH", path).current_dir(&self.work);
+        command
+    }
+}
+
+fn acpx(place: &Place<'_>, prompt: &str) -> Result<ClientProcess, String> {
+    let mut command = place.command(place.peers.npm("acpx"));
+    command.args(["--agent", &place.command, "--cwd"]).arg(&place.work);
+    command.args(["--approve-all", "exec", prompt]);
+    ClientProcess::on_pipes(command)
+}
+
+fn typescript(place: &Place<'_>, _: &str) -> Result<ClientProcess, String> {
+    let mut command = place.command(place.peers.node());
+    // It runs its agent with `npx`, which is a script here.
+    command.arg(place.peers.npm_file("@agentclientprotocol/sdk/dist/examples/client.js"));
+    ClientProcess::on_pipes(command)
+}
+
+fn python(place: &Place<'_>, prompt: &str) -> Result<ClientProcess, String> {
+    let mut command = place.command(place.peers.python());
+    command.arg("-u").arg(place.peers.python_example("client.py")).arg(&place.command);
+    let mut client = ClientProcess::on_pipes(command)?;
+    client.write(&format!("{prompt}\n"))?;
+    Ok(client)
+}
+
+fn rust(place: &Place<'_>, example: &str, prompt: &str) -> Result<ClientProcess, String> {
+    let mut command = place.command(place.peers.rust_example(example));
+    command.args(["--command", &place.command, prompt]);
+    ClientProcess::on_pipes(command)
+}
+
+fn terminal(place: &Place<'_>, prompt: &str) -> Result<ClientProcess, String> {
+    let mut command = Command::new(place.parlor.get_program());
+    for (name, value) in place.parlor.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.args(["new", "--agent", place.agent, "--cwd"]).arg(&place.work).current_dir(&place.work);
+    let mut client = ClientProcess::on_terminal(&command)?;
+    client.wait_for("Enter start")?;
+    client.write(prompt)?;
+    client.wait_for(&format!("› {prompt}"))?;
+    client.write("\r")?;
+    Ok(client)
+}
+
+/// A request takes the next key only if none was just pressed.
+fn allow_on_terminal(client: &mut ClientProcess) -> Result<(), String> {
+    if client.text().contains("Tab answers") {
+        client.write("\t")?;
+    }
+    client.wait_for("1 y")?;
+    client.write("y")
+}
+
+const ANSWERS_AT_ONCE: Expectation = Expectation::NotTried { why: "it answers requests at once" };
+const PRINTS_AT_END: Expectation = Expectation::NotTried { why: "it prints the answer when it is complete" };
+
+/// All clients.
+pub const CLIENTS: &[Client] = &[
+    Client {
+        name: "acpx",
+        column: "acpx",
+        package: || format!("npm `acpx` {}", install::npm_version("acpx")),
+        version: 1,
+        start: acpx,
+        fixed_prompt: None,
+        answer: Answer::Allows,
+        is_one_shot: true,
+        exceptions: &[(ClientStep::OtherAnswer, ANSWERS_AT_ONCE)],
+    },
+    Client {
+        name: "TypeScript SDK, client.js",
+        column: "TS",
+        package: || {
+            format!("npm `@agentclientprotocol/sdk` {}", install::npm_version("@agentclientprotocol/sdk"))
+        },
+        version: 1,
+        start: typescript,
+        fixed_prompt: Some("Hello, agent!"),
+        answer: Answer::Asks("Choose an option", |client| client.write("1\n")),
+        is_one_shot: true,
+        exceptions: &[],
+    },
+    Client {
+        name: "Python SDK, client.py",
+        column: "Py",
+        package: || format!("PyPI `agent-client-protocol` {}", install::PYTHON_SDK),
+        version: 1,
+        start: python,
+        fixed_prompt: None,
+        answer: Answer::Cannot,
+        is_one_shot: false,
+        exceptions: &[(
+            ClientStep::Answer,
+            Expectation::NotTried { why: "it answers permission requests with \"method not found\"" },
+        )],
+    },
+    Client {
+        name: "Rust SDK, yolo_one_shot_client",
+        column: "Rust v1",
+        package: || format!("crate `agent-client-protocol` {}", install::RUST_SDK),
+        version: 1,
+        start: |place, prompt| rust(place, "yolo_one_shot_client", prompt),
+        fixed_prompt: None,
+        answer: Answer::Allows,
+        is_one_shot: true,
+        exceptions: &[(ClientStep::OtherAnswer, ANSWERS_AT_ONCE)],
+    },
+    Client {
+        name: "Rust SDK, v2_one_shot_client",
+        column: "Rust v2",
+        package: || format!("crate `agent-client-protocol` {}", install::RUST_SDK),
+        version: 2,
+        start: |place, prompt| rust(place, "v2_one_shot_client", prompt),
+        fixed_prompt: None,
+        answer: Answer::Rejects,
+        is_one_shot: true,
+        exceptions: &[(ClientStep::Stream, PRINTS_AT_END), (ClientStep::OtherAnswer, ANSWERS_AT_ONCE)],
+    },
+    Client {
+        name: "parlor's terminal client",
+        column: "terminal",
+        package: || "`parlor new`".to_owned(),
+        version: 2,
+        start: terminal,
+        fixed_prompt: None,
+        answer: Answer::Asks("peer asks", allow_on_terminal),
+        is_one_shot: false,
+        exceptions: &[],
+    },
+];
