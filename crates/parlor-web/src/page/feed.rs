@@ -293,8 +293,16 @@ impl From<Error> for OpenError {
 impl Feed {
     async fn open(state: &Arc<PageState>, id: &SessionId) -> Result<Arc<Self>, OpenError> {
         let view = state.lists.view().await.map_err(|_| OpenError::Failed(Error::Disconnected))?;
-        let row = view.row(id).cloned().ok_or(OpenError::NoSession)?;
         let client = HubConnector::new(Role::Observer).connect(&state.hub).await?;
+        let row = match view.row(id) {
+            Some(row) => row.clone(),
+            // The list that is followed may be older than the session.
+            None => {
+                let listed = client.list_all_agents().await?;
+                let listed = listed.iter().find(|listed| listed.id == *id);
+                listed.map(SessionRow::new).ok_or(OpenError::NoSession)?
+            }
+        };
         let session = client.load_tail(id, Path::new(&row.cwd), FIRST_ENTRIES).await?;
         let feed = Arc::new(Self {
             row,
@@ -310,11 +318,20 @@ impl Feed {
         feed.set_requests(&view);
         feed.refresh();
         let (listed, mut lists) = (Arc::downgrade(&feed), state.lists.subscribe());
+        let mut was_listed = view.row(id).is_some();
         let list = tokio::spawn(async move {
             loop {
-                let view = lists.changed().await;
+                let view = lists.next().await;
                 let Some(feed) = listed.upgrade() else { return };
                 feed.set_requests(&view);
+                let is_listed = view.row(&feed.row.id).is_some();
+                if was_listed && !is_listed {
+                    // It was deleted or archived.
+                    lock(&feed.state).has_ended = true;
+                    feed.wake.notify_one();
+                }
+                was_listed |= is_listed;
+                lists.wait().await;
             }
         });
         let mut changes = session.changes();

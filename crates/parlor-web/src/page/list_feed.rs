@@ -258,11 +258,16 @@ impl ListSubscription {
         }
     }
 
+    /// Waits for the next change. Dropping the future loses nothing.
+    pub(super) async fn wait(&mut self) {
+        if self.view.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+
     /// The list after the next change. Dropping the future loses nothing.
     pub(super) async fn changed(&mut self) -> Arc<ListView> {
-        if self.view.changed().await.is_err() {
-            return std::future::pending().await;
-        }
+        self.wait().await;
         self.next().await
     }
 }

@@ -1,0 +1,185 @@
+//! What people do in tabs.
+
+use serde_json::json;
+
+use super::tab::{Browser, attribute, entry_ids};
+use super::{new_session, start_server};
+
+#[test]
+fn a_prompt_during_a_turn_is_queued_in_all_tabs_and_can_be_withdrawn() {
+    let server = start_server();
+    let session = new_session(&server, "say hello");
+    let browser = Browser::sign_in(&server, false);
+    let (mut one, mut two) = (browser.show(&session), browser.show(&session));
+    one.prompt("sleep 60000");
+    one.wait_for_region("composer-bar", |html| html.contains("data-do=\"stop\""));
+    two.prompt("say later");
+    let queue = one.wait_for_region("queue", |html| html.contains("say later"));
+    two.wait_for_region("queue", |html| html.contains("say later"));
+    one.send(&json!({ "do": "withdraw", "id": attribute(&queue, "data-id") }));
+    two.wait_for_region("queue", |html| !html.contains("say later"));
+    two.wait_for("sent", |_| true);
+    // Stopping ends the turn, and the next prompt follows.
+    two.prompt("say after the stop");
+    one.wait_for_region("queue", |html| html.contains("after the stop"));
+    one.send(&json!({ "do": "stop" }));
+    one.wait_for_text("Turn cancelled");
+    one.wait_for_text("after the stop");
+    one.wait_for_idle();
+}
+
+#[test]
+fn a_prompt_that_is_sent_again_is_accepted_once() {
+    let server = start_server();
+    let session = new_session(&server, "say hello");
+    let browser = Browser::sign_in(&server, false);
+    let mut tab = browser.show(&session);
+    for _ in 0..2 {
+        tab.send(&json!({ "do": "prompt", "key": "same", "text": "say only once" }));
+        tab.wait_for("sent", |sent| sent["key"] == "same");
+    }
+    tab.wait_for_text("<p>only once");
+    tab.wait_for_idle();
+    let (_, _, page) = browser.get(&format!("/s/{session}"));
+    assert_eq!(page.matches("say only once").count(), 1);
+}
+
+#[test]
+fn a_request_that_is_answered_in_one_tab_disappears_in_the_other() {
+    let server = start_server();
+    let session = new_session(&server, "say hello");
+    let browser = Browser::sign_in(&server, false);
+    let (mut one, mut two) = (browser.show(&session), browser.show(&session));
+    one.prompt("ask Delete the build");
+    let card = one.wait_for_region("request", |html| html.contains("Delete the build"));
+    two.wait_for_region("request", |html| html.contains("Delete the build"));
+    let answer = json!({
+        "do": "answer", "request": attribute(&card, "data-request"), "opened": attribute(&card, "data-opened"),
+        "option": attribute(&card, "data-option"),
+    });
+    two.send(&answer);
+    for tab in [&mut one, &mut two] {
+        tab.wait_for_region("request", |html| !html.contains("Delete the build"));
+        tab.wait_for_idle();
+    }
+    one.send(&answer);
+    one.wait_for("note", |note| note.as_str().unwrap().contains("already"));
+}
+
+#[test]
+fn a_form_is_answered_with_its_values() {
+    let server = start_server();
+    let session = new_session(&server, "say hello");
+    let browser = Browser::sign_in(&server, false);
+    let mut tab = browser.show(&session);
+    tab.prompt("elicit");
+    let card = tab.wait_for_region("request", |html| html.contains("<form"));
+    let mut answer = json!({
+        "do": "answer", "request": attribute(&card, "data-request"), "opened": attribute(&card, "data-opened"),
+    });
+    tab.send(&answer);
+    let error = tab.wait_for("error", |_| true);
+    assert!(error.as_str().unwrap().contains("required"), "{error}");
+    let (_, field) = card.split_once("<input").unwrap();
+    answer[attribute(field, "name")] = json!("Ada");
+    tab.send(&answer);
+    tab.wait_for_text("Ada");
+    tab.wait_for_idle();
+}
+
+#[test]
+fn an_observer_sees_everything_and_changes_nothing() {
+    let server = start_server();
+    let session = new_session(&server, "say hello");
+    let driver = Browser::sign_in(&server, false);
+    let observer = Browser::sign_in(&server, true);
+    let (status, _, page) = observer.get(&format!("/s/{session}"));
+    assert_eq!(status, 200);
+    assert!(!page.contains("data-do=\"prompt\"") && page.contains("You watch this session"));
+    let (mut watching, mut acting) = (observer.show(&session), driver.show(&session));
+    for action in [
+        json!({ "do": "prompt", "key": "k", "text": "say no" }),
+        json!({ "do": "stop" }),
+        json!({ "do": "fork" }),
+        json!({ "do": "delete" }),
+        json!({ "do": "rename", "title": "x" }),
+        json!({ "do": "answer", "request": "r1" }),
+        json!({ "do": "new", "agent": "demo", "directory": "/", "text": "" }),
+    ] {
+        watching.send(&action);
+        let error = watching.wait_for("error", |_| true);
+        assert!(error.as_str().unwrap().contains("only watch"), "{action}: {error}");
+    }
+    acting.prompt("ask Really");
+    acting.wait_for_region("request", |html| html.contains("Really"));
+    watching.wait_for_text("ask Really");
+    for hidden in ["request", "queue", "composer-bar", "inbox", "inbox-count"] {
+        assert!(!watching.regions.contains_key(hidden), "{hidden}");
+    }
+}
+
+#[test]
+fn messages_are_forked_edited_regenerated_and_copied() {
+    let server = start_server();
+    let session = new_session(&server, "say hello");
+    let browser = Browser::sign_in(&server, false);
+    let mut tab = browser.connect();
+    tab.send(&json!({ "do": "show", "session": session }));
+    let tail = tab.wait_for("tail", |_| true);
+    let ids = entry_ids(tail["html"].as_str().unwrap());
+    tab.send(&json!({ "do": "source", "message": ids[1], "to": "copy" }));
+    assert_eq!(tab.wait_for("source", |_| true)["text"], "hello");
+    for (action, text) in [
+        (json!({ "do": "fork", "message": ids[1] }), "hello"),
+        (json!({ "do": "edit", "message": ids[0], "text": "say goodbye" }), "goodbye"),
+        (json!({ "do": "regenerate", "message": ids[0] }), "hello"),
+    ] {
+        tab.send(&action);
+        let address = tab.wait_for("go", |_| true);
+        let fork = address.as_str().unwrap().strip_prefix("/s/").unwrap();
+        assert_ne!(fork, session);
+        let mut forked = browser.connect();
+        forked.send(&json!({ "do": "show", "session": fork }));
+        forked.wait_for_text(text);
+    }
+}
+
+#[test]
+fn a_session_is_renamed_and_its_deletion_can_be_undone() {
+    let server = start_server();
+    let session = new_session(&server, "say hello");
+    let browser = Browser::sign_in(&server, false);
+    let mut tab = browser.show(&session);
+    tab.send(&json!({ "do": "rename", "title": "A <new> title" }));
+    tab.wait_for_region("head", |html| html.contains("A &lt;new&gt; title"));
+    tab.send(&json!({ "do": "delete" }));
+    tab.wait_for_region("deletion", |html| html.contains("undelete"));
+    tab.send(&json!({ "do": "undelete" }));
+    tab.wait_for_region("deletion", |html| !html.contains("undelete"));
+    assert_eq!(browser.get(&format!("/s/{session}")).0, 200);
+    // Without that, it is deleted for everybody.
+    tab.send(&json!({ "do": "delete" }));
+    tab.wait_for_close();
+    let mut again = browser.connect();
+    again.send(&json!({ "do": "show", "session": session }));
+    assert_eq!(again.wait_for("go", |_| true), "/");
+}
+
+#[test]
+fn modes_are_set_and_commands_and_files_completed() {
+    let server = start_server();
+    std::fs::write(server.dir().work().join("notes.txt"), "x").unwrap();
+    let session = new_session(&server, "say hello");
+    let browser = Browser::sign_in(&server, false);
+    let mut tab = browser.show(&session);
+    let bar = tab.wait_for_region("composer-bar", |html| html.contains("<select"));
+    let (_, select) = bar.split_once("<select").unwrap();
+    let option = attribute(select, "data-option").replace("&quot;", "\"");
+    let is_selected = |html: &str| html.contains(r#"value="&quot;code&quot;" selected"#);
+    assert!(!is_selected(&bar), "{bar}");
+    tab.send(&json!({ "do": "set_option", "option": option, "value": "\"code\"" }));
+    tab.wait_for_region("composer-bar", is_selected);
+    tab.send(&json!({ "do": "complete", "word": "@note" }));
+    let found = tab.wait_for("completions", |_| true);
+    assert_eq!(found["items"][0]["text"], "@notes.txt");
+}
