@@ -29,6 +29,7 @@ pub(super) fn page(title: &str, frame: &Frame<'_>, main: &Markup, aside: &Markup
                 meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover, interactive-widget=resizes-content";
                 meta name="color-scheme" content="light dark";
                 title { (clean_line(title)) " · parlor" }
+                link rel="icon" type="image/svg+xml" href="/assets/icon.svg";
                 link rel="stylesheet" href="/assets/page.css";
                 script src="/assets/page.js" defer {}
             }
