@@ -584,7 +584,10 @@ function toRequest() {
 function onHead() {
   const title = $("title")?.textContent;
   if (title) document.title = `${title} · parlor`;
+  const before = root.dataset.state;
   root.dataset.state = $("head")?.dataset.state ?? "";
+  // A turn that ends before a person's eyes is not unread.
+  if (before && before !== root.dataset.state && !document.hidden) send({ do: "seen" });
 }
 
 // ---- Messages: selection and actions ----
@@ -637,7 +640,11 @@ function act(name, entry, button) {
   if (name === "menu") {
     entry.append(menu);
     menu.hidden = !menu.hidden;
-    if (!menu.hidden) menu.querySelector("button").focus();
+    menu.classList.remove("up");
+    if (!menu.hidden) {
+      menu.classList.toggle("up", menu.getBoundingClientRect().bottom > view.getBoundingClientRect().bottom);
+      menu.querySelector("button").focus();
+    }
     return;
   }
   if (menu && !menu.hidden) { menu.hidden = true; entry.focus({ preventScroll: true }); }
