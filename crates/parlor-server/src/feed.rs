@@ -36,6 +36,9 @@ const MAX_CHANGED: usize = 1000;
 pub(crate) struct Feed {
     state: Mutex<State>,
     wake: Notify,
+    /// Wakes the notifier.
+    #[cfg(feature = "notify")]
+    watch: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +47,9 @@ struct State {
     request_subscribers: HashMap<ClientId, RequestSubscriber>,
     requests: BTreeMap<u64, ListedRequest>,
     next_request: u64,
+    /// The sessions whose rows changed, as JSON literals, if the notifier has targets.
+    #[cfg(feature = "notify")]
+    watched: Option<HashSet<String>>,
 }
 
 /// A client that is sent changes of the list of sessions.
@@ -128,8 +134,33 @@ impl Feed {
         for subscriber in state.lists.values_mut() {
             subscriber.note(sessions);
         }
+        #[cfg(feature = "notify")]
+        if let Some(watched) = &mut state.watched {
+            // The notifier reads rows faster than sessions write them. With more changes, it misses turns of some sessions.
+            watched.extend(sessions.iter().take(MAX_CHANGED.saturating_sub(watched.len())).cloned());
+            self.watch.notify_one();
+        }
         drop(state);
         self.wake.notify_one();
+    }
+
+    /// Starts or stops to remember changed sessions for the notifier.
+    #[cfg(feature = "notify")]
+    pub(crate) fn set_watched(&self, is_watched: bool) {
+        let watched = &mut lock(&self.state).watched;
+        *watched = is_watched.then(|| watched.take().unwrap_or_default());
+    }
+
+    /// Waits for a change of a row or of the open requests.
+    #[cfg(feature = "notify")]
+    pub(crate) async fn watched(&self) {
+        self.watch.notified().await;
+    }
+
+    /// Takes the sessions whose rows changed, as JSON literals.
+    #[cfg(feature = "notify")]
+    pub(crate) fn take_watched(&self) -> HashSet<String> {
+        lock(&self.state).watched.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Replaces the open requests of a session. Requests that stay open keep their ids.
@@ -157,6 +188,8 @@ impl Feed {
         let changed = [session.as_json().as_literal().to_owned()];
         state.lists.values_mut().for_each(|subscriber| subscriber.note(&changed));
         drop(state);
+        #[cfg(feature = "notify")]
+        self.watch.notify_one();
         self.wake.notify_one();
     }
 

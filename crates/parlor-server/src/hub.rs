@@ -130,6 +130,8 @@ pub(crate) struct HubState {
     logins: Arc<Logins>,
     #[cfg(feature = "http")]
     browsers: crate::browsers::Browsers,
+    #[cfg(feature = "notify")]
+    notifier: Arc<crate::notify::Notifier>,
     next_client: AtomicU64,
     clients: AtomicU64,
     /// Whether the server is stopping: no session is opened any more.
@@ -196,6 +198,8 @@ impl Hub {
             logins: Arc::default(),
             #[cfg(feature = "http")]
             browsers: crate::browsers::Browsers::default(),
+            #[cfg(feature = "notify")]
+            notifier: Arc::default(),
             next_client: AtomicU64::new(1),
             clients: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
@@ -213,6 +217,8 @@ impl Hub {
         tokio::spawn(tick(Arc::downgrade(&shared)));
         tokio::spawn(crate::search::index(Arc::downgrade(&shared)));
         tokio::spawn(feed::run(Arc::downgrade(&shared)));
+        #[cfg(feature = "notify")]
+        tokio::spawn(crate::notify::run(Arc::downgrade(&shared)));
         Ok(Arc::new(Self { shared }))
     }
 
@@ -256,6 +262,18 @@ impl Hub {
     #[cfg(feature = "http")]
     pub fn browsers(&self) -> &crate::browsers::Browsers {
         &self.shared.browsers
+    }
+
+    /// Tells these targets what a person may want to know. A later configuration replaces them.
+    #[cfg(feature = "notify")]
+    pub fn set_notify(&self, targets: Vec<crate::config::NotifyTarget>) {
+        self.shared.notifier.set_targets(targets);
+    }
+
+    /// Sets the address of the page for links in notifications, such as `http://parlor.localhost:7667`.
+    #[cfg(feature = "notify")]
+    pub fn set_page_address(&self, address: String) {
+        self.shared.notifier.set_page(address);
     }
 
     /// Stops all sessions and agents. Everything is persisted when this returns.
@@ -327,6 +345,11 @@ impl HubState {
     #[cfg(feature = "http")]
     pub(crate) fn browsers(&self) -> &crate::browsers::Browsers {
         &self.browsers
+    }
+
+    #[cfg(feature = "notify")]
+    pub(crate) fn notifier(&self) -> &Arc<crate::notify::Notifier> {
+        &self.notifier
     }
 
     pub(crate) fn logins(&self) -> &Arc<Logins> {
@@ -438,8 +461,10 @@ impl HubState {
             let guard = watch.begin_check().await;
             let checked = tokio::task::spawn_blocking(move || {
                 // Applied here, also if the caller does not wait any more.
-                if let Some(agents) = hub.config.as_ref().and_then(|watch| watch.check(guard)) {
-                    hub.registry.set_agents(agents);
+                if let Some(loaded) = hub.config.as_ref().and_then(|watch| watch.check(guard)) {
+                    hub.registry.set_agents(loaded.agents);
+                    #[cfg(feature = "notify")]
+                    hub.notifier.set_targets(loaded.notify);
                 }
             });
             let _ = checked.await;

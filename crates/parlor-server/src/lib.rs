@@ -15,6 +15,8 @@ pub mod hub;
 mod logins;
 mod losses;
 mod memory;
+#[cfg(feature = "notify")]
+mod notify;
 pub mod probe;
 pub mod search;
 pub mod send_queue;

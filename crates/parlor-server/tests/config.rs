@@ -334,3 +334,60 @@ fn an_agent_gets_the_variables_of_its_client_and_those_that_programs_need() {
     let path = std::env::var("PATH").unwrap();
     assert!(chosen_env(&agent, &pairs(&[("X_API_KEY", "x")])).contains(&("PATH".to_owned(), path)));
 }
+
+#[test]
+fn targets_of_notifications_are_read_and_checked() {
+    use parlor_server::config::{NotifyFormat, NotifyKind, NotifySink};
+    let config = parse(
+        r#"
+        [[notify]]
+        url = "https://ntfy.sh/topic"
+        [[notify]]
+        url = "http://127.0.0.1:1/hook?x=1"
+        headers = { Authorization = "Bearer x" }
+        events = ["needs_you"]
+        delay = 0
+        page = "https://parlor.example.org/"
+        details = false
+        [[notify]]
+        command = ["notify-send", "parlor"]
+        "#,
+    )
+    .unwrap();
+    let [ntfy, hook, program] = &config.notify[..] else { panic!("{:?}", config.notify) };
+    let format = |sink: &NotifySink| match sink {
+        NotifySink::Url { format, .. } => Some(*format),
+        NotifySink::Command(_) => None,
+    };
+    assert_eq!(
+        (format(&ntfy.sink), format(&hook.sink)),
+        (Some(NotifyFormat::Ntfy), Some(NotifyFormat::Json))
+    );
+    assert_eq!((ntfy.events.len(), ntfy.delay.as_secs(), ntfy.has_details), (3, 10, true));
+    assert_eq!((hook.events.as_slice(), hook.delay.as_secs()), (&[NotifyKind::NeedsYou][..], 0));
+    assert_eq!((hook.page.as_deref(), hook.has_details), (Some("https://parlor.example.org"), false));
+    assert_eq!(program.sink, NotifySink::Command(["notify-send", "parlor"].map(str::to_owned).into()));
+    assert_eq!((hook.name(), program.name()), ("http://127.0.0.1:1".to_owned(), "notify-send".to_owned()));
+    for (table, problem) in [
+        ("", "neither url nor command is set"),
+        ("url = \"https://a\"\ncommand = [\"b\"]", "url and command are both set"),
+        ("url = \"ftp://a\"", "'ftp://a' is not an address"),
+        ("url = \"https://me@a/\"", "is not an address"),
+        ("url = \"https://a/ b\"", "is not an address"),
+        ("url = \"https:///x\"", "is not an address"),
+        ("command = []", "the command is empty"),
+        ("command = [\"a\"]\nformat = \"json\"", "format and headers are for a url"),
+        ("command = [\"a\"]\nevents = []", "events is empty"),
+        ("command = [\"a\"]\nevents = [\"x\"]", "unknown variant `x`"),
+        ("command = [\"a\"]\npage = \"x\"", "page 'x' is not an address"),
+        ("command = [\"a\"]\ndelay = 100000", "delay is longer than a day"),
+        ("url = \"https://a\"\nheaders = { \"a b\" = \"c\" }", "'a b' is not a header"),
+        ("url = \"https://a\"\nheaders = { Host = \"c\" }", "'Host' is not a header"),
+        ("url = \"https://a\"\nheaders = { X = \"c\\nY: d\" }", "'X' is not a header"),
+    ] {
+        let error = parse(&format!("[[notify]]\n{table}")).unwrap_err();
+        assert!(error.to_string().contains(problem), "{table}: {error}");
+    }
+    let many = "[[notify]]\ncommand = [\"a\"]\n".repeat(17);
+    assert!(parse(&many).unwrap_err().message.contains("at most 16"));
+}

@@ -9,9 +9,11 @@
 //! | output of programs | [`terminal`] |
 //! | events, plans and unknown updates | [`event`] |
 //! | images, files and links in one line | [`content_block`] |
+//! | the address of an entry on the page | [`address`] |
 //!
 //! **Invariant:** this crate knows neither a terminal nor HTML. Its texts are untrusted: the output makes them safe.
 
+pub mod address;
 pub mod blocks;
 pub mod content_block;
 pub mod diff;

@@ -1,16 +1,8 @@
-// Lists: the current session, search while typing, and completion of directories.
+// Lists: search while typing, completion of directories, and the inbox.
 {
   const byId = (id) => document.getElementById(id);
 
-  // The server sends one list to all tabs; each marks the session that it shows.
-  const markCurrent = () => {
-    for (const link of document.querySelectorAll(".sess[id]")) {
-      if (link.getAttribute("href") === location.pathname) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
-    }
-  };
   const side = document.querySelector(".side");
-  if (side) new MutationObserver(markCurrent).observe(side, { childList: true, subtree: true });
 
   // The answers of a slow server must not replace those of a later query.
   const latest = (load, show) => {
@@ -29,9 +21,10 @@
   const query = byId("q");
   const showHits = (html) => {
     const hits = byId("hits");
-    if (!hits || hits.closest(".main")) return;
+    if (!hits) return;
+    const isPage = hits.closest(".main");
     hits.outerHTML = html || '<div id="hits" hidden></div>';
-    byId("sessions")?.toggleAttribute("hidden", Boolean(html));
+    if (!isPage) byId("sessions")?.toggleAttribute("hidden", Boolean(html));
   };
   const search = latest(async (text) => {
     if (!text.trim()) return "";
@@ -76,5 +69,40 @@
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     event.target.form.requestSubmit();
+  });
+
+  // The inbox. A card that has just come or moved accepts nothing: a second click would answer another request.
+  const items = () => [...document.querySelectorAll("#inbox .item")];
+  const names = () => items().map((item) => item.id).join(" ");
+  let shown = names();
+  let changedAt = -1000;
+  const inboxView = byId("inbox")?.parentElement;
+  if (inboxView) {
+    new MutationObserver(() => {
+      if (names() === shown) return;
+      shown = names();
+      changedAt = performance.now();
+    }).observe(inboxView, { childList: true, subtree: true });
+  }
+  for (const kind of ["click", "submit"]) {
+    document.addEventListener(kind, (event) => {
+      if (performance.now() - changedAt > 500 || !event.target.closest?.("#inbox .req")) return;
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    }, true);
+  }
+  document.addEventListener("focusin", (event) => {
+    const current = event.target.closest?.("#inbox .item");
+    if (current) for (const item of items()) item.classList.toggle("cur", item === current);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (!inboxView || event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.("input, textarea, select")) return;
+    const step = { j: 1, k: -1, p: 0 }[event.key];
+    if (step === undefined) return;
+    const all = items();
+    const at = all.findIndex((item) => item.contains(document.activeElement));
+    const next = all[at < 0 ? 0 : Math.min(Math.max(at + step, 0), all.length - 1)];
+    next?.querySelector(".opts .btn")?.focus();
+    if (next) event.preventDefault();
   });
 }

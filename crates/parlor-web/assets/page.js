@@ -178,7 +178,7 @@ function swap(old, html) {
   const active = old.contains(document.activeElement) ? document.activeElement : null;
   const path = active && (active.id ? `#${CSS.escape(active.id)}` : active.getAttribute("href") ? `[href="${CSS.escape(active.getAttribute("href"))}"]`
     : active.dataset.do ? `[data-do="${active.dataset.do}"]` : active.tagName.toLowerCase());
-  for (const field of old.querySelectorAll("input[name], textarea[name]")) {
+  for (const field of old.querySelectorAll("input[name], textarea[name], select[name]")) {
     const same = fresh.querySelector(`[name="${CSS.escape(field.name)}"]${field.type === "radio" || field.type === "checkbox" ? `[value="${CSS.escape(field.value)}"]` : ""}`);
     if (!same) continue;
     if (field.type === "radio" || field.type === "checkbox") same.checked = field.checked;
@@ -839,31 +839,8 @@ document.addEventListener("keydown", (event) => {
   if (run) { event.preventDefault(); run(); }
 });
 
-// ---- Search, directories, notifications ----
+// ---- Notifications. lists.js has search and directories ----
 
-let searchTimer;
-$("q")?.addEventListener("input", () => {
-  clearTimeout(searchTimer);
-  searchTimer = setTimeout(async () => {
-    const text = $("q").value.trim();
-    const show = (isShown) => { $("hits").hidden = !isShown; if ($("sessions")) $("sessions").hidden = isShown; };
-    if (!text) { show(false); return; }
-    try {
-      const response = await fetch(`/search?part=hits&q=${encodeURIComponent(text)}`);
-      const html = await response.text();
-      if (!response.ok || $("q").value.trim() !== text) return;
-      $("hits").replaceWith(elements(html));
-      show(true);
-    } catch { /* The banner says that the connection is lost. */ }
-  }, 120);
-});
-$("dir")?.addEventListener("input", async (event) => {
-  try {
-    const response = await fetch(`/complete?dir=${encodeURIComponent(event.target.value)}`);
-    const found = await response.json();
-    $("dirs").replaceChildren(...found.map((path) => { const option = document.createElement("option"); option.value = path; return option; }));
-  } catch { /* Without completions. */ }
-});
 function showNotifications() {
   const button = $("notifications");
   if (button && "Notification" in window) button.hidden = Notification.permission === "denied" || Boolean(store(localStorage, "notify"));

@@ -25,6 +25,8 @@ const ACTIVITY: Duration = Duration::from_secs(1);
 pub(super) struct DirtyFlags {
     /// The session's row.
     pub(super) row: bool,
+    /// What a person has seen, which is part of the row and no activity of the session.
+    pub(super) seen: bool,
     /// The state beside the transcript.
     pub(super) side_state: bool,
     /// The aliases of messages.
@@ -113,7 +115,7 @@ impl SessionMachine {
         let seen = Some(seq.min(self.session.transcript().seq()));
         if seen > self.data.summary.seen_seq {
             self.data.summary.seen_seq = seen;
-            self.on_data_changed();
+            self.dirty.seen = true;
         }
         self.respond(client, id, &Object::default());
     }
@@ -166,14 +168,18 @@ impl SessionMachine {
                 self.row_stored = None;
             }
         }
-        if self.dirty.row {
+        let (is_active, is_seen) =
+            (std::mem::take(&mut self.dirty.row), std::mem::take(&mut self.dirty.seen));
+        if is_active || is_seen {
             // The usage and the time of the last prompt are written with the next row.
             self.row.data = self.data.to_text();
         }
-        if std::mem::take(&mut self.dirty.row) && self.row_stored.as_ref() != Some(&self.row) {
+        if (is_active || is_seen) && self.row_stored.as_ref() != Some(&self.row) {
             self.row_written = self.now.monotonic;
-            // Lists are sorted by it, so it never decreases, even if the clock does.
-            self.row.active_at = self.now.wall.0.max(self.row.active_at);
+            if is_active {
+                // Lists are sorted by it, so it never decreases, even if the clock does.
+                self.row.active_at = self.now.wall.0.max(self.row.active_at);
+            }
             self.row_stored = Some(self.row.clone());
             writes.push(Write::Session(self.row.clone()));
         }

@@ -1,4 +1,4 @@
-//! `config.toml`: the configured agents and the address of the server.
+//! `config.toml`: the configured agents, the address of the server and the targets of notifications.
 
 #[cfg_attr(not(feature = "config"), expect(dead_code, reason = "the tables of the file are not read"))]
 mod agent;
@@ -6,6 +6,7 @@ mod choice;
 #[cfg(feature = "config")]
 mod edit;
 mod env;
+mod notify;
 mod preset;
 mod reload;
 
@@ -34,6 +35,7 @@ pub use self::choice::{Agents, DefaultAgent};
 #[cfg(feature = "config")]
 pub use self::edit::{set_default_agent, with_default_agent};
 pub use self::env::{DEFAULT_PASS_ENV, chosen_env, chosen_env_from, matches};
+pub use self::notify::{NotifyFormat, NotifyKind, NotifySink, NotifyTarget};
 pub use self::preset::{PRESETS, Preset, installed, program_at};
 pub(crate) use self::reload::ConfigWatch;
 pub use self::reload::{ConfigSource, LoadedConfig};
@@ -54,6 +56,8 @@ pub struct Config {
     pub server: ServerConfig,
     /// The settings of the terminal client.
     pub client: ClientConfig,
+    /// The targets that are told what a person may want to know.
+    pub notify: Vec<NotifyTarget>,
 }
 
 /// The settings of the terminal client: `ascii` and the `[keys]` tables.
@@ -129,6 +133,8 @@ struct File {
     ascii: bool,
     #[serde(default)]
     keys: BTreeMap<String, BTreeMap<String, toml::Spanned<String>>>,
+    #[serde(default)]
+    notify: Vec<notify::NotifyTable>,
 }
 
 /// The configuration file of a server or a command.
@@ -240,6 +246,7 @@ impl Config {
             agents,
             server: file.server,
             client: ClientConfig { ascii: file.ascii, keys },
+            notify: notify::targets(file.notify, &location)?,
         })
     }
 }

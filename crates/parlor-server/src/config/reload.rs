@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use parlor_json::{Json, Object};
 
-use super::{Agents, ConfigError};
+use super::{Agents, ConfigError, NotifyTarget};
 use crate::lock;
 
 /// A configuration that may change while a server runs.
@@ -25,6 +25,8 @@ pub trait ConfigSource: Send + Sync {
 pub struct LoadedConfig {
     /// The agents that clients can choose.
     pub agents: Agents,
+    /// The targets that are told what a person may want to know.
+    pub notify: Vec<NotifyTarget>,
     /// The settings that differ from those in force and take effect after a restart.
     pub needs_restart: Vec<String>,
 }
@@ -62,9 +64,9 @@ impl ConfigWatch {
         CheckGuard(Arc::clone(&self.seen).lock_owned().await)
     }
 
-    /// Reads the file. Returns the agents if it has changed and is valid; if it is invalid, the status reports why. This
+    /// Reads the file. Returns its content if it has changed and is valid; if it is invalid, the status reports why. This
     /// blocks.
-    pub(crate) fn check(&self, mut guard: CheckGuard) -> Option<Agents> {
+    pub(crate) fn check(&self, mut guard: CheckGuard) -> Option<LoadedConfig> {
         let seen = self.source.read();
         if *guard.0 == seen {
             return None;
@@ -74,13 +76,14 @@ impl ConfigWatch {
         let is_missing = matches!(seen, Ok(None));
         *guard.0 = seen;
         match loaded {
-            Ok(LoadedConfig { agents, needs_restart }) => {
+            Ok(loaded) => {
                 tracing::info!(%path, "the configuration has changed and is in force");
-                for setting in &needs_restart {
+                for setting in &loaded.needs_restart {
                     tracing::info!(%path, "{setting} takes effect after `parlor restart`");
                 }
+                let needs_restart = loaded.needs_restart.clone();
                 *lock(&self.report) = Report { is_missing, error: None, needs_restart };
-                Some(agents)
+                Some(loaded)
             }
             Err(error) => {
                 tracing::error!(%path, "the configuration has changed and is invalid, the one before stays in force: {error}");
@@ -139,7 +142,7 @@ mod tests {
             }
             let agent = AgentConfig::new(name, vec![name.to_owned()]);
             let agents = Agents::new(vec![agent], &Config::default())?;
-            Ok(LoadedConfig { agents, needs_restart: vec![name.to_owned()] })
+            Ok(LoadedConfig { agents, notify: Vec::new(), needs_restart: vec![name.to_owned()] })
         }
     }
 
@@ -153,8 +156,8 @@ mod tests {
         let watch = ConfigWatch::new(Box::new(TestSource(Arc::clone(&text))), Some("first".to_owned()));
         let set = |to: Seen| *lock(&text) = to;
         let check = async || {
-            let agents = watch.check(watch.begin_check().await)?;
-            Some(agents.all()[0].name.clone())
+            let loaded = watch.check(watch.begin_check().await)?;
+            Some(loaded.agents.all()[0].name.clone())
         };
         let status = || watch.status().to_json().as_str().to_owned();
         assert_eq!(check().await, None, "it is in force");

@@ -64,7 +64,8 @@ async fn a_subscriber_sees_the_states_of_a_turn_in_the_list() {
         assert_eq!(idle["title"], "Hi");
         assert_eq!(idle["_meta"]["parlor/row"]["unread"], true);
         client.call("_parlor/seen", json!({ "sessionId": session, "seq": 1_000_000 })).await.unwrap();
-        row(&mut watcher, &session, |row| row["unread"] == false).await;
+        let seen = row(&mut watcher, &session, |row| row["unread"] == false).await;
+        assert_eq!(seen["updatedAt"], idle["updatedAt"], "reading a session does not move it to the front");
         let listed = watcher.call("session/list", json!({ "_meta": { "parlor/agent": "*" } })).await.unwrap();
         let rows = listed["sessions"].as_array().unwrap();
         let listed = rows.iter().find(|row| row["sessionId"] == session.as_str()).unwrap();

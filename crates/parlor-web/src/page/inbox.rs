@@ -36,7 +36,7 @@ pub(super) fn page(content: &Markup) -> Markup {
                     (icon("bell", "")) "Turn on notifications"
                 }
             }
-            div.scroll id="conversation" tabindex="0" role="region" aria-label="Inbox" { (content) }
+            div.scroll id="conversation" tabindex="0" role="region" aria-label="Inbox" { div id="note" {} (content) }
         }
     }
 }
@@ -91,7 +91,7 @@ pub(super) fn content(requests: &[InboxRequest], rows: &[SessionRow], now: Times
                         details.tool id=(format!("{}:d", request.card.element_id())) data-s="you" {
                             summary {
                                 (icon("chev", "chev"))
-                                span.cut.grow { (clean_line(&request.agent)) " asks to " code { (request.card.summary()) } }
+                                span.cut.grow { (clean_line(&request.agent)) ": " code { (request.card.summary()) } }
                                 span.res {
                                     (clean_line(&request.title))
                                     @if let Some(at) = request.opened_at { " · " (ago(at, now)) }
@@ -125,6 +125,7 @@ mod tests {
     use super::super::list_feed::tests::request;
     use super::super::side::tests::row;
     use super::*;
+    use crate::render::tests::{HOSTILE, assert_safe};
 
     const NOW: &str = "2026-03-04T12:00:00Z";
 
@@ -146,6 +147,24 @@ mod tests {
         assert!(!html.contains("data-session=\"seen\""), "a person has seen it: {html}");
         let empty = content(&[], &[], now).into_string();
         assert!(empty.contains("No requests wait for you") && !empty.contains("<h2>"), "{empty}");
+    }
+
+    #[test]
+    fn nothing_in_the_inbox_becomes_a_script() {
+        for text in HOSTILE {
+            let hostile = |is_postponed| {
+                let mut hostile = request("r1", "make");
+                (hostile.title, hostile.agent, hostile.cwd) =
+                    ((*text).to_owned(), (*text).to_owned(), (*text).to_owned());
+                hostile.is_postponed = is_postponed;
+                hostile
+            };
+            let mut failed = row(text, "2026-03-04T11:00:00Z", None);
+            (failed.title, failed.agent) = ((*text).to_owned(), (*text).to_owned());
+            (failed.state, failed.is_unread) = (SessionState::Failed, true);
+            let html = content(&[hostile(false), hostile(true)], &[failed], NOW.parse().unwrap());
+            assert_safe(&html.into_string(), text);
+        }
     }
 
     #[test]

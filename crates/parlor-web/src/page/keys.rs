@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use crate::assets::icon;
 
 /// The keys of the page with what they do, by place.
-const KEYS: [(&str, &[(&str, &str)]); 4] = [
+const KEYS: [(&str, &[(&str, &str)]); 5] = [
     (
         "Anywhere outside text fields",
         &[
@@ -34,6 +34,7 @@ const KEYS: [(&str, &[(&str, &str)]); 4] = [
         ],
     ),
     ("In a request that has the focus", &[("1 … 9", "select an option"), ("Esc", "not now")]),
+    ("In the inbox", &[("j k", "next, previous request"), ("p", "go to the first request")]),
     (
         "In the composer",
         &[

@@ -371,10 +371,13 @@ impl ListView {
 }
 
 /// Says that a person has seen all of a session.
-pub(super) async fn mark_seen(connection: &Connection, session: &SessionId) -> Result<(), Error> {
+pub(super) async fn mark_seen(hub: &Arc<Hub>, session: &SessionId) -> Result<(), Error> {
+    let client = HubConnector::new(Role::Driver).connect(hub).await?;
     // A number after the last change counts as the last one.
     let params = Object::new().with("sessionId", session.as_json()).with("seq", u64::from(u32::MAX));
-    connection.call("_parlor/seen", &params).await.map(drop)
+    let called = client.call("_parlor/seen", &params).await;
+    client.disconnect().await;
+    called.map(drop)
 }
 
 #[cfg(test)]

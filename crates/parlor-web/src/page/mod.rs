@@ -69,6 +69,7 @@ pub fn router(hub: Arc<Hub>) -> Router {
         .route("/live", get(live))
         .route("/assets/icon.svg", get(async || asset("image/svg+xml", assets::ICON)))
         .route("/assets/page.js", get(async || asset("text/javascript", assets::SCRIPT)))
+        .route("/assets/icon.svg", get(async || asset("image/svg+xml", assets::ICON)))
         .route("/assets/page.css", get(async || asset("text/css", assets::STYLE)))
         .route("/inbox", get(inbox))
         .route("/search", get(search))
@@ -98,12 +99,7 @@ async fn index(State(state): State<Arc<PageState>>, Extension(browser): Extensio
         Err(ListUnavailable) => return unavailable(),
     };
     let frame = Frame { view: &view, role: browser.role, place: Place::List, query: "" };
-    let main = if view.rows.is_empty() {
-        new_form(&state, &view, browser.role, None).await
-    } else {
-        Ok(layout::message("Sessions", "Select a session."))
-    };
-    match main {
+    match new_form(&state, &view, browser.role, None).await {
         Ok(main) => respond(StatusCode::OK, layout::page("Sessions", &frame, &main, &Markup::default())),
         Err(error) => failed(&error),
     }
@@ -175,7 +171,7 @@ async fn search(
     if query.part.as_deref() == Some("hits") {
         return respond(StatusCode::OK, results);
     }
-    let frame = Frame { view: &view, role: browser.role, place: Place::Other, query: &query.q };
+    let frame = Frame { view: &view, role: browser.role, place: Place::Search, query: &query.q };
     respond(StatusCode::OK, layout::page("Search", &frame, &search::page(&results), &Markup::default()))
 }
 
@@ -209,7 +205,7 @@ async fn new_form(
     directory: Option<String>,
 ) -> Result<Markup, parlor_client::Error> {
     if role == Role::Observer {
-        return Ok(layout::message("New session", OBSERVER));
+        return Ok(layout::message("Sessions", OBSERVER));
     }
     let connection = HubConnector::new(Role::Driver).connection(&state.hub);
     let agents = AgentChoiceRow::list(&connection).await?;

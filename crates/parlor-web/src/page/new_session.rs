@@ -36,7 +36,11 @@ impl AgentChoiceRow {
     /// The agents of the server.
     pub(super) async fn list(connection: &Connection) -> Result<Vec<Self>, Error> {
         let result = connection.call("_parlor/agents", &Object::default()).await?;
-        Ok(result.get_array("agents").unwrap_or_default().into_iter().filter_map(Self::decode).collect())
+        let agents = result.get_array("agents").unwrap_or_default();
+        let mut agents: Vec<Self> = agents.into_iter().filter_map(Self::decode).collect();
+        // Those that can be used first, each in the order of the server.
+        agents.sort_by_key(|agent| agent.state == AgentState::Missing);
+        Ok(agents)
     }
 
     fn decode(raw: JsonRef<'_>) -> Option<Self> {
@@ -67,7 +71,7 @@ impl AgentChoiceRow {
         match self.state {
             AgentState::Installed => "installed",
             AgentState::SignedOut => "not signed in",
-            AgentState::BuiltIn => "built in, no model",
+            AgentState::BuiltIn => "built in, for trying",
             AgentState::Missing => "not installed",
         }
     }
@@ -95,7 +99,8 @@ pub(super) fn page(agents: &[AgentChoiceRow], directory: &str, is_first: bool) -
                             div.agents {
                                 @for (index, agent) in agents.iter().enumerate() {
                                     label {
-                                        input type="radio" name="agent" value=(clean_line(&agent.name)) checked[chosen == Some(index)] required;
+                                        input type="radio" name="agent" value=(clean_line(&agent.name)) checked[chosen == Some(index)]
+                                            disabled[agent.state == AgentState::Missing] required;
                                         span { (clean_line(&agent.name)) }
                                         small { (agent.note()) }
                                     }
@@ -217,7 +222,7 @@ mod tests {
         ];
         assert_eq!(
             agents.each_ref().map(AgentChoiceRow::note),
-            ["not signed in", "not installed", "built in, no model"]
+            ["not signed in", "not installed", "built in, for trying"]
         );
         let html = page(&agents, "/w", true).into_string();
         assert!(html.contains("value=\"demo\" checked") && html.contains("&lt;b&gt;"), "{html}");

@@ -92,8 +92,7 @@ impl Performer {
             }
             Action::Dismiss { session } => {
                 let session = decoded(&session).ok_or(Error::Protocol("the session has no such id"))?;
-                let connection = HubConnector::new(Role::Driver).connection(&self.state.hub);
-                list_feed::mark_seen(&connection, &SessionId::from(session.as_str())).await?;
+                list_feed::mark_seen(&self.state.hub, &SessionId::from(session.as_str())).await?;
                 Ok(Vec::new())
             }
             Action::SetOption { option, value } => {
@@ -182,8 +181,7 @@ impl Performer {
                 if self.role == Role::Driver
                     && let Some(feed) = &self.feed
                 {
-                    let connection = HubConnector::new(Role::Driver).connection(&self.state.hub);
-                    list_feed::mark_seen(&connection, &feed.row.id).await?;
+                    list_feed::mark_seen(&self.state.hub, &feed.row.id).await?;
                 }
                 Ok(Vec::new())
             }

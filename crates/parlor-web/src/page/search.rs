@@ -91,7 +91,7 @@ impl<'a> SearchResults<'a> {
                     @match &self.hits {
                         Err(reason) => p.group { (clean_line(reason)) },
                         Ok(hits) => {
-                            h2.group role="status" {
+                            p.group role="status" {
                                 @match hits.len() {
                                     0 => "Nothing found in messages",
                                     1 => "1 message",
@@ -149,7 +149,7 @@ fn session_html(row: &SessionRow, now: Timestamp, zone: &TimeZone) -> Markup {
             (state_icon(class, class, name))
             span.t.cut { (clean_line(&row.title)) }
             span.when.num { @if let Some(at) = row.active_at { (when(at, now, zone)) } }
-            span.sub { span { (clean_line(&row.agent)) } span.cut { "· " (short_path(&row.cwd)) } }
+            span.sub { span { (clean_line(&row.agent)) } span.cut { "· " (short_path(&row.cwd)) } span {} }
         }
     }
 }
@@ -232,6 +232,7 @@ fn split(text: &str, matches: &[(usize, usize)]) -> Vec<(String, bool)> {
 mod tests {
     use super::super::side::tests::row;
     use super::*;
+    use crate::render::tests::{HOSTILE, assert_safe};
 
     #[test]
     fn the_last_word_matches_words_that_begin_with_it() {
@@ -257,6 +258,26 @@ mod tests {
         assert_eq!(found("TITLE two"), ["two"]);
         assert_eq!(found("claude idle"), ["one", "two"]);
         assert!(found("title three").is_empty());
+    }
+
+    #[test]
+    fn nothing_in_a_hit_becomes_a_script() {
+        for text in HOSTILE {
+            let literal = parlor_json::string_literal(text);
+            let hit = format!(
+                r#"{{"sessionId":{literal},"messageId":{literal},"role":{literal},"title":{literal},"snippet":{literal},"matches":[[1,3]]}}"#
+            );
+            let hit = SearchHit::decode(parlor_json::Json::parse(hit).unwrap().raw()).unwrap();
+            let results = SearchResults {
+                query: text,
+                sessions: Vec::new(),
+                hits: Ok(vec![hit]),
+                is_incomplete: false,
+            };
+            assert_safe(&results.html(Timestamp::UNIX_EPOCH).into_string(), text);
+            let refused = SearchResults { hits: Err((*text).to_owned()), ..results };
+            assert_safe(&refused.html(Timestamp::UNIX_EPOCH).into_string(), text);
+        }
     }
 
     #[test]

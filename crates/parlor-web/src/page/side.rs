@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use maud::{Markup, PreEscaped, html};
 use parlor_server::hub::Role;
 use parlor_session::SessionId;
+use parlor_view::address::session_path;
 
 use super::list_feed::ListView;
 use super::session_row::{SessionRow, SessionState, age};
@@ -26,6 +27,8 @@ const MAX_LISTED: usize = 500;
 pub(super) enum Place<'a> {
     Session(&'a SessionId),
     Inbox,
+    /// The results of a search.
+    Search,
     /// Anything else that a phone shows in place of the list.
     Other,
     /// Nothing: a phone shows the list.
@@ -42,7 +45,7 @@ pub(super) fn side(view: &ListView, place: Place<'_>, role: Role, query: &str) -
             let link = format!("href=\"{}\"", address(id));
             tree.replacen(&link, &format!("{link} aria-current=\"page\""), 1)
         }
-        Place::Inbox | Place::Other | Place::List => tree,
+        Place::Inbox | Place::Search | Place::Other | Place::List => tree,
     };
     html! {
         nav.side aria-label="Sessions" {
@@ -64,7 +67,7 @@ pub(super) fn side(view: &ListView, place: Place<'_>, role: Role, query: &str) -
                     (icon("inbox", "")) span.grow { "Inbox" } (PreEscaped(&*view.inbox_count))
                 }
             }
-            div.scroll { div id="hits" hidden {} (PreEscaped(tree)) }
+            div.scroll { @if place != Place::Search { div id="hits" hidden {} } (PreEscaped(tree)) }
             footer {
                 div.bar {
                     span.row.grow id="connection" { span.dot {} "Connected" }
@@ -269,7 +272,7 @@ fn session_link(row: &SessionRow, id: &str, now: Timestamp, zone: &TimeZone) -> 
 
 /// The address of a session's page.
 pub(super) fn address(id: &SessionId) -> String {
-    format!("/s/{}", percent_encoded(&id.to_string()))
+    session_path(id)
 }
 
 /// The id of a session's link in the list.
@@ -292,6 +295,7 @@ pub(super) fn short_path(path: &str) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::render::tests::{HOSTILE, assert_safe};
 
     pub(crate) fn row(id: &str, at: &str, parent: Option<&str>) -> SessionRow {
         SessionRow {
@@ -365,6 +369,17 @@ pub(super) mod tests {
             row("c", "2026-03-04T09:00:00Z", Some("c")),
         ];
         assert_eq!(outline(&rows), ["Today", "  a", "  b", "  c"]);
+    }
+
+    #[test]
+    fn nothing_in_a_session_becomes_a_script() {
+        for text in HOSTILE {
+            let mut hostile = row(text, "2026-03-04T11:00:00Z", Some(text));
+            (hostile.title, hostile.agent, hostile.cwd) =
+                ((*text).to_owned(), (*text).to_owned(), (*text).to_owned());
+            (hostile.cost, hostile.is_unread) = (Some((*text).to_owned()), true);
+            assert_safe(&SessionTree::new(&[hostile], NOW.parse().unwrap()).html(), text);
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub mod text;
 mod tool_call;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use self::entry::{EntryContext, entry, is_shown};
 pub use self::fragments::{Fragments, Patch};

@@ -180,7 +180,7 @@ impl RequestCard {
             }
             div.scroll tabindex="0" role="region" aria-label="What is asked for" {
                 @if let Some(warning) = self.warning() { p.warning { (warning) } }
-                (self.body(&id))
+                (self.body())
                 p.rest data-end=(self.end()) { (self.end()) }
             }
             (self.options())
@@ -219,7 +219,7 @@ impl RequestCard {
             RequestSubject::Form(form) => {
                 let mut entered = Object::default();
                 for (index, field) in form.fields.iter().enumerate() {
-                    let value = field_value(field, &values(&field_name(index)));
+                    let value = field_value(field, &values(&field_name(&self.id, index)));
                     let title = clean_line(&field.title);
                     let value =
                         value.map_err(|reason| AnswerError::Rejected(format!("{title}: {reason}")))?;
@@ -254,10 +254,10 @@ impl RequestCard {
         }
     }
 
-    fn body(&self, id: &str) -> Markup {
+    fn body(&self) -> Markup {
         match &self.subject {
             RequestSubject::Permission(permission) => permission.html(&self.cwd),
-            RequestSubject::Form(form) => form_html(form, id),
+            RequestSubject::Form(form) => form_html(form, &self.id),
             RequestSubject::Unknown(params) => html! {
                 div.part { header { "Request" } (text_html(params)) }
             },
@@ -282,10 +282,12 @@ impl RequestCard {
 
     fn options(&self) -> Markup {
         let (session, request) = (percent_encoded(&self.session.to_string()), &self.id);
+        // A page that replaces the card keeps the focus by these ids.
+        let id = |name: &str| format!("{}:{name}", self.element_id());
         let opened = (!self.opened_at.is_empty()).then_some(self.opened_at.as_str());
         let button = |action: &str, name: &str, class: &str, key: &str| {
             html! {
-                button class=(format!("btn {class}").trim_end()) type="button" data-do=(action) data-session=(session) data-request=(request)
+                button id=(id(action)) class=(format!("btn {class}").trim_end()) type="button" data-do=(action) data-session=(session) data-request=(request)
                     data-opened=[opened] { (name) @if !key.is_empty() { " " kbd { (key) } } }
             }
         };
@@ -295,7 +297,7 @@ impl RequestCard {
                     RequestSubject::Permission(permission) => {
                         @let main = permission.options.iter().position(|option| option.kind == PermissionOptionKind::AllowOnce);
                         @for (index, option) in permission.options.iter().enumerate() {
-                            button class=(if main == Some(index) { "btn main" } else { "btn" }) type="button" data-do="answer"
+                            button id=(id(&index.to_string())) class=(if main == Some(index) { "btn main" } else { "btn" }) type="button" data-do="answer"
                                 data-session=(session) data-request=(request) data-opened=[opened]
                                 data-option=(option_name(option)) {
                                 (clean_line(&option.name))
@@ -306,7 +308,7 @@ impl RequestCard {
                         @if permission.options.is_empty() { (button("decline", "Decline", "", "")) }
                     }
                     RequestSubject::Form(form) => {
-                        button.btn.main type="submit" {
+                        button.btn.main id=(id("send")) type="submit" {
                             @if form.url.is_some() { "I opened it" } @else { "Send answer" } " " kbd { "↵" }
                         }
                         (button("decline", "Decline", "", ""))
@@ -447,6 +449,7 @@ impl PermissionSubject {
                     @if let Some(tool) = &details.tool { dt { "Tool" } dd { code { (clean(tool)) } } }
                 }
             }
+            @if self.has_no_details(cwd) { p.part.muted { "The agent gave no command, no files and no input." } }
             @if let Some(says) = &self.says { div.part.says { (text_html(says)) } }
             @if let Some(input) = details.unshown_input(self.says.as_deref(), cwd) {
                 div.part { header { "Input" } (json_html(input)) }
@@ -464,6 +467,15 @@ impl PermissionSubject {
                 }
             }
         }
+    }
+
+    /// Whether the headline is all that is known.
+    fn has_no_details(&self, cwd: &str) -> bool {
+        let details = &self.details;
+        details.command.is_none()
+            && details.paths.is_empty()
+            && details.content.is_empty()
+            && details.unshown_input(self.says.as_deref(), cwd).is_none()
     }
 
     /// All texts that are shown.
@@ -534,12 +546,12 @@ fn count(number: usize, noun: &str) -> String {
     text
 }
 
-/// The name of the field of a form with this index.
-fn field_name(index: usize) -> String {
-    format!("f{index}")
+/// The name of the field with this index in the form of a request. The inbox has several forms.
+fn field_name(request: &str, index: usize) -> String {
+    format!("{}.{index}", percent_encoded(request))
 }
 
-fn form_html(form: &Elicitation, id: &str) -> Markup {
+fn form_html(form: &Elicitation, request: &str) -> Markup {
     html! {
         div.form {
             @if !form.message.trim().is_empty() { p.written { (clean(&form.message)) } }
@@ -550,13 +562,12 @@ fn form_html(form: &Elicitation, id: &str) -> Markup {
                     p { a.btn href=(clean_line(url)) rel="noopener noreferrer nofollow" target="_blank" { (icon("link", "")) "Open the link" } }
                 }
             }
-            @for (index, field) in form.fields.iter().enumerate() { (field_html(field, index, id)) }
+            @for (index, field) in form.fields.iter().enumerate() { (field_html(field, &field_name(request, index))) }
         }
     }
 }
 
-fn field_html(field: &FormField, index: usize, id: &str) -> Markup {
-    let name = field_name(index);
+fn field_html(field: &FormField, name: &str) -> Markup {
     let default = field.default.as_ref();
     let is_chosen = |value: &Json| default.is_some_and(|default| default.as_str() == value.as_str());
     let text_default = default.and_then(|default| Some(default.to_text()?.into_owned()));
@@ -574,7 +585,7 @@ fn field_html(field: &FormField, index: usize, id: &str) -> Markup {
                 legend { (head) }
                 @for (choice, (value, title)) in options.iter().enumerate() {
                     label {
-                        input type="radio" name=(name) value=(choice) checked[is_chosen(value)] required[field.is_required];
+                        input id=(format!("{name}.{choice}")) type="radio" name=(name) value=(choice) checked[is_chosen(value)] required[field.is_required];
                         span { (clean_line(title)) }
                     }
                 }
@@ -583,7 +594,7 @@ fn field_html(field: &FormField, index: usize, id: &str) -> Markup {
         FieldKind::One(options) => html! {
             label.col {
                 span { (head) }
-                select.field name=(name) required[field.is_required] {
+                select.field id=(name) name=(name) required[field.is_required] {
                     option value="" { "Choose one" }
                     @for (choice, (value, title)) in options.iter().enumerate() {
                         option value=(choice) selected[is_chosen(value)] { (clean_line(title)) }
@@ -599,7 +610,7 @@ fn field_html(field: &FormField, index: usize, id: &str) -> Markup {
                     legend { (head) }
                     @for (choice, (value, title)) in options.iter().enumerate() {
                         label {
-                            input type="checkbox" name=(name) value=(choice) checked[is_default(value)];
+                            input id=(format!("{name}.{choice}")) type="checkbox" name=(name) value=(choice) checked[is_default(value)];
                             span { (clean_line(title)) }
                         }
                     }
@@ -608,21 +619,21 @@ fn field_html(field: &FormField, index: usize, id: &str) -> Markup {
         }
         FieldKind::Boolean => html! {
             label {
-                input type="checkbox" name=(name) value="true" checked[default.and_then(Json::as_bool) == Some(true)];
+                input id=(name) type="checkbox" name=(name) value="true" checked[default.and_then(Json::as_bool) == Some(true)];
                 span { (head) }
             }
         },
         FieldKind::Number { is_whole, min, max } => html! {
             label.col {
                 span { (head) }
-                input.field id=(format!("{id}:{name}")) type="number" name=(name) step=(if *is_whole { "1" } else { "any" })
+                input.field id=(name) type="number" name=(name) step=(if *is_whole { "1" } else { "any" })
                     min=[*min] max=[*max] value=[default.map(|default| clean_line(default.as_str()))] required[field.is_required];
             }
         },
         FieldKind::Text { .. } | _ => html! {
             label.col {
                 span { (head) }
-                input.field id=(format!("{id}:{name}")) type=(if field.is_secret { "password" } else { "text" }) name=(name)
+                input.field id=(name) type=(if field.is_secret { "password" } else { "text" }) name=(name)
                     value=[text_default.map(|text| clean_line(&text))] required[field.is_required] autocomplete="off";
             }
         },

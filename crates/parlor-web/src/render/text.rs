@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use parlor_json::JsonStr;
-use parlor_session::EntryId;
+pub use parlor_view::address::{element_id, percent_encoded};
 
 /// Replaces control characters, and writes bidirectional ones as `‹U+202E›`. Line breaks and tabs stay.
 pub fn clean(text: &str) -> String {
@@ -33,46 +32,8 @@ pub fn is_bidirectional(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The id of the element that shows an entry: a letter for the kind and the entry's id, encoded so that it is also the fragment of an
-/// address.
-pub fn element_id(entry: &EntryId) -> String {
-    let (kind, id) = match entry {
-        // Clients get messages with ids that are unique, whatever their role.
-        EntryId::Message(_, id) => ('m', id.as_json()),
-        EntryId::ToolCall(id) => ('t', id.as_json()),
-        EntryId::Plan(id) => ('p', id.as_json()),
-        EntryId::Terminal(id) => ('x', id.as_json()),
-        EntryId::Compaction(id) => ('c', id.as_json()),
-        EntryId::Subagent(id) => ('a', id.as_json()),
-        EntryId::SessionMessage(id) => ('s', id.as_json()),
-        EntryId::Event(id) => ('e', id.as_json()),
-        EntryId::Note(seq) => return format!("n-{seq}"),
-    };
-    format!("{kind}-{}", encoded(id))
-}
-
-/// Percent-encodes the literal of a string: other than its text, this differs for all strings.
-fn encoded(id: &JsonStr) -> String {
-    percent_encoded(id.inner())
-}
-
-/// Percent-encodes a text for a part of an address.
-pub fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
-}
-
 #[cfg(test)]
 mod tests {
-    use parlor_session::{MessageId, Role};
-
     use super::*;
 
     #[test]
@@ -82,17 +43,5 @@ mod tests {
             "a\nb\tc\u{fffd}[2J\u{fffd}\u{fffd}‹U+202E›d"
         );
         assert_eq!(clean_line(" a\n  b\u{7} "), "a b\u{fffd}");
-    }
-
-    #[test]
-    fn element_ids_differ_and_are_fragments() {
-        let id = |literal: &str| {
-            let id = JsonStr::from_literal(literal).unwrap();
-            element_id(&EntryId::Message(Role::Agent, MessageId::from(id)))
-        };
-        assert_eq!(id(r#""a b\"<%é""#), "m-a%20b%5C%22%3C%25%C3%A9");
-        assert_ne!(id(r#""\ud800""#), id(r#""\ud801""#));
-        assert_ne!(id(r#""""#), id(r#"" ""#));
-        assert_eq!(element_id(&EntryId::Note(7)), "n-7");
     }
 }

@@ -47,7 +47,12 @@ impl Open {
 
 /// The link that signs a browser in.
 pub(crate) fn link(port: u16, code: &str) -> String {
-    format!("http://parlor.localhost:{port}/sign-in?code={code}")
+    format!("{}/sign-in?code={code}", address(port))
+}
+
+/// The address of the page.
+pub(crate) fn address(port: u16) -> String {
+    format!("http://parlor.localhost:{port}")
 }
 
 /// The port of the server.

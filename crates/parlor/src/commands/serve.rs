@@ -132,7 +132,7 @@ impl ConfigSource for ServedConfig {
         let mut needs_restart = self.in_force.differences(&config.server);
         needs_restart.retain(|setting| !self.overridden.contains(setting));
         let needs_restart = needs_restart.into_iter().map(str::to_owned).collect();
-        Ok(LoadedConfig { agents, needs_restart })
+        Ok(LoadedConfig { agents, notify: config.notify, needs_restart })
     }
 }
 
@@ -240,6 +240,10 @@ impl Serve {
             }
         };
         listeners.set_page(parlor_web::page::router(Arc::clone(&hub)));
+        if let Some(address) = listeners.address() {
+            hub.set_page_address(open::address(address.port()));
+        }
+        hub.set_notify(config.notify.clone());
         // Nobody reads the output of a server in the background; `parlor open` makes links.
         let now = jiff::Timestamp::now().as_millisecond();
         let code = if self.background { None } else { hub.browsers().new_link(Role::Driver, now).ok() };
