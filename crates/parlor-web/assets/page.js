@@ -218,6 +218,10 @@ const patches = {
   replace({ id, html }) {
     const old = $(id);
     if (!old) return;
+    // What is the same stays: somebody may be about to click it.
+    const fresh = elements(html).firstElementChild;
+    if (fresh) markCurrent(fresh);
+    if (fresh?.isEqualNode(old)) return;
     if (id === "request") { replaceRequest(old, html); return; }
     swap(old, html);
     if (id === "head") onHead();
@@ -284,8 +288,9 @@ const patches = {
 };
 
 // The list is the same for all tabs.
-function markCurrent() {
-  for (const link of document.querySelectorAll(".sess")) {
+function markCurrent(within = document) {
+  const links = [...within.querySelectorAll(".sess"), ...(within.matches?.(".sess") ? [within] : [])];
+  for (const link of links) {
     if (link.getAttribute("href") === location.pathname) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
@@ -581,7 +586,10 @@ function toRequest() {
 function onHead() {
   const title = $("title")?.textContent;
   if (title) document.title = `${title} · parlor`;
+  const before = root.dataset.state;
   root.dataset.state = $("head")?.dataset.state ?? "";
+  // A turn that ends before a person's eyes is not unread.
+  if (before && before !== root.dataset.state && !document.hidden) send({ do: "seen" });
 }
 
 // ---- Messages: selection and actions ----
@@ -634,7 +642,11 @@ function act(name, entry, button) {
   if (name === "menu") {
     entry.append(menu);
     menu.hidden = !menu.hidden;
-    if (!menu.hidden) menu.querySelector("button").focus();
+    menu.classList.remove("up");
+    if (!menu.hidden) {
+      menu.classList.toggle("up", menu.getBoundingClientRect().bottom > view.getBoundingClientRect().bottom);
+      menu.querySelector("button").focus();
+    }
     return;
   }
   if (menu && !menu.hidden) { menu.hidden = true; entry.focus({ preventScroll: true }); }
