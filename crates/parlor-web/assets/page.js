@@ -216,6 +216,10 @@ const patches = {
   replace({ id, html }) {
     const old = $(id);
     if (!old) return;
+    // What is the same stays: somebody may be about to click it.
+    const fresh = elements(html).firstElementChild;
+    if (fresh) markCurrent(fresh);
+    if (fresh?.isEqualNode(old)) return;
     if (id === "request") { replaceRequest(old, html); return; }
     swap(old, html);
     if (id === "head") onHead();
@@ -282,8 +286,9 @@ const patches = {
 };
 
 // The list is the same for all tabs.
-function markCurrent() {
-  for (const link of document.querySelectorAll(".sess")) {
+function markCurrent(within = document) {
+  const links = [...within.querySelectorAll(".sess"), ...(within.matches?.(".sess") ? [within] : [])];
+  for (const link of links) {
     if (link.getAttribute("href") === location.pathname) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }

@@ -261,7 +261,7 @@ impl ListSubscription {
     /// Waits for the next change. Dropping the future loses nothing.
     pub(super) async fn wait(&mut self) {
         if self.view.changed().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

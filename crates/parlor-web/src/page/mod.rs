@@ -3,6 +3,7 @@
 mod action;
 mod conversation;
 mod directories;
+mod export;
 mod feed;
 mod hub_client;
 mod inbox;
@@ -64,9 +65,10 @@ pub fn router(hub: Arc<Hub>) -> Router {
         .route("/", get(index))
         .route("/s/{id}", get(session))
         .route("/s/{id}/media/{place}", get(session_media))
+        .route("/s/{id}/export", get(session_export))
         .route("/live", get(live))
-        .route("/assets/page.js", get(async || asset("text/javascript", assets::SCRIPT)))
         .route("/assets/icon.svg", get(async || asset("image/svg+xml", assets::ICON)))
+        .route("/assets/page.js", get(async || asset("text/javascript", assets::SCRIPT)))
         .route("/assets/page.css", get(async || asset("text/css", assets::STYLE)))
         .route("/inbox", get(inbox))
         .route("/search", get(search))
@@ -247,6 +249,24 @@ async fn session_media(
     match feed.media(&place).await {
         Ok(Some((mime, bytes))) => ([(header::CONTENT_TYPE, mime)], bytes).into_response(),
         Ok(None) => StatusCode::NOT_FOUND.into_response(),
+        Err(error) => failed(&error),
+    }
+}
+
+/// A whole session, to be kept as a file.
+async fn session_export(State(state): State<Arc<PageState>>, Path(id): Path<String>) -> Response {
+    let view = match state.lists.view().await {
+        Ok(view) => view,
+        Err(ListUnavailable) => return unavailable(),
+    };
+    let Some(row) = view.row(&SessionId::from(id.as_str())) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    match export::export(&state.hub, row).await {
+        Ok(page) => {
+            let name = format!("attachment; filename=\"{}.html\"", crate::render::text::percent_encoded(&id));
+            ([(header::CONTENT_DISPOSITION, name)], Html(page.into_string())).into_response()
+        }
         Err(error) => failed(&error),
     }
 }

@@ -217,7 +217,8 @@ impl Performer {
             Ok(_) => Ok(vec![TabPatch::Sent { key }]),
             // The tab has the prompt and sends it again.
             Err(Error::Disconnected) => Ok(Vec::new()),
-            Err(error) if error.code() == Some(code::REQUEST_CANCELLED) => Ok(vec![TabPatch::Sent { key }]),
+            Err(error) if is_withdrawn(&error) => Ok(vec![TabPatch::Sent { key }]),
+            // The person gets the text back.
             Err(error) => Ok(vec![TabPatch::Unsent { key }, TabPatch::Error(reason(&error))]),
         }
     }
@@ -362,6 +363,13 @@ impl Performer {
         let completion = |file: &String| Completion { text: format!("@{file}"), about: String::new() };
         Ok(found.into_iter().take(MAX_COMPLETIONS).map(completion).collect())
     }
+}
+
+/// Whether a client withdrew the prompt; the error of an agent that dropped it names none.
+fn is_withdrawn(error: &Error) -> bool {
+    let Error::Rpc(error) = error else { return false };
+    let by = error.data().and_then(|data| data.to_object()?.get("by").cloned());
+    error.code() == code::REQUEST_CANCELLED && by.is_some()
 }
 
 /// The message that an element shows.
