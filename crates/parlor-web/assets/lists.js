@@ -22,9 +22,8 @@
   const showHits = (html) => {
     const hits = byId("hits");
     if (!hits) return;
-    const isPage = hits.closest(".main");
+    // The style sheet hides the list beside hits.
     hits.outerHTML = html || '<div id="hits" hidden></div>';
-    if (!isPage) byId("sessions")?.toggleAttribute("hidden", Boolean(html));
   };
   const search = latest(async (text) => {
     if (!text.trim()) return "";
@@ -38,7 +37,7 @@
       search("");
       event.preventDefault();
     } else if (event.key === "ArrowDown") {
-      document.querySelector("#hits a, #sessions:not([hidden]) a")?.focus();
+      document.querySelector("#hits a, #sessions a")?.focus();
       event.preventDefault();
     }
   });

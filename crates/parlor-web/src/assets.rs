@@ -8,11 +8,7 @@ pub const STYLE: &str = include_str!("../assets/page.css");
 /// The script.
 pub const SCRIPT: &str = concat!(include_str!("../assets/page.js"), "\n", include_str!("../assets/lists.js"));
 
-<<<<<<< HEAD
-/// The icon of the page.
-=======
 /// The icon of the page in tabs and bookmarks.
->>>>>>> live
 pub const ICON: &str = include_str!("../assets/icon.svg");
 
 /// The icons, each a symbol with the id `i-` and its name. Put once into a page.

@@ -69,7 +69,6 @@ pub fn router(hub: Arc<Hub>) -> Router {
         .route("/live", get(live))
         .route("/assets/icon.svg", get(async || asset("image/svg+xml", assets::ICON)))
         .route("/assets/page.js", get(async || asset("text/javascript", assets::SCRIPT)))
-        .route("/assets/icon.svg", get(async || asset("image/svg+xml", assets::ICON)))
         .route("/assets/page.css", get(async || asset("text/css", assets::STYLE)))
         .route("/inbox", get(inbox))
         .route("/search", get(search))
