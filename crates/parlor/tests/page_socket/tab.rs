@@ -152,7 +152,7 @@ impl Tab {
                 for patch in message["patch"].as_array().into_iter().flatten() {
                     let (kind, content) = patch.as_object().unwrap().iter().next().unwrap();
                     if kind == "tail" {
-                        self.epoch = content["epoch"].as_str().unwrap().to_owned();
+                        content["epoch"].as_str().unwrap().clone_into(&mut self.epoch);
                     }
                     let html = content["html"].as_str().unwrap_or_default();
                     match kind.as_str() {
