@@ -1,4 +1,4 @@
-//! Tabs of the page over their WebSockets, without a browser.
+//! Tabs of the page over their sockets, without a browser.
 
 mod actions;
 mod connection;
