@@ -74,18 +74,20 @@
   const items = () => [...document.querySelectorAll("#inbox .item")];
   const names = () => items().map((item) => item.id).join(" ");
   let shown = names();
-  let changedAt = -1000;
+  let movedTimer;
   const inboxView = byId("inbox")?.parentElement;
   if (inboxView) {
     new MutationObserver(() => {
       if (names() === shown) return;
       shown = names();
-      changedAt = performance.now();
+      inboxView.dataset.moved = "";
+      clearTimeout(movedTimer);
+      movedTimer = setTimeout(() => { delete inboxView.dataset.moved; }, 500);
     }).observe(inboxView, { childList: true, subtree: true });
   }
   for (const kind of ["click", "submit"]) {
     document.addEventListener(kind, (event) => {
-      if (performance.now() - changedAt > 500 || !event.target.closest?.("#inbox .req")) return;
+      if (inboxView?.dataset.moved === undefined || !event.target.closest?.("#inbox .req")) return;
       event.preventDefault();
       event.stopImmediatePropagation();
     }, true);

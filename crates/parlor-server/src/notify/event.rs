@@ -263,7 +263,10 @@ pub(super) mod tests {
             r#"{"event":"needs_you","sessionId":"s 1","agent":"claude","headline":"claude needs you","at":"2026-03-04T09:41:00Z","title":"Fix the café","cwd":"/w","text":"run make","requests":["r1"],"url":"http://parlor.localhost:7667/s/s%201#t-x"}"#
         );
         let bare = event(NotifyKind::TurnFailed).without_details();
-        assert!(!bare.to_json(None).contains("caf") && bare.body() == "claude: the turn failed", "{bare:?}");
+        assert!(
+            !bare.to_json(None).contains("Fix the") && bare.body() == "claude: the turn failed",
+            "{bare:?}"
+        );
         assert_eq!(
             event(NotifyKind::NeedsYou).ntfy_query(page),
             "title=claude%20needs%20you&priority=high&tags=raised_hand&click=http%3A%2F%2Fparlor.localhost%3A7667%2Fs%2Fs%25201%23t-x"

@@ -850,6 +850,13 @@ impl Session {
         self.apply_all(left, new_id, out);
     }
 
+    /// Inserts the prompts that the agent accepted and for which it never gave message ids, at the end of the turn.
+    fn insert_accepted(&mut self, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        for prompt in self.prompts.open.accepted() {
+            self.insert(prompt, None, new_id, out);
+        }
+    }
+
     /// Applies updates that are not prompts.
     fn apply_all(
         &mut self,
@@ -898,10 +905,7 @@ impl Session {
         let is_idle = state.activity == Activity::Idle;
         if is_idle {
             self.release_held_back(new_id, out);
-            // The agent accepted these and never gave their message ids.
-            for prompt in self.prompts.open.accepted() {
-                self.insert(prompt, None, new_id, out);
-            }
+            self.insert_accepted(new_id, out);
         } else if *self.activity() == Activity::Idle {
             self.turn_began = self.transcript.seq();
         }
@@ -964,15 +968,20 @@ impl Session {
 
     /// Inserts a prompt that the agent has taken into its turn.
     fn on_steered(&mut self, prompt: PromptId, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
-        if self.candidate.as_ref().is_some_and(|candidate| candidate.progress(prompt).is_some()) {
-            // The agent is repeating it.
-            self.prompts.on_accepted(prompt, Object::default());
+        let is_over = !self.activity().is_busy();
+        let is_repeated =
+            self.candidate.as_ref().is_some_and(|candidate| candidate.progress(prompt).is_some());
+        self.prompts.on_accepted(prompt, Object::default());
+        if is_repeated && !is_over {
+            // The rest of its message comes before the end of the turn.
             return;
         }
         self.insert(prompt, None, new_id, out);
-        if let Some(state) = self.transcript.state().filter(|state| !state.activity.is_busy()) {
+        self.review_candidate(new_id, out);
+        if let Some(state) = self.transcript.state().filter(|_| is_over) {
             // The turn has ended before the response.
             self.prompts.end(prompt, state, out);
+            self.advance(new_id, out);
         }
     }
 
@@ -987,7 +996,10 @@ impl Session {
             }
             return;
         };
-        self.prompts.send_in_turn(self.is_wanted_turn_running(), self.transcript.seq(), out);
+        // The turn of a serial agent ends with the response to its prompt. Without one, as during a request of the agent between
+        // turns, there is no turn that could end.
+        let has_turn = mode == PromptMode::Queued || self.prompts.turn().is_some();
+        self.prompts.send_in_turn(has_turn && self.is_wanted_turn_running(), self.transcript.seq(), out);
         match mode {
             PromptMode::Queued => {
                 let is_idle = !self.activity().is_busy();
@@ -1030,6 +1042,7 @@ impl Session {
             return;
         }
         self.release_held_back(new_id, out);
+        self.insert_accepted(new_id, out);
         self.cancel_peer_requests(out);
         self.end_turn(state, true, new_id, out);
         self.prompts.on_state(state, out);

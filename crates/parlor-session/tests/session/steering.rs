@@ -243,3 +243,79 @@ fn a_prompt_that_the_agent_does_not_take_or_that_is_withdrawn_gets_an_outcome() 
             queue: []
     "#]]);
 }
+
+#[test]
+fn a_request_of_a_serial_agent_between_turns_is_not_a_turn() {
+    check(&expect![[r#"
+        attach 1
+        ready serial
+        request 0 call=t
+            - state requires_action
+            send request 0 to 1
+        steer 1 by 1 now
+            - user new1 = now
+            - Info now {"parlor/title":"made"}
+            - state running
+            - state requires_action
+            durable
+            respond 1 to 1: accepted as new1
+            send 1
+    "#]]);
+}
+
+#[test]
+fn a_prompt_that_seems_to_be_repeated_is_inserted_at_the_end_of_the_turn() {
+    check(&expect![[r#"
+        attach 1
+        ready serial
+        prompt 1 by 1 a
+            - user new1 = a
+            - Info a {"parlor/title":"made"}
+            - state running
+            durable
+            respond 1 to 1: accepted as new1
+            send 1
+        steer 2 by 1 a
+            steer 2
+        meta user m0
+        steered 2
+        ended 1 end
+            - user m0 meta
+            - user new2 = a meta
+            - state idle (end)
+            durable
+            respond 2 to 1: accepted as new2
+    "#]]);
+}
+
+#[test]
+fn a_prompt_that_the_agent_repeated_after_the_turn_does_not_hold_up_the_next_one() {
+    check(&expect![[r#"
+        attach 1
+        ready serial
+        prompt 1 by 1 a
+            - user new1 = a
+            - Info a {"parlor/title":"made"}
+            - state running
+            durable
+            respond 1 to 1: accepted as new1
+            send 1
+        steer 2 by 1 a
+            steer 2
+        ended 1 end
+            - state idle (end)
+        whole user m0: a
+            - user m0 = a meta
+            durable
+            respond 2 to 1: accepted as m0
+        prompt 3 by 1 a
+            queue: [3 a (1)]
+        steered 2
+            - user new2 = a
+            - state running
+            durable
+            respond 3 to 1: accepted as new2
+            send 3
+            queue: []
+    "#]]);
+}

@@ -130,6 +130,8 @@ fn the_inbox_answers_requests_of_all_sessions() {
     tab.wait_for("socket?.readyState === 1");
     tab.click("#inbox .req [data-do=answer]");
     tab.wait_for_text("1 request waits for you");
+    // A card that has just moved accepts nothing.
+    tab.wait_for("!document.querySelector('[data-moved]')");
     tab.click("#inbox .req [data-do=not_now]");
     tab.wait_for("!document.querySelector('#inbox .item')");
     let left = page.run(&["inbox", "--json"]).success().stdout;
