@@ -127,10 +127,11 @@ fn the_inbox_answers_requests_of_all_sessions() {
     tab.wait_for_text("Delete one");
     tab.wait_for_text("Delete two");
     tab.wait_for_text("2 requests wait for you");
-    tab.wait_for("socket?.readyState === 1");
+    tab.wait_for("document.querySelectorAll('#sessions .badge.you').length === 2");
+    // A card that has just come or moved accepts nothing.
+    tab.wait_for("socket?.readyState === 1 && !document.querySelector('[data-moved]')");
     tab.click("#inbox .req [data-do=answer]");
     tab.wait_for_text("1 request waits for you");
-    // A card that has just moved accepts nothing.
     tab.wait_for("!document.querySelector('[data-moved]')");
     tab.click("#inbox .req [data-do=not_now]");
     tab.wait_for("!document.querySelector('#inbox .item')");
