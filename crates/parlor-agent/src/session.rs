@@ -240,7 +240,7 @@ impl Session {
         Ok(())
     }
 
-    /// Asks people to fill in a form: the JSON schema of an object whose members are no objects.
+    /// Asks people to fill in a form: the JSON schema of an object whose members are not objects.
     ///
     /// ```
     /// # use parlor_agent::{FormOutcome, Json, Turn, TurnError};

@@ -252,7 +252,7 @@ impl Client {
         PeerRequests::new(Arc::clone(&self.shared.requests))
     }
 
-    /// The notifications that arrive from here on and are no session updates, such as those of protocol extensions.
+    /// The notifications that arrive from here on and are not session updates, such as those of protocol extensions.
     pub fn notifications(&self) -> Notifications {
         self.connection.notifications()
     }

@@ -122,7 +122,7 @@ impl Connector {
             let mut request = url.into_client_request().map_err(connect_error)?;
             if let Some(token) = token {
                 let value = HeaderValue::try_from(format!("Bearer {token}"))
-                    .map_err(|_| Error::Protocol("the token is no header value"))?;
+                    .map_err(|_| Error::Protocol("the token is not a header value"))?;
                 request.headers_mut().insert("authorization", value);
             }
             let limit = Some(parlor_wire::DEFAULT_LINE_LIMIT);

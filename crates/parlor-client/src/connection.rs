@@ -114,7 +114,7 @@ impl Connection {
         self.request(method, params, Purpose::Call).await.map(|response| response.result)
     }
 
-    /// The notifications that arrive from here on and are no session updates.
+    /// The notifications that arrive from here on and are not session updates.
     pub fn notifications(&self) -> Notifications {
         let sender = self.notifications.upgrade();
         Notifications::new(sender.as_ref().map(broadcast::Sender::subscribe), self.losses.clone())

@@ -10,7 +10,7 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::losses::LossLog;
 use crate::updates::{BoxStream, stream};
 
-/// A notification that is no session update, such as one of a protocol extension.
+/// A notification that is not a session update, such as one of a protocol extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Notification {

@@ -51,7 +51,7 @@ pub(crate) enum Received {
     Line(String),
     /// A line over the size limit.
     TooLong,
-    /// Something that is no text, with a description.
+    /// Something that is not text, with a description.
     Undecodable(String),
 }
 

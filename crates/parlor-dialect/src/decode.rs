@@ -50,7 +50,7 @@ pub struct BadUpdate {
 /// The problems of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
-    /// It is no object, or one that is too large.
+    /// It is not an object, or one that is too large.
     NotAnObject(NotAnObject),
     /// A required field is missing.
     Missing(&'static str),

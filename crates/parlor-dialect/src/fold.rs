@@ -49,7 +49,7 @@ pub struct Fold {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LineProblem {
-    /// It is no message.
+    /// It is not a message.
     Malformed(Malformed),
     /// Its params are not those of an update.
     NoUpdate(&'static str),

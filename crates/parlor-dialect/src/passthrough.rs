@@ -7,7 +7,7 @@ use crate::fast_path::UpdateLine;
 /// Rewrites a message for a peer of the same dialect: the same bytes, with the given ids.
 ///
 /// Replaced are the `sessionId` of params or result, and the `messageId` of an update or of a prompt's response.
-/// What the line does not have stays absent. `None` if the line is no message.
+/// What the line does not have stays absent. `None` if the line is not a message.
 ///
 /// ```
 /// use parlor_dialect::with_ids;

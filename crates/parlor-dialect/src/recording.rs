@@ -10,7 +10,7 @@ pub enum Side {
 /// One line of a recording, or of a plain stream of messages.
 ///
 /// A recording marks each message with its direction, `C->A {json}` or `A->C {json}`; lines that start with `#` are
-/// comments, and `A!!` precedes output of an agent that was no message. A plain stream has only messages.
+/// comments, and `A!!` precedes output of an agent that was not a message. A plain stream has only messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recorded<'a> {
     /// The sender, if the line has a direction.

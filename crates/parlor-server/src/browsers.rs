@@ -60,7 +60,7 @@ pub struct Browsers {
 /// A browser that is signed in, as lists show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedIn {
-    /// Its id, which is no secret.
+    /// Its id, which is not a secret.
     pub id: String,
     /// What it is allowed to do.
     pub role: Role,
@@ -328,7 +328,7 @@ mod tests {
         let cookie = signed_in(&browsers, Role::Observer);
         let found = browsers.find(&cookie, NOW).unwrap();
         assert_eq!((found.role, found.name.as_str()), (Role::Observer, "Firefox on <b>"));
-        assert_eq!(browsers.find(&found.id, NOW), None, "the id is no cookie");
+        assert_eq!(browsers.find(&found.id, NOW), None, "the id is not a cookie");
         assert_eq!(browsers.find("", NOW), None);
         let later = after(NOW, BROWSER_LIFETIME) - 1;
         assert_eq!(browsers.find(&cookie, later).unwrap().last_used_at, later);
@@ -342,7 +342,7 @@ mod tests {
         let cookie = signed_in(&browsers, Role::Driver);
         let id = browsers.find(&cookie, NOW).unwrap().id;
         let ticket = browsers.new_ticket(&id, NOW).unwrap();
-        assert_eq!(browsers.redeem(&cookie, NOW), None, "a cookie is no ticket");
+        assert_eq!(browsers.redeem(&cookie, NOW), None, "a cookie is not a ticket");
         assert_eq!(browsers.redeem(&ticket, NOW).unwrap().id, id);
         assert_eq!(browsers.redeem(&ticket, NOW), None);
         let late = browsers.new_ticket(&id, NOW).unwrap();

@@ -31,7 +31,7 @@ impl Content {
     /// The maximum length of the text of one list: offsets into it have 32 bits.
     pub(crate) const MAX_BYTES: usize = u32::MAX as usize;
 
-    /// Reads the elements of an array; if the value is no array, the error is its type.
+    /// Reads the elements of an array; if the value is not an array, the error is its type.
     pub fn parse(array: JsonRef<'_>) -> Result<Self, Type> {
         let items = array.elements().ok_or_else(|| array.type_of())?;
         Ok(items.into_iter().collect())

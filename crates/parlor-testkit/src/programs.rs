@@ -64,7 +64,7 @@ fn find_or_build(program: &str, selection: &[&str]) -> Result<String, String> {
         Some(path) => path,
         None => build_one(program, &[&["--quiet"], selection].concat(), Profile::current())?,
     };
-    to_text(path).ok_or_else(|| format!("the path of {program} is no text"))
+    to_text(path).ok_or_else(|| format!("the path of {program} is not text"))
 }
 
 /// Builds a program of a package of this workspace, unless it is up to date, and returns its path.

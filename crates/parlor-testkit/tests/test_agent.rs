@@ -153,7 +153,7 @@ fn the_help_lists_options_and_commands() {
           hang                       says `Hanging.` and never ends the turn, not even when cancelled
           crash [CODE]               writes what was said and a word to stderr, and exits with CODE (1)
           crash-silently             exits with 1, without a word and without writing what was said
-          garbage                    writes a line that is no JSON and one that is no message
+          garbage                    writes a line that is not JSON and one that is not a message
           raw PARAMS                 sends a session/update with these params; SESSION is the id
           stderr TEXT                writes to standard error
           env NAME                   says an environment variable

@@ -236,7 +236,7 @@ impl From<KeyEvent> for Key {
 
 /// A text that names no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no key: write it as in Ctrl-D, Alt-Enter, PgUp, F1, Space or j")]
+#[error("'{0}' is not a key: write it as in Ctrl-D, Alt-Enter, PgUp, F1, Space or j")]
 pub struct UnknownKey(String);
 
 impl FromStr for Key {
@@ -821,7 +821,7 @@ mod tests {
         );
         assert!(error("nowhere", "fork", "f").contains("no place 'nowhere'"));
         assert!(error("input", "fork", "f").contains("no action 'fork'"));
-        assert!(error("messages", "fork", "Hyper-f").contains("'Hyper-f' is no key"));
+        assert!(error("messages", "fork", "Hyper-f").contains("'Hyper-f' is not a key"));
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub fn label(block: &Object) -> String {
     }
 }
 
-/// The label of a content block, or the JSON if it is no object.
+/// The label of a content block, or the JSON if it is not an object.
 pub fn label_of(block: &str) -> String {
     let object = JsonRef::parse(block).ok().and_then(JsonRef::to_object);
     object.map_or_else(|| block.to_owned(), |object| label(&object))

@@ -1,4 +1,4 @@
-//! Events and other entries that are no messages and no tool calls, in words, for any output.
+//! Events and other entries that are neither messages nor tool calls, in words, for any output.
 
 use parlor_json::{Json, Object};
 use parlor_session::{Body, Entry, EntryId};

@@ -391,7 +391,7 @@ impl ToolDetails {
     }
 }
 
-/// The members of an object in order, also those with the same name; `None` if the value is no object.
+/// The members of an object in order, also those with the same name; `None` if the value is not an object.
 fn members_of(object: JsonRef<'_>) -> Option<Vec<(String, JsonRef<'_>)>> {
     let members = parlor_json::Members::of(object).ok()?;
     Some(members.iter().map(|(name, value)| (name.to_text().into_owned(), value)).collect())

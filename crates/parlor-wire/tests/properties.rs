@@ -91,7 +91,7 @@ fn check_message(message: &Message<'_>) {
     for id in [RequestId::from(u64::MAX), RequestId::from("a\"é"), RequestId::null()] {
         let relayed = message.with_id(&id);
         let Ok(Incoming::One(again)) = parse(&relayed, Batches::Refuse) else {
-            panic!("{relayed} is no message, but {} is", message.text())
+            panic!("{relayed} is not a message, but {} is", message.text())
         };
         assert_eq!(again.id().map(RequestId::as_literal), message.id().map(|_| id.as_literal()));
         assert_eq!(again.method(), message.method());

@@ -73,7 +73,7 @@ impl Checker {
     pub(crate) fn line(&mut self, by: Side, line: &str) -> Vec<Fault> {
         let message: Value = match serde_json::from_str(line) {
             Ok(message) => message,
-            Err(error) => return vec![fault("line", &format!("is no JSON: {error}"), line)],
+            Err(error) => return vec![fault("line", &format!("is not JSON: {error}"), line)],
         };
         if let Value::Array(batch) = &message {
             return batch.iter().flat_map(|message| self.message(by, message, line)).collect();
@@ -100,7 +100,7 @@ impl Checker {
             (None, None) => ("line".to_owned(), vec!["has neither method nor id".to_owned()]),
         };
         let envelope =
-            (message.get("jsonrpc") != Some(&json!("2.0"))).then(|| "is no JSON-RPC 2.0".to_owned());
+            (message.get("jsonrpc") != Some(&json!("2.0"))).then(|| "is not JSON-RPC 2.0".to_owned());
         let problems: Vec<_> = problems.into_iter().chain(envelope).collect();
         if problems.is_empty() { Vec::new() } else { vec![fault(&name, &problems.join("; "), line)] }
     }

@@ -65,7 +65,7 @@ fn the_prompt_is_accepted_and_the_agent_sends_the_user_message_with_its_id() {
         assert_eq!(
             fold(dialect, &[PROMPT, ACCEPTED]).messages(),
             [""; 0],
-            "the prompt itself is no message yet"
+            "the prompt itself is not a message yet"
         );
     }
 }

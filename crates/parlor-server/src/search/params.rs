@@ -90,7 +90,7 @@ impl SearchParams {
         Ok(())
     }
 
-    /// Applies the filters in a query, and returns the rest. Quoted text is no filter.
+    /// Applies the filters in a query, and returns the rest. Quoted text is not a filter.
     fn take_filters(&mut self, query: &str, now: i64) -> Result<String, RpcError> {
         let mut words = String::with_capacity(query.len());
         for (n, part) in query.split('"').enumerate() {

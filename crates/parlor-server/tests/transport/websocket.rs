@@ -215,7 +215,7 @@ async fn a_client_that_violates_the_protocol_gets_the_close_code() {
 async fn a_message_sent_together_with_the_handshake_is_read() {
     let server = Server::start().await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    // The masked frame `1`, with a mask of zeros, which is no message.
+    // The masked frame `1`, with a mask of zeros, which is not a message.
     let mut bytes = handshake(&server).into_bytes();
     bytes.extend([0x81, 0x81, 0, 0, 0, 0, b'1']);
     stream.write_all(&bytes).await.unwrap();

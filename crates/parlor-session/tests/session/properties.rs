@@ -232,7 +232,7 @@ impl World {
                     assert!(self.agent.is_some(), "a prompt is sent without an agent");
                     self.steered.push(prompt.id.0);
                 }
-                // A failure without a waiting client is no response.
+                // A failure without a waiting client is not a response.
                 Effect::RespondPrompt { prompt, by, .. } if *by != ClientId::UNKNOWN => {
                     *self.responses.get_mut(&prompt.0).expect("the prompt is known") += 1;
                 }

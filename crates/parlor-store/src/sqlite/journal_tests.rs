@@ -109,7 +109,7 @@ proptest! {
     fn what_is_encoded_is_decoded_from_each_record_on(batches in batches(), zeros in 0..100_usize) {
         let (mut bytes, positions) = journal(&batches, 0);
         let sizes = batches.iter().map(|batch| crate::check::size(batch) + RECORD);
-        prop_assert!(bytes.len() <= HEADER + sizes.sum::<usize>(), "the size of a batch is no limit of its record");
+        prop_assert!(bytes.len() <= HEADER + sizes.sum::<usize>(), "the size of a batch is not a limit of its record");
         bytes.resize(bytes.len() + zeros, 0);
         for (n, position) in positions.iter().enumerate() {
             let unfolded = unfolded(&bytes, *position).unwrap();

@@ -43,7 +43,7 @@ fn a_batch_that_is_done_survives_a_kill() {
         let text: String = (1..=kept).map(|n| format!("{n},{n};")).collect();
         assert!(entry.content == text);
         assert_eq!(store.value("last").unwrap(), Some(kept.to_string()));
-        // A kill is no damage.
+        // A kill is not damage.
         assert_eq!(SqliteStore::damaged_journals(&path).unwrap(), []);
     }
 }

@@ -517,7 +517,7 @@ impl World {
         self.say(place, &[update]);
     }
 
-    /// Answers requests that are no prompts.
+    /// Answers requests that are not prompts.
     fn answer_calls(&mut self, place: &Place) {
         let calls = self.processes[place.process].calls_of(&place.session);
         for id in calls {

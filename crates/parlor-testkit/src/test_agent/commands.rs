@@ -133,7 +133,7 @@ pub(crate) const COMMANDS: &[Command<Step>] = &[
     command("hang", "", "says `Hanging.` and never ends the turn, not even when cancelled", |_| Some(Step::Hang)),
     command("crash", "[CODE]", "writes what was said and a word to stderr, and exits with CODE (1)", |rest| or(rest, "1").parse().ok().map(|code| Step::Crash { code })),
     command("crash-silently", "", "exits with 1, without a word and without writing what was said", |_| Some(Step::CrashSilently)),
-    command("garbage", "", "writes a line that is no JSON and one that is no message", |_| Some(Step::Garbage)),
+    command("garbage", "", "writes a line that is not JSON and one that is not a message", |_| Some(Step::Garbage)),
     command("raw", "PARAMS", "sends a session/update with these params; SESSION is the id", |rest| some(rest).map(Step::Raw)),
     command("stderr", "TEXT", "writes to standard error", |rest| Some(Step::Stderr(rest.into()))),
     command("env", "NAME", "says an environment variable", |rest| some(rest).map(Step::Env)),

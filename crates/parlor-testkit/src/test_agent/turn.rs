@@ -84,7 +84,7 @@ pub(super) fn work(agent: &Arc<Agent>, session: &Arc<Session>, peer: &Arc<Peer>,
     }
 }
 
-/// Does something that is no turn: v1 has none but those of prompts, so the session does not count as busy.
+/// Does something that is not a turn: v1 has none but those of prompts, so the session does not count as busy.
 pub(super) fn aside(agent: &Arc<Agent>, session: &Arc<Session>, peer: &Arc<Peer>, steps: Vec<Step>) {
     let (sender, events) = mpsc::channel();
     let (mut turn, work) = Turn::new(agent, session, peer, Job { work: Work::Own(steps), sender, events });

@@ -40,7 +40,7 @@ pub(crate) struct Turn {
     pub(crate) stop: String,
     pub(crate) usage: Value,
     pub(crate) error: Value,
-    /// Lines that are no messages.
+    /// Lines that are not messages.
     pub(crate) garbage: Vec<Value>,
 }
 

@@ -97,7 +97,7 @@ impl Performer {
             }
             Action::SetOption { option, value } => {
                 let json =
-                    |text: &str| Json::parse(text).map_err(|_| Error::Protocol("the option is no JSON"));
+                    |text: &str| Json::parse(text).map_err(|_| Error::Protocol("the option is not JSON"));
                 let (option, value) = (json(&option)?, json(&value)?);
                 let params = |params: Object| params.with("configId", option).with("value", value);
                 self.call("session/set_config_option", params).await?;

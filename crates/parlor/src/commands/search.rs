@@ -214,7 +214,7 @@ impl Numbers {
         Self { sessions: OfflineSessions::open(paths).ok(), read: HashMap::new() }
     }
 
-    /// The number of a message; `None` if it is not stored yet, or is no message.
+    /// The number of a message; `None` if it is not stored yet, or is not a message.
     fn get(&mut self, session: &str, message: &str) -> Option<usize> {
         if !self.read.contains_key(session) {
             let numbers = self.sessions.as_ref().and_then(|sessions| numbers(sessions, session));

@@ -28,7 +28,7 @@ fn texts(scenario: &Scenario, session: &str) -> Vec<String> {
 fn a_prefix_selects_the_prompt_to_edit_even_if_other_messages_match() {
     let scenario = Scenario::new(PARLOR).with_server();
     let (mut session, mut messages) = spawn(&scenario);
-    // Ids are random: send prompts until an answer has the same first digit as the first prompt, which is no number.
+    // Ids are random: send prompts until an answer has the same first digit as the first prompt, which is not a number.
     while !messages[1..].iter().any(|id| id[..1] == messages[0][..1])
         || messages[2][..1] == messages[0][..1]
         || messages[0].starts_with(|first: char| first.is_ascii_digit())
