@@ -166,7 +166,7 @@ fn stream(page: &Page, tab: &Tab, id: &str) -> (usize, f64, f64) {
 fn scroll_back(tab: &Tab) -> Vec<(f64, f64)> {
     let mut steps = Vec::new();
     for _ in 0..=SCROLLS {
-        tab.eval("gc?.()");
+        tab.eval("globalThis.gc?.()");
         steps.push((metric(tab, "Nodes"), metric(tab, "JSHeapUsedSize")));
         let first = tab.eval("document.querySelector('#log > [id]').id");
         tab.eval("document.getElementById('conversation').scrollTop = 0");
