@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parlor_client::{
-    Activity, Entry, EntryId, Json, MessageId, Object, Role, Session, SessionId, Slot, Snapshot, State,
+    Activity, ConfigOption, Entry, EntryId, Json, MessageId, Role, Session, SessionId, Slot, Snapshot, State,
     ToolCall, ToolCallId, ToolCallStatus, ToolKind, Transcript, is_numbered,
 };
 use ratatui::text::Line;
@@ -391,13 +391,9 @@ impl Conversation {
     }
 
     /// The options of the session: those that were last reported, else those with which it was opened.
-    pub fn options(&self) -> Vec<Object> {
-        let reported = self.slot(Slot::Options).map(|slot| slot.fields);
-        let has_options = |fields: &Object| fields.get_array("configOptions").is_some();
-        let opened = || self.session().map(Session::opened);
-        let fields = reported.filter(has_options).or_else(opened).unwrap_or_default();
-        let options = fields.get_array("configOptions").unwrap_or_default();
-        options.into_iter().filter_map(parlor_client::JsonRef::to_object).collect()
+    pub fn options(&self) -> Vec<ConfigOption> {
+        let opened = self.session().map(Session::opened).unwrap_or_default();
+        ConfigOption::of_session(&self.replica.read(), &opened)
     }
 
     /// How many messages are loaded.

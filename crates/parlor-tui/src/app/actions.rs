@@ -1312,21 +1312,16 @@ impl App {
         let mut items = Vec::new();
         let mut rest = Vec::new();
         for option in conversation.options() {
-            let id = option.get("configId").or_else(|| option.get("id"));
-            let Some(id) = id.cloned() else { continue };
-            let id_text = id.to_text().map(std::borrow::Cow::into_owned).unwrap_or_default();
-            let name = Clean::line(&option.get_string("name").unwrap_or(id_text));
-            let now = option.get("currentValue").cloned();
-            let category = option.get_string("category");
-            let values = option_values(&option);
-            let section = match category.as_deref() {
+            let name = Clean::line(&option.name);
+            let section = match option.category.as_deref() {
                 Some("mode") => Some("Mode"),
                 Some("model") => Some("Model"),
                 Some(_) | None => None,
             };
             if let Some(section) = section {
-                for (index, (value, value_name, about)) in values.into_iter().enumerate() {
-                    let is_now = Some(&value) == now.as_ref();
+                for (index, choice) in option.values.into_iter().enumerate() {
+                    let (value, value_name) = (choice.value, Clean::line(&choice.name));
+                    let is_now = Some(&value) == option.value.as_ref();
                     let text = value.to_text().unwrap_or_default().to_lowercase();
                     let asks_nothing = section == "Mode"
                         && (text.contains("bypass") || text.contains("yolo") || text.contains("dont_ask"));
@@ -1334,10 +1329,10 @@ impl App {
                         section: Some(section).filter(|_| index == 0),
                         mark: asks_nothing.then_some((Mark::NeedsYou, Role::Warning)),
                         name: value_name.clone(),
-                        about,
+                        about: Clean::line(&choice.description.unwrap_or_default()),
                         right: Clean::line(if is_now { "now" } else { "" }),
                         choice: Choice::Option {
-                            option: id.clone(),
+                            option: option.id.clone(),
                             value,
                             note: format!("{}: {value_name}", section.to_lowercase()),
                         },
@@ -1346,12 +1341,13 @@ impl App {
                 }
                 continue;
             }
-            let values = if option.get_string("type").as_deref() == Some("boolean") {
+            let values = if option.is_boolean {
                 vec![(Json::from(false), Clean::line("off")), (Json::from(true), Clean::line("on"))]
             } else {
-                values.into_iter().map(|(value, name, _)| (value, name)).collect()
+                option.values.into_iter().map(|value| (value.value, Clean::line(&value.name))).collect()
             };
-            let place = values.iter().position(|(value, _)| Some(value) == now.as_ref()).unwrap_or(0);
+            let place =
+                values.iter().position(|(value, _)| Some(value) == option.value.as_ref()).unwrap_or(0);
             let shown = values.get(place).map(|(_, name)| name.clone()).unwrap_or_default();
             rest.push(PickItem {
                 section: Some("Options").filter(|_| rest.is_empty()),
@@ -1359,7 +1355,7 @@ impl App {
                 name: name.clone(),
                 about: shown,
                 right: Clean::default(),
-                choice: Choice::Values { option: id, name, values, now: place },
+                choice: Choice::Values { option: option.id, name, values, now: place },
                 needs_confirmation: false,
             });
         }
@@ -1511,30 +1507,4 @@ pub(super) enum SelectedKind {
     Prompt,
     Answer,
     Other,
-}
-
-/// The values of an option: value, name, description. Groups are flattened.
-fn option_values(option: &parlor_client::Object) -> Vec<(Json, Clean, Clean)> {
-    let mut values = Vec::new();
-    let mut push = |value: &parlor_client::Object| {
-        if let Some(id) = value.get("value") {
-            let text = id.to_text().map(std::borrow::Cow::into_owned).unwrap_or_default();
-            let name = Clean::line(&value.get_string("name").unwrap_or(text));
-            let about = Clean::line(&value.get_string("description").unwrap_or_default());
-            values.push((id.clone(), name, about));
-        }
-    };
-    for value in option.get_array("options").unwrap_or_default() {
-        let Some(value) = value.to_object() else { continue };
-        match value.get_array("options") {
-            Some(group) => {
-                group
-                    .into_iter()
-                    .filter_map(parlor_client::JsonRef::to_object)
-                    .for_each(|value| push(&value));
-            }
-            None => push(&value),
-        }
-    }
-    values
 }

@@ -291,18 +291,9 @@ impl App {
     /// The name of the present value of the option of a category.
     fn option_name(&self, category: &str) -> Option<Clean> {
         let conversation = self.conversation.as_ref()?;
-        let option = conversation
-            .options()
-            .into_iter()
-            .find(|option| option.get_string("category").as_deref() == Some(category));
-        let named = option.and_then(|option| {
-            let now = option.get("currentValue")?.clone();
-            let values =
-                option.get_array("options")?.into_iter().filter_map(parlor_client::JsonRef::to_object);
-            let value = values.into_iter().find(|value| value.get("value") == Some(&now));
-            let name = value.and_then(|value| value.get_string("name"));
-            Some(Clean::line(&name.or_else(|| Some(now.to_text()?.into_owned()))?))
-        });
+        let options = conversation.options();
+        let option = options.iter().find(|option| option.is_of(category));
+        let named = option.and_then(|option| Some(Clean::line(&option.value_name()?)));
         named.or_else(|| {
             let row = self.sessions.get(&conversation.id)?;
             if category == "mode" { row.mode.clone() } else { row.model.clone() }
