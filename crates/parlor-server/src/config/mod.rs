@@ -60,13 +60,25 @@ pub struct Config {
     pub notify: Vec<NotifyTarget>,
 }
 
-/// The settings of the terminal client: `ascii` and the `[keys]` tables.
+/// The settings of the terminal client: `ascii`, `background` and the `[keys]` tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientConfig {
     /// Whether marks are ASCII.
     pub ascii: bool,
+    /// The background of the terminal, if the terminal shall not be asked for it.
+    pub background: Option<Background>,
     /// The keys of actions, in the order of the tables.
     pub keys: Vec<KeySetting>,
+}
+
+/// The background of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "config", derive(serde::Deserialize), serde(rename_all = "lowercase"))]
+pub enum Background {
+    /// Dark, with light text.
+    Dark,
+    /// Light, with dark text.
+    Light,
 }
 
 /// A setting such as `fork = "f"` in `[keys.messages]`.
@@ -131,6 +143,7 @@ struct File {
     server: ServerConfig,
     #[serde(default)]
     ascii: bool,
+    background: Option<Background>,
     #[serde(default)]
     keys: BTreeMap<String, BTreeMap<String, toml::Spanned<String>>>,
     #[serde(default)]
@@ -245,7 +258,7 @@ impl Config {
             default_agent: file.default_agent,
             agents,
             server: file.server,
-            client: ClientConfig { ascii: file.ascii, keys },
+            client: ClientConfig { ascii: file.ascii, background: file.background, keys },
             notify: notify::targets(file.notify, &location)?,
         })
     }
