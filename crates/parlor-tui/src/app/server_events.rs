@@ -330,7 +330,7 @@ impl App {
     }
 
     /// Gives the focus to the request of the open session, unless the person is typing or has put it off.
-    fn show_request(&mut self, is_new: bool) {
+    pub(super) fn show_request(&mut self, is_new: bool) {
         let Some(request) = self.shown_request() else {
             if self.focus == Focus::Request {
                 self.focus = Focus::Input;

@@ -86,6 +86,18 @@ struct ConfigProblem {
     hint: Option<String>,
 }
 
+impl ServerStatus {
+    /// The error of the server's configuration file, with which it would not start again.
+    pub(crate) fn config_error(&self) -> Option<CommandError> {
+        let ConfigProblem { location, message, hint } = self.config.as_ref()?.error.as_ref()?;
+        let error = CommandError::bad_input(format_args!("{location}: {message}"));
+        Some(match hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        })
+    }
+}
+
 /// A turn that is running.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -259,7 +271,9 @@ fn write(report: &StatusReport, out: &mut dyn std::io::Write) -> std::io::Result
         writeln!(out, "  socket    {}", short_path(socket))?;
     }
     if let Some(address) = &report.address {
-        writeln!(out, "  web       {address}")?;
+        // The name for which browsers are signed in.
+        let page = address.replace("//127.0.0.1:", "//parlor.localhost:");
+        writeln!(out, "  web       {page} (`parlor open` opens it)")?;
     }
     if let Some(config) = &server.config {
         write_config(config, out)?;
