@@ -185,8 +185,12 @@ fn distance(from: &str, to: &str) -> usize {
 impl AgentConfig {
     /// Whether its program is found in `path_env` (the variable `PATH`). An embedded agent is always there.
     pub fn is_installed(&self, path_env: &OsStr) -> bool {
-        let program = self.command.first().and_then(|program| program_at(program, path_env));
-        self.embedded.is_some() || program.is_some()
+        self.embedded.is_some() || program_at(self.program(), path_env).is_some()
+    }
+
+    /// The program that is started: that of `wrap`, in which the agent's own may be elsewhere, else the agent's.
+    pub fn program(&self) -> &str {
+        self.sandbox.wrap.first().or(self.command.first()).map_or("", String::as_str)
     }
 
     /// The name for errors that any client may see: for an agent that was given as a command, only the program.

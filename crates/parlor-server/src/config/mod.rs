@@ -30,7 +30,7 @@ use serde::de::{self, Deserialize, Deserializer};
 #[cfg(feature = "http")]
 use crate::transport::HttpOptions;
 
-pub use self::agent::{AgentConfig, EmbeddedAgent, ProcessMode};
+pub use self::agent::{AgentConfig, EmbeddedAgent, ProcessMode, Sandbox};
 pub use self::choice::{Agents, DefaultAgent};
 #[cfg(feature = "config")]
 pub use self::edit::{set_default_agent, with_default_agent};
