@@ -252,11 +252,16 @@ impl Table {
 
 /// Checks a name, which is used in URLs and flags.
 fn check_name(name: &str) -> Result<(), String> {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if !name.is_empty() && name.bytes().all(is_allowed) {
+    if is_name(name) {
         return Ok(());
     }
     Err(format!("invalid agent name '{name}': it may only contain letters, digits and -_."))
+}
+
+/// Whether a text consists of letters, digits and `-_.`.
+pub(super) fn is_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_allowed)
 }
 
 fn split_command(command: &str) -> Result<Vec<String>, String> {
@@ -271,7 +276,7 @@ fn check_command(words: Vec<String>) -> Result<Vec<String>, String> {
     }
 }
 
-fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+pub(super) fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
     struct Command;
 
     impl<'de> Visitor<'de> for Command {

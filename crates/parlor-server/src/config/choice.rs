@@ -1,7 +1,10 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use super::{AgentConfig, Config, ConfigError, PRESETS, program_at};
+use parlor_engine::mcp::McpServer;
+
+use super::mcp::McpServers;
+use super::{AgentConfig, Config, ConfigError, McpConfig, PRESETS, program_at};
 use crate::hub::AgentChoice;
 
 /// All agents of a server, with the default one.
@@ -10,6 +13,8 @@ pub struct Agents {
     all: Vec<AgentConfig>,
     /// The name of the configured default agent.
     default: Option<String>,
+    /// The configured MCP servers, and what the agents are sent of them.
+    mcp: (Vec<McpConfig>, McpServers),
 }
 
 /// The name of the built-in agent.
@@ -77,7 +82,7 @@ impl Agents {
                 all.push(agent);
             }
         }
-        let agents = Self { all, default };
+        let agents = Self { all, default, mcp: (config.mcp.clone(), mcp_servers(&config.mcp, None)) };
         if let Some(unknown) = agents.default.as_ref().filter(|name| agents.get(name).is_none()) {
             let location = match &config.path {
                 Some(path) => format!("{}, default_agent", path.display()),
@@ -98,7 +103,24 @@ impl Agents {
 
     /// Creates a set of one agent.
     pub fn only(agent: AgentConfig) -> Self {
-        Self { default: Some(agent.name.clone()), all: vec![agent] }
+        Self { default: Some(agent.name.clone()), all: vec![agent], mcp: Default::default() }
+    }
+
+    /// Lets agents start parlor's own MCP server for the sessions of a data directory.
+    #[must_use]
+    pub fn with_data_dir(self, data: &Path) -> Self {
+        let servers = mcp_servers(&self.mcp.0, Some(data));
+        Self { mcp: (self.mcp.0, servers), ..self }
+    }
+
+    /// The MCP servers that an agent gets from the configuration.
+    pub(crate) fn mcp_servers(&self, agent: &str) -> Vec<McpServer> {
+        self.mcp.1.for_agent(agent, self.get(agent))
+    }
+
+    /// The MCP servers of the configuration that are enabled.
+    pub fn enabled_mcp(&self) -> impl Iterator<Item = &McpConfig> {
+        self.mcp.1.enabled()
     }
 
     /// All agents, in order of precedence.
@@ -158,6 +180,11 @@ impl Agents {
             }),
         }
     }
+}
+
+/// The servers with their programs, which are searched for in the `PATH` of this process.
+fn mcp_servers(configured: &[McpConfig], data: Option<&Path>) -> McpServers {
+    McpServers::new(configured, &std::env::var_os("PATH").unwrap_or_default(), data)
 }
 
 /// The name that differs from the given one by at most two letters.
