@@ -120,7 +120,7 @@ impl Agents {
 
     /// The MCP servers of the configuration that are enabled.
     pub fn enabled_mcp(&self) -> impl Iterator<Item = &McpConfig> {
-        self.mcp.1.enabled()
+        self.mcp.0.iter().filter(|server| server.is_enabled)
     }
 
     /// All agents, in order of precedence.

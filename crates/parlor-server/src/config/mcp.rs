@@ -115,11 +115,6 @@ impl McpServers {
             })
             .collect()
     }
-
-    /// All servers that are enabled.
-    pub(super) fn enabled(&self) -> impl Iterator<Item = &McpConfig> {
-        self.0.iter().map(|(config, _)| config).filter(|config| config.is_enabled)
-    }
 }
 
 /// The members of a server in version 2 of the protocol.

@@ -103,6 +103,9 @@ fn text_of(error: &CommandError) -> String {
 fn search_sessions(sessions: &Sessions, arguments: &Object) -> Result<String, String> {
     let arguments = Arguments::check(arguments, &["query", "directory", "limit"])?;
     let query = arguments.text("query")?.ok_or("`query` is missing")?;
+    if query.trim().is_empty() {
+        return Err("`query` has no words; list_sessions lists the latest sessions".to_owned());
+    }
     let limit = arguments.number("limit", MAX_MATCHES)?.unwrap_or(10);
     let mut params = Object::new().with("query", query).with("limit", limit);
     if let Some(directory) = arguments.directory()? {
