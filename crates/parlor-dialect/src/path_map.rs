@@ -125,12 +125,13 @@ impl PathMap {
 
     /// The value with other paths; `None` if it has none.
     fn nested(&self, value: JsonRef<'_>, direction: Direction, depth: usize) -> Option<Json> {
+        if depth >= MAX_DEPTH {
+            return None;
+        }
         match value.type_of() {
-            Type::Object if depth < MAX_DEPTH => self.object(value, direction, depth),
-            Type::Array if depth < MAX_DEPTH => {
-                each(value, |element| self.nested(element, direction, depth + 1))
-            }
-            _ => None,
+            Type::Object => self.object(value, direction, depth),
+            Type::Array => each(value, |element| self.nested(element, direction, depth + 1)),
+            Type::Null | Type::Bool | Type::Number | Type::String => None,
         }
     }
 
@@ -179,12 +180,12 @@ impl PathMap {
         let (path, suffix) = path.split_at(end);
         // The rest after the prefix stays as it is written.
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-        let found = ends.filter_map(|end| {
+        let mut found = ends.filter_map(|end| {
             let decoded = percent_decoded(&path[..end])?;
             let (_, to) = self.sides(direction).find(|(from, _)| *from == decoded)?;
             Some((to, &path[end..]))
         });
-        let (to, rest) = found.last()?;
+        let (to, rest) = found.next_back()?;
         let rest = if rest == "/" && !to.is_empty() && path == "/" { "" } else { rest };
         let to = if to.is_empty() && rest.is_empty() { "/".to_owned() } else { percent_encoded(to) };
         Some(format!("{scheme}{host}{to}{rest}{suffix}"))

@@ -171,6 +171,7 @@ pub(super) struct McpTable {
 impl McpTable {
     /// Checks the table. Errors name no values, which may be secret.
     pub(super) fn into_server(self, name: String, file: &str) -> Result<McpConfig, ConfigError> {
+        const ONE: &str = "set one of command = [\"program\", \"argument\"] and url = \"https://...\"";
         let fails = |message: &str, hint: &str| {
             Err(ConfigError {
                 location: format!("{file}, [mcp.{name}]"),
@@ -178,7 +179,6 @@ impl McpTable {
                 hint: Some(hint.to_owned()),
             })
         };
-        const ONE: &str = "set one of command = [\"program\", \"argument\"] and url = \"https://...\"";
         if !agent::is_name(&name) {
             return fails("invalid name of an MCP server", "use letters, digits and -_.");
         }

@@ -47,9 +47,9 @@ impl Mcp {
             let count = input.read(&mut buffer).map_err(CommandError::failed)?;
             is_open = count > 0;
             if is_open {
-                lines.extend(&buffer[..count])
+                lines.extend(&buffer[..count]);
             } else {
-                lines.finish()
+                lines.finish();
             }
             while let Some(line) = lines.next_line() {
                 let Some(response) = respond(line, &sessions) else { continue };

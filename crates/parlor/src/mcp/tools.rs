@@ -4,9 +4,10 @@
 //! end of the quotation.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::path::Path;
 
-use parlor_json::{Json, Object, Type};
+use parlor_json::{Json, JsonRef, Object, Type};
 use parlor_session::{Entry, EntryId};
 use parlor_store::{Filter, SessionRow};
 
@@ -113,7 +114,7 @@ fn search_sessions(sessions: &Sessions, arguments: &Object) -> Result<String, St
     }
     let result = sessions.open()?.search(&params).map_err(|error| text_of(&error))?;
     let hits: Vec<Object> =
-        result.get_array("hits").unwrap_or_default().into_iter().filter_map(|hit| hit.to_object()).collect();
+        result.get_array("hits").unwrap_or_default().into_iter().filter_map(JsonRef::to_object).collect();
     if hits.is_empty() {
         return Ok("No entries match.".to_owned());
     }
@@ -131,7 +132,7 @@ fn search_sessions(sessions: &Sessions, arguments: &Object) -> Result<String, St
             joined(about),
             named("snippet").lines().map(safe).collect::<Vec<_>>().join(" ")
         );
-        if !quoted.push(&text) {
+        if !quoted.push(&text, MAX_OTHER, true) {
             break;
         }
     }
@@ -154,7 +155,7 @@ fn list_sessions(sessions: &Sessions, arguments: &Object) -> Result<String, Stri
     }
     let mut quoted = Quoted::default();
     for row in &rows {
-        if !quoted.push(&describe(&sessions, row).map_err(|error| text_of(&error))?) {
+        if !quoted.push(&describe(&sessions, row).map_err(|error| text_of(&error))?, MAX_OTHER, false) {
             break;
         }
     }
@@ -178,7 +179,7 @@ fn read_session(sessions: &Sessions, arguments: &Object) -> Result<String, Strin
     let entries: Vec<&Entry> = transcript.entries().iter().filter(|entry| !entry.body().removed).collect();
     let header = describe(&sessions, &row).map_err(|error| text_of(&error))?;
     let mut quoted = Quoted::default();
-    quoted.push(&format!("{header}\n"));
+    quoted.push(&header, MAX_OTHER, true);
     if entries.is_empty() {
         return Ok(quoted.finish("The session has no entries yet."));
     }
@@ -203,25 +204,21 @@ fn read_session(sessions: &Sessions, arguments: &Object) -> Result<String, Strin
     let details = Details { times, tools: true, ..Details::default() };
     let mut end = start;
     for entry in entries.iter().skip(start).take(limit) {
-        let max = match entry.id() {
-            _ if limit == 1 => MAX_RESULT / 2,
-            EntryId::Message(..) => MAX_MESSAGE,
-            _ => MAX_OTHER,
+        let is_message = matches!(entry.id(), EntryId::Message(..));
+        let max = match (limit, is_message) {
+            (1, _) => MAX_RESULT / 2,
+            (_, true) => MAX_MESSAGE,
+            (_, false) => MAX_OTHER,
         };
-        if !quoted.push(&format!("[{}] {}\n", end + 1, rendered(entry, &details, max))) {
+        if !quoted.push(&format!("[{}] {}", end + 1, rendered(entry, &details)), max, true) {
             break;
         }
         end += 1;
     }
     let all = entries.len();
-    let mut summary = format!("Entries {} to {end} of {all}.", start + 1);
-    if end < all {
-        summary += &format!(" The next one is from: {}.", end + 1);
-    }
-    if start > 0 {
-        summary += " The first one is from: 1.";
-    }
-    Ok(quoted.finish(&summary))
+    let next = if end < all { format!(" The next one is from: {}.", end + 1) } else { String::new() };
+    let first = if start > 0 { " The first one is from: 1." } else { "" };
+    Ok(quoted.finish(&format!("Entries {} to {end} of {all}.{next}{first}", start + 1)))
 }
 
 /// A session in one line.
@@ -265,20 +262,17 @@ fn id_of(entry: &Entry) -> Option<String> {
     }
 }
 
-/// An entry as text without colours, of at most `max` bytes.
-fn rendered(entry: &Entry, details: &Details<'_>, max: usize) -> String {
+/// An entry as text without colours.
+fn rendered(entry: &Entry, details: &Details<'_>) -> String {
     let mut written = Vec::new();
     // Writing to memory does not fail.
     let _ = render::entries(std::slice::from_ref(entry), details, &mut written);
     let written = String::from_utf8_lossy(&written);
-    let text = anstream::adapter::strip_str(&written).to_string();
-    let text = text.trim_end();
-    let end = text.floor_char_boundary(max);
-    match text.len() - end {
-        0 => text.to_owned(),
-        more => format!("{}\n… {more} more bytes", &text[..end]),
-    }
+    anstream::adapter::strip_str(&written).to_string()
 }
+
+/// Characters that end a line, of those that [`safe`] text can have.
+const LINE_ENDS: [char; 3] = ['\n', '\u{2028}', '\u{2029}'];
 
 /// Text in which every line is marked as quoted.
 #[derive(Default)]
@@ -289,10 +283,31 @@ struct Quoted {
 }
 
 impl Quoted {
-    /// Appends a part, unless the result would be too long.
-    fn push(&mut self, part: &str) -> bool {
-        let lines = part.split(['\n', '\u{2028}', '\u{2029}']);
-        let quoted: String = lines.map(|line| format!("> {line}\n")).collect();
+    /// Appends a part, of which at most `max` bytes are kept, unless the result would be too long. An empty line follows if
+    /// `is_block`.
+    fn push(&mut self, part: &str, max: usize, is_block: bool) -> bool {
+        let part = part.trim_end();
+        let mut quoted = String::new();
+        let mut kept = 0;
+        'lines: for line in part.split_inclusive(LINE_ENDS) {
+            quoted.push_str("> ");
+            for c in line.chars() {
+                if quoted.len() >= max {
+                    break 'lines;
+                }
+                kept += c.len_utf8();
+                quoted.push(if LINE_ENDS.contains(&c) { '\n' } else { c });
+            }
+        }
+        if !quoted.ends_with('\n') {
+            quoted.push('\n');
+        }
+        if kept < part.len() {
+            let _ = writeln!(quoted, "> … {} more bytes", part.len() - kept);
+        }
+        if is_block {
+            quoted.push_str("> \n");
+        }
         if self.parts > 0 && self.text.len() + quoted.len() > MAX_RESULT {
             return false;
         }
