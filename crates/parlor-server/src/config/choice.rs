@@ -109,7 +109,9 @@ impl Agents {
     /// Lets agents start parlor's own MCP server for the sessions of a data directory.
     #[must_use]
     pub fn with_data_dir(self, data: &Path) -> Self {
-        let servers = mcp_servers(&self.mcp.0, Some(data));
+        // The agent that starts it may run elsewhere.
+        let data = std::path::absolute(data);
+        let servers = mcp_servers(&self.mcp.0, data.ok().as_deref());
         Self { mcp: (self.mcp.0, servers), ..self }
     }
 
