@@ -1,4 +1,4 @@
-//! `config.toml`: the configured agents, the address of the server and the targets of notifications.
+//! `config.toml`: the configured agents and MCP servers, the address of the server and the targets of notifications.
 
 #[cfg_attr(not(feature = "config"), expect(dead_code, reason = "the tables of the file are not read"))]
 mod agent;
@@ -6,6 +6,7 @@ mod choice;
 #[cfg(feature = "config")]
 mod edit;
 mod env;
+mod mcp;
 mod notify;
 mod preset;
 mod reload;
@@ -30,11 +31,12 @@ use serde::de::{self, Deserialize, Deserializer};
 #[cfg(feature = "http")]
 use crate::transport::HttpOptions;
 
-pub use self::agent::{AgentConfig, EmbeddedAgent, ProcessMode};
+pub use self::agent::{AgentConfig, EmbeddedAgent, ProcessMode, Sandbox};
 pub use self::choice::{Agents, DefaultAgent};
 #[cfg(feature = "config")]
 pub use self::edit::{set_default_agent, with_default_agent};
 pub use self::env::{DEFAULT_PASS_ENV, chosen_env, chosen_env_from, matches};
+pub use self::mcp::{McpConfig, McpEndpoint};
 pub use self::notify::{NotifyFormat, NotifyKind, NotifySink, NotifyTarget};
 pub use self::preset::{PRESETS, Preset, installed, program_at};
 pub(crate) use self::reload::ConfigWatch;
@@ -52,6 +54,8 @@ pub struct Config {
     pub default_agent: Option<String>,
     /// The configured agents, sorted by name.
     pub agents: Vec<AgentConfig>,
+    /// The MCP servers that agents get, sorted by name.
+    pub mcp: Vec<McpConfig>,
     /// The address and access rules of the server.
     pub server: ServerConfig,
     /// The settings of the terminal client.
@@ -139,6 +143,8 @@ struct File {
     default_agent: Option<String>,
     #[serde(default)]
     agents: BTreeMap<String, agent::Table>,
+    #[serde(default)]
+    mcp: BTreeMap<String, mcp::McpTable>,
     #[serde(default)]
     server: ServerConfig,
     #[serde(default)]
@@ -253,10 +259,13 @@ impl Config {
             .into_iter()
             .map(|(name, table)| table.into_agent(name, &location))
             .collect::<Result<_, _>>()?;
+        let mcp = file.mcp.into_iter().map(|(name, table)| table.into_server(name, &location));
+        let mcp = mcp.collect::<Result<_, _>>()?;
         Ok(Self {
             path: Some(path.to_owned()),
             default_agent: file.default_agent,
             agents,
+            mcp,
             server: file.server,
             client: ClientConfig { ascii: file.ascii, background: file.background, keys },
             notify: notify::targets(file.notify, &location)?,

@@ -9,6 +9,7 @@ use parlor_store::Filter;
 use serde::{Deserialize, Serialize};
 
 use crate::command_error::CommandError;
+use crate::commands::agents::ListedServer;
 use crate::offline_sessions::OfflineSessions;
 use crate::open_request;
 use crate::output::{self, BOLD, DIM, GREEN, YELLOW, count, short_path, span, span_since};
@@ -47,6 +48,9 @@ pub(crate) struct ServerStatus {
     pub(crate) clients: u64,
     live_sessions: usize,
     agents: Vec<RunningAgent>,
+    /// The MCP servers that agents get from the configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    mcp_servers: Vec<ListedServer>,
     /// Losses by session.
     #[serde(default)]
     pub(crate) losses: Vec<SessionLosses>,
@@ -285,6 +289,10 @@ fn write(report: &StatusReport, out: &mut dyn std::io::Write) -> std::io::Result
     }
     for turn in server.turns.iter().flatten() {
         writeln!(out, "  running   {}", turn.describe())?;
+    }
+    if !server.mcp_servers.is_empty() {
+        let servers: Vec<_> = server.mcp_servers.iter().map(ListedServer::describe).collect();
+        writeln!(out, "  mcp       {}", crate::render::safe(&servers.join(", ")))?;
     }
     for session in &server.losses {
         let kinds: Vec<_> =
