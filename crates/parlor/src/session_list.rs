@@ -87,13 +87,6 @@ impl LiveState {
         }
     }
 
-    /// Only finds out whether a server is running; nothing is asked of it.
-    pub(crate) fn without_requests(paths: &PathOptions) -> Result<Self, CommandError> {
-        let data = paths.existing_data_dir()?;
-        let is_server_running = data.is_some_and(|data| server::is_running(&data.socket()));
-        Ok(Self { is_server_running, ..Self::default() })
-    }
-
     /// The state of a server with these open requests.
     pub(crate) fn of(requests: Vec<OpenRequest>) -> Self {
         let mut by_session: HashMap<String, Vec<OpenRequest>> = HashMap::new();

@@ -1,7 +1,7 @@
 //! Follows one turn from its prompt to its end.
 
 use parlor_json::JsonRef;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -138,6 +138,16 @@ fn check_write<T>(result: io::Result<T>) -> Result<T, CommandError> {
     result.map_err(|error| CommandError::write(&error))
 }
 
+/// How long the server has to confirm that a person has seen the turn.
+const SEEN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Reports that a person has seen the end of the turn: it is neither unread nor notified. A failure changes nothing here.
+async fn mark_seen(session: &Session) {
+    // A number after the last change counts as the last one.
+    let params = Object::new().with("sessionId", session.id().as_json()).with("seq", u64::from(u32::MAX));
+    let _ = tokio::time::timeout(SEEN_TIMEOUT, session.client().call("_parlor/seen", &params)).await;
+}
+
 impl TurnOptions {
     /// Sends the prompt, if there is one, and follows the turn to its end. Without a prompt the turn is already running.
     /// `requests` has to exist before the client attaches to the session, so that no request is missed.
@@ -187,7 +197,13 @@ impl TurnOptions {
         };
         let ended = ended.unwrap_or_else(|| Err(turn.timeout_error(intro.timeout.unwrap_or_default())));
         match ended {
-            Ok(state) => turn.report(&state, self.json),
+            Ok(state) => {
+                let reported = turn.report(&state, self.json);
+                if io::stdout().is_terminal() {
+                    mark_seen(session).await;
+                }
+                reported
+            }
             Err(error) => {
                 // Requests that are open stay open for other clients: they are not declined.
                 session.client().disconnect().await;

@@ -3,6 +3,7 @@ use std::ops::Range;
 use std::process::ExitCode;
 
 use clap::Args;
+use parlor_client::OpenRequest;
 use parlor_json::Object;
 use parlor_server::stored::StoredSession;
 use parlor_session::session::QueuedPrompt;
@@ -10,18 +11,18 @@ use parlor_session::{MessageNumbers, Slot, Transcript};
 
 use crate::command_error::CommandError;
 use crate::offline_sessions::{self, LatestOption, OfflineSessions};
-use crate::output::{self, BOLD, DIM, ago, clock_time, count, short_path};
+use crate::output::{self, BOLD, DIM, YELLOW, ago, clock_time, count, short_path};
 use crate::path_options::PathOptions;
 use crate::render::{self, Details, safe};
 use crate::session_list::{ListedSession, LiveState};
-use crate::{message_name, pager, session_json};
+use crate::{message_name, open_request, pager, session_json};
 
 /// Print the transcript of a session
 ///
 /// Messages have numbers, by which `fork`, `edit`, `regenerate` and `show` itself select them. Tool calls are shortened; `--tools`
 /// prints them in full. On a terminal, a long transcript is shown in `$PAGER` (`less -R` if it is not set).
 ///
-/// Reads the stored session and starts neither a server nor an agent.
+/// Reads the stored session, and asks a running server for open requests. Starts neither a server nor an agent.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -67,7 +68,7 @@ impl Show {
         let sessions = OfflineSessions::open(&self.paths)?;
         let opened = sessions.read(&sessions.find(&self.session, self.latest.scope())?)?;
         let transcript = offline_sessions::v2_transcript(&opened);
-        let live = LiveState::without_requests(&self.paths)?;
+        let live = LiveState::query(&self.paths)?;
         let session = ListedSession::new(&sessions, &opened.row, &live)?;
         if self.json {
             let json = session_json::session(&session, &opened, &transcript);
@@ -82,6 +83,7 @@ impl Show {
         pager::print(!self.no_pager, |mut out| {
             if self.messages.is_none() {
                 write_header(&session, &transcript, numbers.last(), now, &mut out)?;
+                write_requests(live.requests_of(&session.session_id), &mut out)?;
             }
             if shown.start > 0 && self.messages.is_none() {
                 let entries = if shown.start == 1 { "entry" } else { "entries" };
@@ -119,6 +121,20 @@ fn write_queue(opened: &StoredSession, out: &mut impl Write) -> io::Result<()> {
             writeln!(out, "  {}", safe(line))?;
         }
         writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Prints the requests of the agent that wait for a person.
+fn write_requests(requests: &[OpenRequest], out: &mut impl Write) -> io::Result<()> {
+    for request in requests {
+        let summary = open_request::summary(request).replace('\n', " ");
+        writeln!(
+            out,
+            "{YELLOW}! {}{YELLOW:#} {DIM}(`parlor answer {}` answers it){DIM:#}\n",
+            safe(&summary),
+            safe(&request.id)
+        )?;
     }
     Ok(())
 }

@@ -94,7 +94,8 @@ fn the_long_help_describes_command_arguments_and_options() {
         calls are shortened; `--tools` prints them in full. On a terminal, a long transcript is shown in
         `$PAGER` (`less -R` if it is not set).
 
-        Reads the stored session and starts neither a server nor an agent.
+        Reads the stored session, and asks a running server for open requests. Starts neither a server nor
+        an agent.
 
         Usage: parlor show [OPTIONS] <SESSION> [MESSAGES]
 

@@ -35,6 +35,8 @@ fn sessions_that_need_a_person_or_failed_are_marked() {
     let expected = [(&asks, "needs_you"), (&failed, "failed"), (&idle, "idle")];
     let expected = expected.map(|(id, state)| (id.clone(), state.to_owned()));
     assert_eq!(states(&scenario), expected);
+    let shown = scenario.run(&["show", &asks]).success().plain().stdout;
+    assert!(shown.contains("! needs you · ") && shown.contains("! Delete it (`parlor answer r"), "{shown}");
     // In a pipe, states are words.
     let lines = scenario.run(&["ls"]).success().plain().stdout;
     let words: Vec<_> = lines

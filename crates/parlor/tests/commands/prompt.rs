@@ -750,3 +750,14 @@ fn a_prompt_is_sent_into_the_running_turn_or_cancels_it_on_request() {
     // Without a turn, the prompt is an ordinary one.
     assert_eq!(scenario.run(&["prompt", "-s", &id, "--now", "say Idle."]).success().stdout, "Idle.\n");
 }
+
+#[test]
+fn a_turn_that_a_person_saw_on_the_terminal_is_not_unread() {
+    let scenario = Scenario::new(PARLOR).with_test_agent();
+    let unread = || scenario.run(&["ls", "--json"]).success().json()[0]["unread"].clone();
+    scenario.run(&["prompt", "--new", "say hello"]).success();
+    assert_eq!(unread(), true, "nobody saw the output of a script");
+    let (code, seen) = Terminal::new(&scenario, &["prompt", "say again"]).wait();
+    assert_eq!(code, Some(0), "{seen}");
+    assert_eq!(unread(), false);
+}
