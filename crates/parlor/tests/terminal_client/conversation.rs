@@ -277,6 +277,9 @@ fn hostile_text_cannot_change_the_terminal() {
     assert!(screen.text().contains("before"), "{}", screen.text());
 }
 
+const MAGENTA: &str = "38;5;5";
+const YELLOW: &str = "38;5;3";
+
 #[test]
 fn colours_fit_the_background_of_the_terminal() {
     let mut scenario = Scenario::new(PARLOR);
@@ -293,8 +296,6 @@ fn colours_fit_the_background_of_the_terminal() {
         assert!(!written.contains("rgb:"), "the answer of the terminal is not typed: {written}");
         written
     };
-    const MAGENTA: &str = "38;5;5";
-    const YELLOW: &str = "38;5;3";
     for (background, config, colour) in [
         (DARK, "", YELLOW),
         (LIGHT, "", MAGENTA),
