@@ -142,13 +142,13 @@ fn a_file_that_is_chosen_must_exist() {
     let directory = tempfile::tempdir().unwrap();
     let (flag, env) = (directory.path().join("flag.toml"), directory.path().join("env.toml"));
     fs::write(&env, "default_agent = 'env'").unwrap();
-    let error = Config::load(Some(flag.clone()), Some(env.clone().into())).unwrap_err();
+    let error = Config::load(Some(flag.clone()), Some(env.clone().into()), vec![]).unwrap_err();
     assert!(error.to_string().contains("flag.toml"), "{error}");
     assert!(error.hint.unwrap().contains("--config"));
     fs::write(&flag, "default_agent = 'flag'").unwrap();
-    let loaded = Config::load(Some(flag), Some(env.clone().into())).unwrap();
+    let loaded = Config::load(Some(flag), Some(env.clone().into()), vec![]).unwrap();
     assert_eq!(loaded.default_agent.as_deref(), Some("flag"));
-    let loaded = Config::load(None, Some(env.clone().into())).unwrap();
+    let loaded = Config::load(None, Some(env.clone().into()), vec![]).unwrap();
     assert_eq!((loaded.default_agent.as_deref(), loaded.path), (Some("env"), Some(env)));
     let default = parlor_server::config::default_path().unwrap();
     assert!(default.ends_with("parlor/config.toml"), "{default:?}");

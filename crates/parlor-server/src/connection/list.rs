@@ -208,13 +208,16 @@ pub(super) async fn status(hub: &Arc<HubState>, client: &Client, id: &RequestId)
     result.set("clients", hub.clients());
     result.set("liveSessions", hub.live_sessions());
     let shown = agent_names(hub, client);
-    let agents = hub.registry().running().await.into_iter().map(|(name, pid, sessions)| {
+    let agents = hub.registry().running().await.into_iter().map(|running| {
         let mut agent = Object::default();
-        agent.set("name", shown(&name));
-        if let Some(pid) = pid {
+        agent.set("name", shown(&running.name));
+        if let Some(pid) = running.pid {
             agent.set("pid", pid);
         }
-        agent.set("sessions", sessions);
+        agent.set("sessions", running.sessions);
+        if client.is_driver() {
+            agent.set("program", running.program);
+        }
         agent
     });
     result.set("agents", Json::array(agents));

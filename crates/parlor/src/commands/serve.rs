@@ -11,7 +11,7 @@ use clap::Args;
 use parlor_process::Reaper;
 use parlor_server::config::{
     AgentConfig, Agents, Config, ConfigError, ConfigFile, ConfigSource, DefaultAgent, LoadedConfig,
-    ServerConfig,
+    InstalledAgent, ServerConfig,
 };
 use parlor_server::data_dir::{DataDir, Lock};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Role};
@@ -108,6 +108,8 @@ fn merge_agents(options: Vec<AgentOption>, config: &Config) -> Result<Agents, Co
 /// The configuration of a server that runs, with the options that are stronger than it.
 struct ServedConfig {
     file: ConfigFile,
+    /// The directory of the installed agents.
+    agents_dir: PathBuf,
     agents: Vec<AgentOption>,
     /// The settings of the server that it started with.
     in_force: ServerConfig,
@@ -124,8 +126,12 @@ impl ConfigSource for ServedConfig {
         self.file.read()
     }
 
-    fn parse(&self, text: Option<&str>) -> Result<LoadedConfig, ConfigError> {
-        let config = self.file.parse(text)?;
+    fn installed(&self) -> Vec<InstalledAgent> {
+        InstalledAgent::read_all(&self.agents_dir)
+    }
+
+    fn parse(&self, text: Option<&str>, installed: Vec<InstalledAgent>) -> Result<LoadedConfig, ConfigError> {
+        let config = self.file.parse(text, installed)?;
         let (agents, default) = split_agents(self.agents.clone());
         let agents = Agents::new(agents, &config)?;
         let agents = default.iter().try_fold(agents, |agents, name| agents.with_default(name))?;
@@ -177,9 +183,10 @@ impl Serve {
     async fn serve(self, exe: &Path) -> Result<ServerEnd, CommandError> {
         let file = self.paths.config_file()?;
         let text = file.as_ref().map(ConfigFile::read).transpose().map_err(CommandError::config)?.flatten();
+        let installed = self.paths.installed_agents();
         let config = match &file {
-            Some(file) => file.parse(text.as_deref()).map_err(CommandError::config)?,
-            None => Config::default(),
+            Some(file) => file.parse(text.as_deref(), installed).map_err(CommandError::config)?,
+            None => Config { installed, ..Config::default() },
         };
         let data = self.paths.open_data_dir()?;
         let lock = data.lock().map_err(|error| CommandError::lock(&error))?;
@@ -209,6 +216,7 @@ impl Serve {
         let has_listen = self.listen.is_some();
         let source = file.map(|file| ServedConfig {
             file,
+            agents_dir: data.agents(),
             agents: self.agents,
             in_force: config.server.clone(),
             overridden: [(has_listen, "server.listen"), (self.socket_only, "server.socket_only")]
