@@ -182,9 +182,9 @@ impl Table {
             (Some(command), _, _) => (command, BTreeMap::new()),
             (None, Some(installed), _) => (installed.command(), installed.env.clone()),
             (None, None, Some(preset)) => {
-                let command = preset
-                    .command()
-                    .map_err(|error| invalid(format!("cannot find the command of the preset: {error}"), None))?;
+                let command = preset.command().map_err(|error| {
+                    invalid(format!("cannot find the command of the preset: {error}"), None)
+                })?;
                 (command, BTreeMap::new())
             }
             (None, None, None) => {

@@ -42,13 +42,16 @@ pub(super) async fn install(
     progress: &Progress,
 ) -> Result<InstalledProgram, CommandError> {
     let format = Format::of(&archive.archive)?;
-    let program = inside(&archive.cmd).ok_or_else(|| cannot(format_args!("'{}' is not a path in the archive", archive.cmd)))?;
+    let program = inside(&archive.cmd)
+        .ok_or_else(|| cannot(format_args!("'{}' is not a path in the archive", archive.cmd)))?;
     let file = scratch.join("archive");
     fetch(&archive.archive, sha256, &file, progress).await?;
     let limits = Limits { bytes: MAX_UNPACKED, entries: MAX_ENTRIES };
     let broken = |error: UnpackError| match error {
         UnpackError::Write(error) => write_error(&error),
-        UnpackError::Archive(reason) => CommandError::failed(format_args!("the archive {} {reason}", archive.archive)),
+        UnpackError::Archive(reason) => {
+            CommandError::failed(format_args!("the archive {} {reason}", archive.archive))
+        }
     };
     let mut unpacker = Unpacker::new(directory, limits);
     let source = File::open(&file).map_err(|error| write_error(&error))?;
@@ -61,9 +64,9 @@ pub(super) async fn install(
         Format::Zip => unpacker.zip(BufReader::new(source)).await.map_err(broken)?,
         Format::Program => unpacker.file(&program, true, source).await.map_err(broken)?,
     }
-    let program = unpacker
-        .find(&program)
-        .ok_or_else(|| CommandError::failed(format_args!("the archive {} has no file '{}'", archive.archive, archive.cmd)))?;
+    let program = unpacker.find(&program).ok_or_else(|| {
+        CommandError::failed(format_args!("the archive {} has no file '{}'", archive.archive, archive.cmd))
+    })?;
     make_executable(&directory.join(&program)).map_err(|error| write_error(&error))?;
     Ok(InstalledProgram::new(archive.archive.clone(), program))
 }
@@ -79,9 +82,8 @@ enum Format {
 }
 
 /// Formats that are not supported.
-const UNSUPPORTED: [&str; 14] = [
-    ".bz2", ".tbz2", ".tbz", ".xz", ".txz", ".zst", ".7z", ".gz", ".dmg", ".pkg", ".deb", ".rpm", ".exe", ".msi",
-];
+const UNSUPPORTED: [&str; 13] =
+    [".bz2", ".tbz2", ".xz", ".txz", ".zst", ".7z", ".gz", ".dmg", ".pkg", ".deb", ".rpm", ".exe", ".msi"];
 
 impl Format {
     /// The format by the name of the file in an address.
@@ -95,7 +97,9 @@ impl Format {
         } else if ends(&[".zip"]) {
             Ok(Self::Zip)
         } else if ends(&UNSUPPORTED) {
-            Err(CommandError::failed(format_args!("cannot unpack {url}: parlor unpacks .tar.gz, .tgz, .tar and .zip")))
+            Err(CommandError::failed(format_args!(
+                "cannot unpack {url}: parlor unpacks .tar.gz, .tgz, .tar and .zip"
+            )))
         } else {
             Ok(Self::Program)
         }
@@ -107,14 +111,12 @@ async fn fetch(url: &str, sha256: &str, file: &Path, progress: &Progress) -> Res
     if !url.starts_with("https://") && !url.starts_with("http://") {
         return Err(cannot(format_args!("'{url}' is not an https:// address")));
     }
-    let mut out = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(file)
-        .map_err(|error| write_error(&error))?;
+    let mut out =
+        OpenOptions::new().write(true).create_new(true).open(file).map_err(|error| write_error(&error))?;
     let mut digest = digest::Context::new(&SHA256);
     let mut received = 0;
-    let too_long = || io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {}", size(MAX_ARCHIVE)));
+    let too_long =
+        || io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {}", size(MAX_ARCHIVE)));
     let done = download(url, |part, length| {
         received += part.len() as u64;
         if received > MAX_ARCHIVE || length.is_some_and(|length| length > MAX_ARCHIVE) {
@@ -126,7 +128,9 @@ async fn fetch(url: &str, sha256: &str, file: &Path, progress: &Progress) -> Res
     });
     match done.await {
         Ok(()) => {}
-        Err(DownloadError::Sink(error)) if error.kind() != io::ErrorKind::FileTooLarge => return Err(write_error(&error)),
+        Err(DownloadError::Sink(error)) if error.kind() != io::ErrorKind::FileTooLarge => {
+            return Err(write_error(&error));
+        }
         Err(error) => {
             let failure = CommandError::failed(format_args!("cannot download {url}: {error}"));
             let is_offline = matches!(error, DownloadError::Connection(_) | DownloadError::TimedOut);
@@ -220,7 +224,9 @@ impl<'a> Unpacker<'a> {
                 let is_executable = entry.header().mode().is_ok_and(|mode| mode & 0o111 != 0);
                 self.file(&path, is_executable, entry).await?;
             } else {
-                return Err(rejected(format!("has a link or a special file, '{path}', which parlor does not unpack")));
+                return Err(rejected(format!(
+                    "has a link or a special file, '{path}', which parlor does not unpack"
+                )));
             }
         }
         Ok(())
@@ -235,7 +241,9 @@ impl<'a> Unpacker<'a> {
             // The kind of file is in the upper bits of the mode, if the archive has modes.
             let is_special = mode.is_some_and(|mode| !matches!(mode & 0o170_000, 0 | 0o100_000 | 0o040_000));
             if is_special {
-                return Err(rejected(format!("has a link or a special file, '{path}', which parlor does not unpack")));
+                return Err(rejected(format!(
+                    "has a link or a special file, '{path}', which parlor does not unpack"
+                )));
             }
             if entry.is_dir() {
                 self.directory(&path)?;
@@ -265,7 +273,12 @@ impl<'a> Unpacker<'a> {
         fs::create_dir_all(self.directory.join(path)).map_err(UnpackError::Write)
     }
 
-    async fn file(&mut self, path: &Path, is_executable: bool, mut content: impl Read) -> Result<(), UnpackError> {
+    async fn file(
+        &mut self,
+        path: &Path,
+        is_executable: bool,
+        mut content: impl Read,
+    ) -> Result<(), UnpackError> {
         let target = self.directory.join(path);
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent).map_err(UnpackError::Write)?;
@@ -422,7 +435,9 @@ mod tests {
             assert_eq!(fs::read_dir(outer.path()).unwrap().count(), 1, "{name}");
             match (done, reason) {
                 (Ok(()), None) => assert_eq!(unpacker.find(Path::new("run")), Some("a/run".into())),
-                (Err(UnpackError::Archive(error)), Some(reason)) => assert!(error.contains(reason), "{name}: {error}"),
+                (Err(UnpackError::Archive(error)), Some(reason)) => {
+                    assert!(error.contains(reason), "{name}: {error}")
+                }
                 (done, _) => panic!("{name}: {done:?}"),
             }
         }

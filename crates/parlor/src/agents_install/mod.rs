@@ -110,7 +110,10 @@ impl Installer {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 CommandError::failed(format_args!("cannot install {name}: no space left on the disk"))
             }
-            _ => CommandError::failed(format_args!("cannot install {name} into {}: {error}", directory.display())),
+            _ => CommandError::failed(format_args!(
+                "cannot install {name} into {}: {error}",
+                directory.display()
+            )),
         };
         let had_directory = directory.exists();
         DirBuilder::new().recursive(true).mode(0o700).create(&files).map_err(failed)?;
@@ -182,16 +185,17 @@ impl Installer {
     pub(crate) fn remove(&self, agent: &InstalledAgent) -> Result<(), CommandError> {
         let directory = self.agents_dir.join(&agent.name);
         // Without its manifest it is not installed any more, also if the rest cannot be removed.
-        fs::remove_file(directory.join(MANIFEST)).and_then(|()| fs::remove_dir_all(&directory)).map_err(|error| {
-            CommandError::failed(format_args!("cannot remove {}: {error}", directory.display()))
-        })
+        fs::remove_file(directory.join(MANIFEST)).and_then(|()| fs::remove_dir_all(&directory)).map_err(
+            |error| CommandError::failed(format_args!("cannot remove {}: {error}", directory.display())),
+        )
     }
 
     /// Removes the versions that are not installed any more, except those that contain one of these programs, which run.
     pub(crate) fn remove_old_versions(&self, agent: &InstalledAgent, running: &[PathBuf]) {
         let Ok(entries) = fs::read_dir(self.agents_dir.join(&agent.name)) else { return };
         for directory in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-            let is_used = directory == agent.directory || running.iter().any(|program| program.starts_with(&directory));
+            let is_used =
+                directory == agent.directory || running.iter().any(|program| program.starts_with(&directory));
             if directory.is_dir() && !is_used {
                 let _ = fs::remove_dir_all(directory);
             }

@@ -59,8 +59,8 @@ struct Engines {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Bin {
-    One(serde::de::IgnoredAny),
-    Named(BTreeMap<String, serde::de::IgnoredAny>),
+    Named(BTreeMap<String, String>),
+    One(#[expect(dead_code, reason = "only its kind matters")] String),
 }
 
 /// Installs a package into a directory.
@@ -87,6 +87,10 @@ pub(super) async fn install(
     let cmd = program_name(package, name, &manifest)?;
     let platform = platform_programs(&modules, &manifest, &cmd);
     if let Some(program) = first_working(&platform, directory, reaper).await {
+        // The other variants are as large, and never used.
+        for unused in platform.iter().filter(|other| **other != program) {
+            let _ = fs::remove_file(unused);
+        }
         return Ok(InstalledProgram::new(spec, relative(directory, &program)));
     }
     if let Some(range) = &manifest.engines.node {
@@ -94,7 +98,9 @@ pub(super) async fn install(
         let installed = installed.trim().trim_start_matches('v');
         if !satisfies(installed, range) {
             let message = format!("{spec} needs node {range}, and node {installed} is in PATH");
-            return Err(CommandError::failed(message).hint("install a newer version of Node.js and try again"));
+            return Err(
+                CommandError::failed(message).hint("install a newer version of Node.js and try again")
+            );
         }
     }
     let program = modules.join(".bin").join(&cmd);
@@ -132,7 +138,8 @@ fn read(modules: &Path, name: &str) -> Option<PackageJson> {
     serde_json::from_str(&text).ok()
 }
 
-/// The program of a package: that of the registry, else the only one, else the one with the name of the package.
+/// The program of a package: that of the registry, else the one with the name of the package, else the only one, which may have
+/// several names.
 fn program_name(package: &Package, name: &str, manifest: &PackageJson) -> Result<String, CommandError> {
     let bare = name.rsplit('/').next().unwrap_or(name);
     if let Some(cmd) = &package.cmd {
@@ -144,11 +151,15 @@ fn program_name(package: &Package, name: &str, manifest: &PackageJson) -> Result
     match &manifest.bin {
         Some(Bin::One(_)) => Ok(bare.to_owned()),
         Some(Bin::Named(programs)) => {
-            let mut names = programs.keys();
-            match (names.next(), names.next()) {
-                (Some(only), None) => Ok(only.clone()),
+            let mut targets = programs.values();
+            let target = targets.next();
+            let is_one = targets.all(|other| Some(other) == target);
+            match programs.keys().next() {
                 _ if programs.contains_key(bare) => Ok(bare.to_owned()),
-                _ => Err(cannot(format_args!("the package {name} has several programs, and the registry names none"))),
+                Some(first) if is_one => Ok(first.clone()),
+                _ => Err(cannot(format_args!(
+                    "the package {name} has several programs, and the registry names none"
+                ))),
             }
         }
         None => Err(cannot(format_args!("the package {name} has no program"))),
@@ -164,8 +175,10 @@ fn platform_programs(modules: &Path, manifest: &PackageJson, cmd: &str) -> Vec<P
     let mut names: Vec<_> = manifest.optional_dependencies.keys().collect();
     // The plain package comes first, then variants for older processors.
     names.sort_by_key(|name| name.len());
-    let for_platform = names.into_iter().filter(|name| read(modules, name).is_some_and(|package| !package.os.is_null()));
-    let programs = for_platform.flat_map(|name| [format!("bin/{cmd}"), cmd.to_owned()].map(|path| modules.join(name).join(path)));
+    let for_platform =
+        names.into_iter().filter(|name| read(modules, name).is_some_and(|package| !package.os.is_null()));
+    let programs = for_platform
+        .flat_map(|name| [format!("bin/{cmd}"), cmd.to_owned()].map(|path| modules.join(name).join(path)));
     programs.filter(|file| is_executable(file)).collect()
 }
 
@@ -231,7 +244,15 @@ mod tests {
         assert_eq!(split("@a/b@1.2.3", "9").unwrap(), ("@a/b", "1.2.3"));
         assert_eq!(split("@a/b", "1.2.3").unwrap(), ("@a/b", "1.2.3"));
         assert_eq!(split("b", "1.2.3-beta.1").unwrap(), ("b", "1.2.3-beta.1"));
-        for package in ["--registry=x@1.0.0", "../b@1", "https://x.example/b.tgz", "git+ssh://x@1", "a b@1", "b@latest", "@b@1"] {
+        for package in [
+            "--registry=x@1.0.0",
+            "../b@1",
+            "https://x.example/b.tgz",
+            "git+ssh://x@1",
+            "a b@1",
+            "b@latest",
+            "@b@1",
+        ] {
             assert!(split(package, "1.0.0").is_err(), "{package}");
         }
     }

@@ -29,17 +29,27 @@ pub(super) async fn install(
     let arg = OsStr::new;
     if let Some(uv) = Tool::find("uv", reaper) {
         uv.run(&[arg("venv"), arg("--quiet"), venv.as_os_str()], directory).await?;
-        let args = [arg("pip"), arg("install"), arg("--quiet"), arg("--python"), python.as_os_str(), arg("--"), arg(&spec)];
+        let args = [
+            arg("pip"),
+            arg("install"),
+            arg("--quiet"),
+            arg("--python"),
+            python.as_os_str(),
+            arg("--"),
+            arg(&spec),
+        ];
         uv.run(&args, directory).await?;
     } else {
         let python3 = Tool::find("python3", reaper).ok_or_else(|| {
-            CommandError::failed("neither uv nor python3 is in PATH").hint("install uv or Python 3, and try again")
+            CommandError::failed("neither uv nor python3 is in PATH")
+                .hint("install uv or Python 3, and try again")
         })?;
         python3.run(&[arg("-m"), arg("venv"), venv.as_os_str()], directory).await.map_err(|error| {
             error.hint("some systems have the module venv in a package of its own, such as python3-venv")
         })?;
         let pip = Tool::at("pip", &python, reaper);
-        let args = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--", &spec];
+        let args =
+            ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--", &spec];
         pip.run(&args.map(OsStr::new), directory).await?;
     }
     let cmd = package.cmd.as_deref().unwrap_or(requirement.name);
@@ -52,7 +62,8 @@ pub(super) async fn install(
         return Err(CommandError::failed(format_args!("the package {spec} has no program '{cmd}'")));
     }
     // A script names the interpreter by the path that it had during the installation, which is moved.
-    let program = if is_script(&file) { vec![PathBuf::from(VENV).join("bin/python"), script] } else { vec![script] };
+    let program =
+        if is_script(&file) { vec![PathBuf::from(VENV).join("bin/python"), script] } else { vec![script] };
     Ok(InstalledProgram { package: spec, program })
 }
 
@@ -108,7 +119,16 @@ mod tests {
         ] {
             assert_eq!(Requirement::parse(package, "1.0").unwrap().spec(), spec);
         }
-        for package in ["-r x", "--index-url=x", "a @ https://x.example/a.whl", "./a", "git+https://x.example/a", "a[", "a>=1", "a==*"] {
+        for package in [
+            "-r x",
+            "--index-url=x",
+            "a @ https://x.example/a.whl",
+            "./a",
+            "git+https://x.example/a",
+            "a[",
+            "a>=1",
+            "a==*",
+        ] {
             assert!(Requirement::parse(package, "1.0").is_err(), "{package}");
         }
     }

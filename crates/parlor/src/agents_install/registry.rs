@@ -125,7 +125,9 @@ impl Registry {
         let Some(path) = flag.or(config.agent_registry.as_deref()) else { return Ok(embedded) };
         let mut agents = read(path)?;
         let names: Vec<String> = agents.iter().map(|agent| agent.name().to_owned()).collect();
-        agents.extend(embedded.agents.into_iter().filter(|agent| names.iter().all(|name| name != agent.name())));
+        agents.extend(
+            embedded.agents.into_iter().filter(|agent| names.iter().all(|name| name != agent.name())),
+        );
         Ok(Self { agents })
     }
 
@@ -152,7 +154,8 @@ fn read(path: &Path) -> Result<Vec<RegistryAgent>, CommandError> {
         return Err(failed(&"it is longer than 16 MiB"));
     }
     let format = |reason: &dyn std::fmt::Display| {
-        failed(reason).hint("it must have the format of the registry of the Agent Client Protocol; see docs/agents.md")
+        failed(reason)
+            .hint("it must have the format of the registry of the Agent Client Protocol; see docs/agents.md")
     };
     let file: RegistryFile = serde_json::from_str(&text).map_err(|error| format(&error))?;
     for agent in &file.agents {
@@ -186,7 +189,9 @@ impl RegistryAgent {
 
     fn distribution_on(&self, platform: &str) -> Result<Distribution<'_>, CommandError> {
         let archive = self.distribution.binary.get(platform);
-        if let Some((archive, sha256)) = archive.and_then(|archive| Some((archive, archive.sha256.as_deref()?))) {
+        if let Some((archive, sha256)) =
+            archive.and_then(|archive| Some((archive, archive.sha256.as_deref()?)))
+        {
             return Ok(Distribution::Archive(archive, sha256));
         }
         let Distributions { npx, uvx, binary } = &self.distribution;
@@ -254,7 +259,8 @@ mod tests {
             let says = preset.install == Some(&format!("parlor agents install {}", preset.name));
             assert_eq!(registry.get(preset.name).is_some(), says, "{}", preset.name);
         }
-        let names: std::collections::BTreeSet<_> = registry.agents().iter().map(RegistryAgent::name).collect();
+        let names: std::collections::BTreeSet<_> =
+            registry.agents().iter().map(RegistryAgent::name).collect();
         assert_eq!(names.len(), registry.agents().len(), "no agent is there twice");
     }
 
@@ -262,7 +268,10 @@ mod tests {
     fn an_agent_is_found_by_its_name_and_by_its_id() {
         let registry = Registry::embedded();
         for name in ["claude", "claude-acp"] {
-            assert_eq!(registry.get(name).map(|agent| (agent.name(), agent.id.as_str())), Some(("claude", "claude-acp")));
+            assert_eq!(
+                registry.get(name).map(|agent| (agent.name(), agent.id.as_str())),
+                Some(("claude", "claude-acp"))
+            );
         }
         assert!(registry.get("nobody").is_none());
     }

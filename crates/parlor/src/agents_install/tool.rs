@@ -39,7 +39,8 @@ impl<'a> Tool<'a> {
 
     /// Runs the program to its end and returns the last part of its output. If it fails, the error has the last useful lines.
     pub(crate) async fn run(&self, args: &[&OsStr], cwd: &Path) -> Result<String, CommandError> {
-        let failed = |error: io::Error| CommandError::failed(format_args!("cannot run {}: {error}", self.name));
+        let failed =
+            |error: io::Error| CommandError::failed(format_args!("cannot run {}: {error}", self.name));
         let command = Command {
             program: self.program.clone(),
             args: args.iter().map(Into::into).collect(),
@@ -113,8 +114,9 @@ fn useful_lines(output: &str) -> Vec<String> {
             .find_map(|prefix| line.strip_prefix(prefix))
             .unwrap_or(line)
     });
-    let is_useful =
-        |line: &&str| !line.trim().is_empty() && !line.contains("complete log of this run") && !line.contains("/_logs/");
+    let is_useful = |line: &&str| {
+        !line.trim().is_empty() && !line.contains("complete log of this run") && !line.contains("/_logs/")
+    };
     let lines: Vec<_> = lines.filter(is_useful).map(str::to_owned).collect();
     lines[lines.len().saturating_sub(MAX_LINES)..].to_vec()
 }

@@ -132,8 +132,10 @@ impl Agents {
             print_stderr!("{}", safe(&error.to_string()));
             Registry::embedded()
         });
-        let listed: Vec<_> =
-            known.into_iter().map(|agent| list(agent, &config, &registry, &path, sessions.as_ref())).collect();
+        let listed: Vec<_> = known
+            .into_iter()
+            .map(|agent| list(agent, &config, &registry, &path, sessions.as_ref()))
+            .collect();
         if self.json {
             output::print_json(&listed)?;
         } else {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use clap::Args;
 use parlor_process::Reaper;
 use parlor_server::config::{
-    AgentConfig, Agents, Config, ConfigError, ConfigFile, ConfigSource, DefaultAgent, LoadedConfig,
-    InstalledAgent, ServerConfig,
+    AgentConfig, Agents, Config, ConfigError, ConfigFile, ConfigSource, DefaultAgent, InstalledAgent,
+    LoadedConfig, ServerConfig,
 };
 use parlor_server::data_dir::{DataDir, Lock};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Role};

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::agents_install::{Distribution, Installation, Installer, Registry, RegistryAgent, is_newer, size};
 use crate::command_error::CommandError;
-use crate::commands::status;
+use crate::commands::{setup, status};
 use crate::output::{self, DIM, GREEN, YELLOW};
 use crate::path_options::PathOptions;
 use crate::render::safe;
@@ -50,7 +50,11 @@ impl RegistryOptions {
     }
 
     /// The agents of the registry with these names.
-    fn find<'a>(&self, registry: &'a Registry, names: &[String]) -> Result<Vec<&'a RegistryAgent>, CommandError> {
+    fn find<'a>(
+        &self,
+        registry: &'a Registry,
+        names: &[String],
+    ) -> Result<Vec<&'a RegistryAgent>, CommandError> {
         let mut found: Vec<&RegistryAgent> = Vec::new();
         for name in names {
             let agent = registry.get(name).ok_or_else(|| unknown(name, registry))?;
@@ -63,7 +67,8 @@ impl RegistryOptions {
 }
 
 fn unknown(name: &str, registry: &Registry) -> CommandError {
-    let failure = CommandError::bad_input(format_args!("parlor does not know how to install an agent '{name}'"));
+    let failure =
+        CommandError::bad_input(format_args!("parlor does not know how to install an agent '{name}'"));
     if let Some(install) = Preset::named(Preset::canonical_name(name)).and_then(|preset| preset.install) {
         return failure.hint(format_args!("run: {install}"));
     }
@@ -216,7 +221,8 @@ impl Update {
             agents.push(registry.get(name).ok_or_else(|| unknown(name, &registry))?);
         }
         if agents.is_empty() && !self.options.json {
-            return output::print(|out| writeln!(out, "no agent is installed by parlor")).map(|()| ExitCode::SUCCESS);
+            return output::print(|out| writeln!(out, "no agent is installed by parlor"))
+                .map(|()| ExitCode::SUCCESS);
         }
         let is_current =
             |agent: &RegistryAgent, installed: &InstalledAgent| !is_newer(&agent.version, &installed.version);
@@ -255,11 +261,21 @@ fn install_all(
                 if let Ok(running) = options.running_programs() {
                     installer.remove_old_versions(&installation.agent, &running);
                 }
-                let previous = installed.map(|installed| installed.version).filter(|previous| *previous != agent.version);
+                let previous = installed
+                    .map(|installed| installed.version)
+                    .filter(|previous| *previous != agent.version);
                 if !options.json {
                     print_installed(agent, previous.as_deref(), &installation)?;
                 }
-                outcomes.push(Outcome::done(agent, previous, &installation));
+                let mut outcome = Outcome::done(agent, previous, &installation);
+                if let Err(error) = setup::test(&installation.agent.agent()) {
+                    let error = error
+                        .context(format_args!("{} is installed and does not start", agent.name()))
+                        .hint(format_args!("`parlor agents remove {}` removes it", agent.name()));
+                    exit_code = error.report();
+                    outcome.error = Some(error.to_string());
+                }
+                outcomes.push(outcome);
             }
             Err(error) => {
                 exit_code = error.report();
@@ -289,7 +305,9 @@ fn print_installed(
         None => writeln!(out, "installed {name} {version} ({about})"),
     })?;
     if previous.is_none() && std::io::stderr().is_terminal() {
-        print_stderr!("{DIM}  `parlor login {name}` logs in; `parlor prompt --new --agent {name} TEXT...` sends a prompt{DIM:#}");
+        print_stderr!(
+            "{DIM}  `parlor login {name}` logs in; `parlor prompt --new --agent {name} TEXT...` sends a prompt{DIM:#}"
+        );
     }
     Ok(())
 }
@@ -394,7 +412,13 @@ impl Available {
                 Some(version) => Cell::styled(version, GREEN),
                 None => "".into(),
             };
-            table.row([agent.name.into(), agent.version.into(), installed, by.into(), agent.description.into()]);
+            table.row([
+                agent.name.into(),
+                agent.version.into(),
+                installed,
+                by.into(),
+                agent.description.into(),
+            ]);
         }
         output::print(|out| table.write(out))?;
         Ok(ExitCode::SUCCESS)
