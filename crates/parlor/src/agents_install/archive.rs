@@ -229,7 +229,9 @@ impl<'a> Unpacker<'a> {
                 )));
             }
         }
-        Ok(())
+        // The end of a compressed archive is checked only if it is read.
+        let rest = io::copy(&mut archive.into_inner().take(PART as u64), &mut io::sink());
+        rest.map(drop).map_err(|error| damaged(&error))
     }
 
     async fn zip(&mut self, reader: impl Read + Seek) -> Result<(), UnpackError> {
