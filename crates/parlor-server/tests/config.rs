@@ -3,13 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parlor_dialect::Dialect;
 use parlor_server::config::{
-    AgentConfig, Agents, Config, ConfigError, DEFAULT_PASS_ENV, DefaultAgent, InstalledAgent, PRESETS, Preset, ProcessMode,
-    chosen_env, chosen_env_from, installed, matches,
+    AgentConfig, Agents, Config, ConfigError, DEFAULT_PASS_ENV, DefaultAgent, InstalledAgent, PRESETS,
+    Preset, ProcessMode, chosen_env, chosen_env_from, installed, matches,
 };
 use parlor_server::hub::AgentChoice;
 
@@ -315,7 +315,17 @@ fn an_id_of_the_registry_is_another_name_of_a_preset() {
     assert_eq!(default_agent(&agents).name, "codex");
     let choice = AgentChoice::Named("claude-acp".to_owned());
     assert_eq!(agents.chosen(Some(&choice), OsStr::new("")).unwrap().name, "claude");
-    assert_eq!(agents.clone().with_default("claude-acp").unwrap().default_agent(OsStr::new("")).agent().unwrap().name, "claude");
+    assert_eq!(
+        agents
+            .clone()
+            .with_default("claude-acp")
+            .unwrap()
+            .default_agent(OsStr::new(""))
+            .agent()
+            .unwrap()
+            .name,
+        "claude"
+    );
     let own = Agents::new(vec![], &parse("[agents.claude-acp]\ncommand = 'own'\n").unwrap()).unwrap();
     assert_eq!(own.get("claude-acp").unwrap().command, ["own"], "a configured name is not an alias");
     let error = parse("[agents.claude-acp]\nenv = {}\n").unwrap_err();

@@ -265,6 +265,24 @@ mod tests {
     }
 
     #[test]
+    fn presets_are_installed_in_the_versions_that_parlor_is_tested_with_and_the_documentation_names_their_packages()
+     {
+        let page = include_str!("../../../../docs/configuration.md");
+        let tested = include_str!("../../../parlor-peers/src/install.rs");
+        for agent in
+            Registry::embedded().agents().iter().filter(|agent| Preset::named(agent.name()).is_some())
+        {
+            let Ok(Distribution::Npm(package)) = agent.distribution() else {
+                panic!("{} is a package", agent.id)
+            };
+            let (name, version) = package.package.rsplit_once('@').unwrap();
+            assert!(tested.contains(&format!("(\"{name}\", \"{version}\")")), "{}", package.package);
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", agent.name()))).unwrap();
+            assert!(row.contains(&format!("`npm install -g {name}`")), "{row}");
+        }
+    }
+
+    #[test]
     fn an_agent_is_found_by_its_name_and_by_its_id() {
         let registry = Registry::embedded();
         for name in ["claude", "claude-acp"] {

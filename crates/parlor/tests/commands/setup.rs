@@ -39,7 +39,10 @@ fn without_a_terminal_nothing_is_changed() {
     install(&scenario, "codex-acp");
     let output = run(&scenario, &["setup"]).success();
     assert!(output.stdout.contains("  1  codex     installed\n"), "{output:#?}");
-    assert!(output.stdout.contains("     claude    not installed   parlor agents install claude\n"), "{output:#?}");
+    assert!(
+        output.stdout.contains("     claude    not installed   parlor agents install claude\n"),
+        "{output:#?}"
+    );
     assert!(output.stdout.contains("Nothing was changed"), "{output:#?}");
     assert!(output.stdout.contains("ok  codex answers in "), "{output:#?}");
     assert!(output.stderr.contains("hint: `parlor setup --agent codex --yes`"), "{output:#?}");
@@ -90,7 +93,9 @@ fn an_agent_that_cannot_be_used_is_rejected_and_the_file_stays() {
     assert!(output.stderr.starts_with("parlor: unknown agent 'nobody'\n"), "{output:#?}");
     let output = run(&scenario, &["setup", "--agent", "claude", "--yes"]).exit_code(2);
     assert!(
-        output.stderr.starts_with("parlor: agent 'claude' is not installed\n  hint: install it: parlor agents install"),
+        output.stderr.starts_with(
+            "parlor: agent 'claude' is not installed\n  hint: install it: parlor agents install"
+        ),
         "{output:#?}"
     );
     let output = run(&scenario, &["setup"]).exit_code(1);
