@@ -11,7 +11,7 @@ use ring::digest::{self, SHA256};
 
 use super::progress::{Progress, size};
 use super::registry::Archive;
-use super::{InstalledProgram, cannot};
+use super::{InstalledProgram, cannot, write_problem};
 use crate::command_error::CommandError;
 
 /// The longest archive that is downloaded, in bytes.
@@ -41,16 +41,16 @@ pub(super) async fn install(
     scratch: &Path,
     progress: &Progress,
 ) -> Result<InstalledProgram, CommandError> {
-    let format = Format::of(&archive.archive)?;
+    let format = Format::of(&archive.url)?;
     let program = inside(&archive.cmd)
         .ok_or_else(|| cannot(format_args!("'{}' is not a path in the archive", archive.cmd)))?;
     let file = scratch.join("archive");
-    fetch(&archive.archive, sha256, &file, progress).await?;
+    fetch(&archive.url, sha256, &file, progress).await?;
     let limits = Limits { bytes: MAX_UNPACKED, entries: MAX_ENTRIES };
     let broken = |error: UnpackError| match error {
         UnpackError::Write(error) => write_error(&error),
         UnpackError::Archive(reason) => {
-            CommandError::failed(format_args!("the archive {} {reason}", archive.archive))
+            CommandError::failed(format_args!("the archive {} {reason}", archive.url))
         }
     };
     let mut unpacker = Unpacker::new(directory, limits);
@@ -65,10 +65,10 @@ pub(super) async fn install(
         Format::Program => unpacker.file(&program, true, source).await.map_err(broken)?,
     }
     let program = unpacker.find(&program).ok_or_else(|| {
-        CommandError::failed(format_args!("the archive {} has no file '{}'", archive.archive, archive.cmd))
+        CommandError::failed(format_args!("the archive {} has no file '{}'", archive.url, archive.cmd))
     })?;
     make_executable(&directory.join(&program)).map_err(|error| write_error(&error))?;
-    Ok(InstalledProgram::new(archive.archive.clone(), program))
+    Ok(InstalledProgram::new(archive.url.clone(), program))
 }
 
 /// How an archive is packed.
@@ -152,12 +152,7 @@ async fn fetch(url: &str, sha256: &str, file: &Path, progress: &Progress) -> Res
 }
 
 fn write_error(error: &io::Error) -> CommandError {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            CommandError::failed("cannot write the archive: no space left on the disk")
-        }
-        _ => CommandError::failed(format_args!("cannot write the archive: {error}")),
-    }
+    CommandError::failed(format_args!("cannot write the archive: {}", write_problem(error)))
 }
 
 fn make_executable(file: &Path) -> io::Result<()> {
@@ -438,7 +433,7 @@ mod tests {
             match (done, reason) {
                 (Ok(()), None) => assert_eq!(unpacker.find(Path::new("run")), Some("a/run".into())),
                 (Err(UnpackError::Archive(error)), Some(reason)) => {
-                    assert!(error.contains(reason), "{name}: {error}")
+                    assert!(error.contains(reason), "{name}: {error}");
                 }
                 (done, _) => panic!("{name}: {done:?}"),
             }

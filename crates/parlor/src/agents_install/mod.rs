@@ -51,6 +51,12 @@ fn cannot(reason: impl Display) -> CommandError {
     CommandError::bad_input(format_args!("invalid entry in the registry: {reason}"))
 }
 
+/// Why a file could not be written, for people.
+fn write_problem(error: &io::Error) -> String {
+    let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    if is_full { "no space left on the disk".to_owned() } else { error.to_string() }
+}
+
 /// An agent that was installed now.
 pub(crate) struct Installation {
     pub(crate) agent: InstalledAgent,
@@ -106,14 +112,12 @@ impl Installer {
         let directory = self.agents_dir.join(name);
         let temporary = directory.join(format!("{TEMPORARY}{}", std::process::id()));
         let files = temporary.join("files");
-        let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                CommandError::failed(format_args!("cannot install {name}: no space left on the disk"))
-            }
-            _ => CommandError::failed(format_args!(
-                "cannot install {name} into {}: {error}",
-                directory.display()
-            )),
+        let failed = |error: io::Error| {
+            let place = directory.display();
+            CommandError::failed(format_args!(
+                "cannot install {name} into {place}: {}",
+                write_problem(&error)
+            ))
         };
         let had_directory = directory.exists();
         DirBuilder::new().recursive(true).mode(0o700).create(&files).map_err(failed)?;

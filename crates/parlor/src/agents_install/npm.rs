@@ -70,7 +70,7 @@ pub(super) async fn install(
     directory: &Path,
     reaper: &Reaper,
 ) -> Result<InstalledProgram, CommandError> {
-    let (name, version) = split(&package.package, version)?;
+    let (name, version) = split(&package.spec, version)?;
     let missing = || {
         CommandError::failed("npm is not in PATH")
             .hint("install Node.js 22 or newer, which has npm, and try again")

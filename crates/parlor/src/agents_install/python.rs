@@ -22,7 +22,7 @@ pub(super) async fn install(
     directory: &Path,
     reaper: &Reaper,
 ) -> Result<InstalledProgram, CommandError> {
-    let requirement = Requirement::parse(&package.package, version)?;
+    let requirement = Requirement::parse(&package.spec, version)?;
     let spec = requirement.spec();
     let venv = directory.join(VENV);
     let python = venv.join("bin/python");

@@ -50,7 +50,8 @@ struct Distributions {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Package {
     /// The name, with or without a version.
-    pub(crate) package: String,
+    #[serde(rename = "package")]
+    pub(crate) spec: String,
     /// The program of the package, if it has several.
     pub(crate) cmd: Option<String>,
     #[serde(default)]
@@ -62,8 +63,8 @@ pub(crate) struct Package {
 /// An archive for one platform.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Archive {
-    /// The address.
-    pub(crate) archive: String,
+    #[serde(rename = "archive")]
+    pub(crate) url: String,
     /// The path of the program in the archive.
     pub(crate) cmd: String,
     #[serde(default)]
@@ -249,8 +250,8 @@ mod tests {
             agent.check().unwrap();
             let distribution = agent.distribution_on("linux-x86_64").unwrap();
             let package = match distribution {
-                Distribution::Npm(package) => package.package.clone(),
-                Distribution::Python(package) => package.package.replace("==", "@"),
+                Distribution::Npm(package) => package.spec.clone(),
+                Distribution::Python(package) => package.spec.replace("==", "@"),
                 Distribution::Archive(..) => panic!("{}: an archive has not been verified", agent.id),
             };
             assert!(package.ends_with(&format!("@{}", agent.version)), "{package} is pinned");
@@ -275,8 +276,8 @@ mod tests {
             let Ok(Distribution::Npm(package)) = agent.distribution() else {
                 panic!("{} is a package", agent.id)
             };
-            let (name, version) = package.package.rsplit_once('@').unwrap();
-            assert!(tested.contains(&format!("(\"{name}\", \"{version}\")")), "{}", package.package);
+            let (name, version) = package.spec.rsplit_once('@').unwrap();
+            assert!(tested.contains(&format!("(\"{name}\", \"{version}\")")), "{}", package.spec);
             let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", agent.name()))).unwrap();
             assert!(row.contains(&format!("`npm install -g {name}`")), "{row}");
         }

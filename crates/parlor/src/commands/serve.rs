@@ -142,6 +142,12 @@ impl ConfigSource for ServedConfig {
     }
 }
 
+/// The settings that options of the command line replace.
+fn overridden(has_listen: bool, socket_only: bool) -> Vec<&'static str> {
+    let all = [(has_listen, "server.listen"), (socket_only, "server.socket_only")];
+    all.into_iter().filter_map(|(is_given, name)| is_given.then_some(name)).collect()
+}
+
 /// The agents that `--agent` adds, and the known one that it makes the default.
 fn split_agents(options: Vec<AgentOption>) -> (Vec<AgentConfig>, Option<String>) {
     let (mut new, mut default) = (Vec::new(), None);
@@ -219,10 +225,7 @@ impl Serve {
             agents_dir: data.agents(),
             agents: self.agents,
             in_force: config.server.clone(),
-            overridden: [(has_listen, "server.listen"), (self.socket_only, "server.socket_only")]
-                .into_iter()
-                .filter_map(|(is_given, name)| is_given.then_some(name))
-                .collect(),
+            overridden: overridden(has_listen, self.socket_only),
         });
         let config_source = source.map(|source| (Box::new(source) as Box<dyn ConfigSource>, text));
         let live_sessions = self.live_sessions;

@@ -48,22 +48,18 @@ impl RegistryOptions {
             None => Ok(Vec::new()),
         }
     }
+}
 
-    /// The agents of the registry with these names.
-    fn find<'a>(
-        &self,
-        registry: &'a Registry,
-        names: &[String],
-    ) -> Result<Vec<&'a RegistryAgent>, CommandError> {
-        let mut found: Vec<&RegistryAgent> = Vec::new();
-        for name in names {
-            let agent = registry.get(name).ok_or_else(|| unknown(name, registry))?;
-            if found.iter().all(|other| other.id != agent.id) {
-                found.push(agent);
-            }
+/// The agents of the registry with these names.
+fn find<'a>(registry: &'a Registry, names: &[String]) -> Result<Vec<&'a RegistryAgent>, CommandError> {
+    let mut found: Vec<&RegistryAgent> = Vec::new();
+    for name in names {
+        let agent = registry.get(name).ok_or_else(|| unknown(name, registry))?;
+        if found.iter().all(|other| other.id != agent.id) {
+            found.push(agent);
         }
-        Ok(found)
     }
+    Ok(found)
 }
 
 fn unknown(name: &str, registry: &Registry) -> CommandError {
@@ -195,9 +191,8 @@ impl<'a> Outcome<'a> {
 impl Install {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let registry = self.options.registry()?;
-        let agents = self.options.find(&registry, &self.names)?;
+        let agents = find(&registry, &self.names)?;
         let is_forced = self.force;
-        // An older version of the registry is installed only if it is asked for by a registry of the user.
         let is_current = |agent: &RegistryAgent, installed: &InstalledAgent| {
             !is_forced && installed.version == agent.version
         };
@@ -384,8 +379,8 @@ impl Available {
                 description: &agent.description,
                 distribution: distribution.as_ref().map(Distribution::kind),
                 package: distribution.map(|distribution| match distribution {
-                    Distribution::Npm(package) | Distribution::Python(package) => package.package.as_str(),
-                    Distribution::Archive(archive, _) => archive.archive.as_str(),
+                    Distribution::Npm(package) | Distribution::Python(package) => package.spec.as_str(),
+                    Distribution::Archive(archive, _) => archive.url.as_str(),
                 }),
                 installed: installed
                     .iter()
