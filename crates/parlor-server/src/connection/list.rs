@@ -50,7 +50,13 @@ impl ListQuery {
         let agents = hub.registry().agents();
         let (agent, config) = match requested.as_ref().map(JsonStr::to_text) {
             Some(all) if all == "*" => (None, None),
-            Some(named) => (Some(named.clone().into_owned()), agents.get(&named).cloned()),
+            Some(named) => {
+                let config = agents.get(&named).cloned();
+                (
+                    Some(config.as_ref().map_or_else(|| named.into_owned(), |config| config.name.clone())),
+                    config,
+                )
+            }
             None => {
                 match agents.chosen(client.peer.agent.as_ref(), &client.peer.search_path()) {
                     Ok(config) => (Some(config.name.clone()), Some(config)),

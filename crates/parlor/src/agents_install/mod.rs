@@ -23,8 +23,7 @@ use std::time::{Duration, Instant};
 use parlor_process::Reaper;
 use parlor_server::config::{InstalledAgent, MANIFEST};
 
-use self::progress::Progress;
-pub(crate) use self::progress::size;
+pub(crate) use self::progress::{Progress, size};
 pub(crate) use self::registry::{Distribution, Registry, RegistryAgent, is_newer};
 use crate::command_error::CommandError;
 use crate::signals::StopSignals;

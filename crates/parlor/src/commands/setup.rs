@@ -117,7 +117,7 @@ impl Setup {
             Self::write_default(&config, &chosen.name)?;
         }
         let mut exit_code = ExitCode::SUCCESS;
-        match test(chosen) {
+        match runtime::multi_threaded()?.block_on(test(chosen)) {
             Ok((probed, seconds)) => {
                 output::print(|out| {
                     writeln!(out, "{GREEN}ok{GREEN:#}  {} answers in {seconds:.1} s", safe(&chosen.name))
@@ -316,19 +316,16 @@ fn confirm(tty: &Tty, question: &str) -> Result<bool, CommandError> {
 }
 
 /// Starts an agent and waits for its response to `initialize`; also returns how many seconds that took.
-pub(super) fn test(agent: &AgentConfig) -> Result<(ProbedAgent, f64), CommandError> {
+pub(super) async fn test(agent: &AgentConfig) -> Result<(ProbedAgent, f64), CommandError> {
     let exe = std::env::current_exe().map_err(CommandError::failed)?;
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
-    let runtime = runtime::multi_threaded()?;
     let started = Instant::now();
-    runtime.block_on(async {
-        let reaper = Reaper::start(&exe).map_err(CommandError::failed)?;
-        let response = probe(agent, &client_environment(), &cwd, &reaper, INITIALIZE_TIMEOUT).await;
-        let seconds = started.elapsed().as_secs_f64();
-        reaper.close().await;
-        let probed = response.map_err(|error| CommandError::failed(error.message()))?;
-        Ok((probed, seconds))
-    })
+    let reaper = Reaper::start(&exe).map_err(CommandError::failed)?;
+    let response = probe(agent, &client_environment(), &cwd, &reaper, INITIALIZE_TIMEOUT).await;
+    let seconds = started.elapsed().as_secs_f64();
+    reaper.close().await;
+    let probed = response.map_err(|error| CommandError::failed(error.message()))?;
+    Ok((probed, seconds))
 }
 
 fn write_editors(installed: &[Editor], exe: &str, out: &mut dyn Write) -> io::Result<()> {

@@ -136,8 +136,14 @@ fn ids_of_the_registry_are_other_names_of_the_presets() {
     assert_eq!(listed(&scenario, "claude-acp"), None);
     let output = run(&scenario, &["prompt", "--new", "--agent", "claude-acp", "say hello"]).success();
     assert_eq!(output.stdout, "hello\n");
-    let sessions = run(&scenario, &["ls", "--json"]).success().json();
-    assert_eq!(sessions[0]["agent"], "claude");
+    for args in [&["ls", "--json"][..], &["ls", "--json", "--agent", "claude-acp"]] {
+        let sessions = run(&scenario, args).success().json();
+        assert_eq!(sessions[0]["agent"], "claude", "{args:?}");
+    }
+    let log = run(&scenario, &["logs", "--agent", "claude-acp"]).success().stdout;
+    assert!(log.contains("agent started agent=\"claude\""), "{log}");
+    let found = run(&scenario, &["search", "--json", "--agent", "claude-acp", "hello"]).success().stdout;
+    assert!(found.contains("hello"), "{found}");
     scenario.stop();
     let config = scenario.path().join("config.toml");
     fs::write(&config, "default_agent = 'claude-acp'\n").unwrap();

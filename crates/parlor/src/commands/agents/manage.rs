@@ -8,7 +8,9 @@ use clap::Args;
 use parlor_server::config::{InstalledAgent, Preset};
 use serde::Serialize;
 
-use crate::agents_install::{Distribution, Installation, Installer, Registry, RegistryAgent, is_newer, size};
+use crate::agents_install::{
+    Distribution, Installation, Installer, Progress, Registry, RegistryAgent, is_newer, size,
+};
 use crate::command_error::CommandError;
 use crate::commands::{setup, status};
 use crate::output::{self, DIM, GREEN, YELLOW};
@@ -263,7 +265,10 @@ fn install_all(
                     print_installed(agent, previous.as_deref(), &installation)?;
                 }
                 let mut outcome = Outcome::done(agent, previous, &installation);
-                if let Err(error) = setup::test(&installation.agent.agent()) {
+                let config = installation.agent.agent();
+                let label = format!("starting {} {}", agent.name(), agent.version);
+                let test = async { Progress::default().show(&label, setup::test(&config)).await };
+                if let Err(error) = runtime.block_on(test) {
                     let error = error
                         .context(format_args!("{} is installed and does not start", agent.name()))
                         .hint(format_args!("`parlor agents remove {}` removes it", agent.name()));
