@@ -32,7 +32,7 @@ fn write_program(file: &Path, script: &str) {
 
 /// An npm that writes its arguments to `npm.log` and installs a package whose only program is the demo agent. `after` is a script that
 /// runs in the directory of the installation; it finds the name of the package in `$name`.
-fn fake_npm(scenario: &Scenario, program_name: &str, after: &str) {
+pub(crate) fn fake_npm(scenario: &Scenario, program_name: &str, after: &str) {
     let log = scenario.path().join("npm.log");
     let script = format!(
         r#"echo "$@" >> {log}
@@ -512,6 +512,8 @@ fn a_running_server_uses_what_is_installed_and_its_agents_are_not_removed_by_acc
     assert_eq!(output.stdout, "hello\n");
 
     let output = run(&scenario, &["agents", "remove", "mine"]).exit_code(1);
+    assert!(output.stderr.starts_with("parlor: agent 'mine' is running\n  hint: "), "{output:#?}");
+    let output = run(&scenario, &[&install[..], &["--force"]].concat()).exit_code(1);
     assert!(output.stderr.starts_with("parlor: agent 'mine' is running\n  hint: "), "{output:#?}");
     // The old version is kept for the process that runs from it.
     let file = registry(&scenario, "2.0.0", &npx("2.0.0"));

@@ -8,6 +8,7 @@ use parlor_testkit::programs;
 use parlor_testkit::scenario::Scenario;
 
 use crate::PARLOR;
+use crate::agents::fake_npm;
 use crate::default_agent::{install, path, run};
 use crate::terminal::Terminal;
 
@@ -131,6 +132,32 @@ fn the_agent_and_a_login_are_asked_for_on_a_terminal() {
         assert!(output.stdout.contains("codex     installed, logged in"), "{output:#?}");
         scenario.stop();
     }
+}
+
+#[test]
+fn an_agent_is_installed_on_a_terminal_if_there_is_none() {
+    let scenario = Scenario::new(PARLOR);
+    fake_npm(&scenario, "codex-acp", "");
+    let env = [("PATH", &*path(&scenario))];
+    let mut terminal = Terminal::with(&scenario, &["setup"], &env, 120);
+    terminal.wait_for("Install an agent now (its name, or Enter for none): ");
+    terminal.type_text("nobody\n");
+    terminal.wait_for("one of claude, codex, ");
+    terminal.type_text("codex-acp\n");
+    terminal.wait_for("installed codex 2.6.0 (");
+    let (code, seen) = terminal.wait();
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("codex answers in "), "{seen}");
+    assert_eq!(fs::read_to_string(config_file(&scenario)).unwrap(), "default_agent = \"codex\"\n");
+
+    let scenario = Scenario::new(PARLOR);
+    let env = [("PATH", "/nowhere")];
+    let mut terminal = Terminal::with(&scenario, &["setup"], &env, 120);
+    terminal.wait_for("Install an agent now (its name, or Enter for none): ");
+    terminal.type_text("\n");
+    let (code, seen) = terminal.wait();
+    assert_eq!(code, Some(1), "{seen}");
+    assert!(seen.contains("no agent is installed"), "{seen}");
 }
 
 #[test]

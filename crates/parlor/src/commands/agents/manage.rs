@@ -16,6 +16,7 @@ use crate::commands::{setup, status};
 use crate::output::{self, DIM, GREEN, YELLOW};
 use crate::path_options::PathOptions;
 use crate::render::safe;
+use crate::signals::StopSignals;
 use crate::table::{Cell, Table};
 use crate::{runtime, server};
 
@@ -42,6 +43,13 @@ impl RegistryOptions {
         Installer::open(&data.agents(), || print_stderr!("waiting for another `parlor agents` command"))
     }
 
+    /// Removes versions that are not used any more. Without a server that answers, they stay until the next time.
+    fn remove_old_versions(&self, installer: &Installer, agent: &InstalledAgent) {
+        if let Ok(running) = self.running_programs() {
+            installer.remove_old_versions(agent, &running);
+        }
+    }
+
     /// The programs of the agents that the server runs.
     fn running_programs(&self) -> Result<Vec<PathBuf>, CommandError> {
         let socket = self.paths.existing_data_dir()?.map(|data| data.socket());
@@ -50,6 +58,20 @@ impl RegistryOptions {
             None => Ok(Vec::new()),
         }
     }
+}
+
+/// Fails if one of these programs, which run, is part of an installed agent.
+fn refuse_running(
+    agent: &InstalledAgent,
+    running: &[PathBuf],
+    consequence: &str,
+) -> Result<(), CommandError> {
+    let directory = agent.directory.parent().unwrap_or(&agent.directory);
+    if running.iter().any(|program| program.starts_with(directory)) {
+        return Err(CommandError::failed(format_args!("agent '{}' is running", agent.name))
+            .hint(format_args!("`parlor status` shows its sessions; {consequence}")));
+    }
+    Ok(())
 }
 
 /// The agents of the registry with these names.
@@ -195,6 +217,19 @@ impl Install {
         let registry = self.options.registry()?;
         let agents = find(&registry, &self.names)?;
         let is_forced = self.force;
+        if is_forced {
+            let running = self.options.running_programs()?;
+            let installed = self.options.paths.installed_agents();
+            for installed in
+                installed.iter().filter(|installed| agents.iter().any(|agent| agent.name() == installed.name))
+            {
+                refuse_running(
+                    installed,
+                    &running,
+                    "it can be installed again when it has ended, as after `parlor stop`",
+                )?;
+            }
+        }
         let is_current = |agent: &RegistryAgent, installed: &InstalledAgent| {
             !is_forced && installed.version == agent.version
         };
@@ -241,6 +276,7 @@ fn install_all(
     let runtime = runtime::multi_threaded()?;
     let mut exit_code = ExitCode::SUCCESS;
     let mut outcomes = Vec::new();
+    let mut is_interrupted = false;
     for agent in agents {
         let installed = installer.installed(agent.name());
         if let Some(installed) = installed.as_ref().filter(|installed| is_current(agent, installed)) {
@@ -249,15 +285,14 @@ fn install_all(
                     writeln!(out, "{} {} is installed already", agent.name(), safe(&installed.version))
                 })?;
             }
+            // A version that was in use during its update may not be any more.
+            options.remove_old_versions(&installer, installed);
             outcomes.push(Outcome::current(agent, installed));
             continue;
         }
         match runtime.block_on(installer.install(agent)) {
             Ok(installation) => {
-                // Without a server that answers, old versions stay until the next time.
-                if let Ok(running) = options.running_programs() {
-                    installer.remove_old_versions(&installation.agent, &running);
-                }
+                options.remove_old_versions(&installer, &installation.agent);
                 let previous = installed
                     .map(|installed| installed.version)
                     .filter(|previous| *previous != agent.version);
@@ -265,14 +300,9 @@ fn install_all(
                     print_installed(agent, previous.as_deref(), &installation)?;
                 }
                 let mut outcome = Outcome::done(agent, previous, &installation);
-                let config = installation.agent.agent();
-                let label = format!("starting {} {}", agent.name(), agent.version);
-                let test = async { Progress::default().show(&label, setup::test(&config)).await };
-                if let Err(error) = runtime.block_on(test) {
-                    let error = error
-                        .context(format_args!("{} is installed and does not start", agent.name()))
-                        .hint(format_args!("`parlor agents remove {}` removes it", agent.name()));
+                if let Err(error) = runtime.block_on(test(&installation.agent)) {
                     exit_code = error.report();
+                    is_interrupted = error.is_interrupted();
                     outcome.error = Some(error.to_string());
                 }
                 outcomes.push(outcome);
@@ -281,16 +311,35 @@ fn install_all(
                 exit_code = error.report();
                 let failed = Outcome::new(agent.name(), &agent.version, "failed");
                 outcomes.push(Outcome { error: Some(error.to_string()), ..failed });
-                if error.is_interrupted() {
-                    break;
-                }
+                is_interrupted = error.is_interrupted();
             }
+        }
+        if is_interrupted {
+            break;
         }
     }
     if options.json {
         output::print_json(&outcomes)?;
     }
     Ok(exit_code)
+}
+
+/// Starts an agent that was installed, and waits for its response to `initialize`.
+async fn test(agent: &InstalledAgent) -> Result<(), CommandError> {
+    let name = &agent.name;
+    let config = agent.agent();
+    let mut stop = StopSignals::catch();
+    let test = async {
+        tokio::select! {
+            tested = setup::test(&config) => tested.map(drop).map_err(|error| {
+                error
+                    .context(format_args!("{name} is installed and does not start"))
+                    .hint(format_args!("`parlor agents remove {name}` removes it"))
+            }),
+            () = stop.wait() => Err(CommandError::interrupted(format_args!("interrupted; {name} is installed"))),
+        }
+    };
+    Progress::default().show(&format!("starting {name} {}", agent.version), test).await
 }
 
 fn print_installed(
@@ -330,12 +379,11 @@ impl Remove {
         if !self.force {
             let running = options.running_programs()?;
             for agent in &agents {
-                let directory = agent.directory.parent().unwrap_or(&agent.directory);
-                if running.iter().any(|program| program.starts_with(directory)) {
-                    return Err(CommandError::failed(format_args!("agent '{}' is running", agent.name)).hint(
-                        "`parlor status` shows its sessions; --force removes it anyway, and its sessions fail when they need its files",
-                    ));
-                }
+                refuse_running(
+                    agent,
+                    &running,
+                    "--force removes it anyway, and its sessions fail when they need its files",
+                )?;
             }
         }
         for agent in &agents {
