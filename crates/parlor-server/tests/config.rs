@@ -259,6 +259,7 @@ fn install_agent(data: &Path, manifest: &str) -> PathBuf {
     let directory = data.join("agents/claude");
     fs::create_dir_all(directory.join("1.0.0/bin")).unwrap();
     fs::write(directory.join("1.0.0/bin/run"), "").unwrap();
+    fs::set_permissions(directory.join("1.0.0/bin/run"), Permissions::from_mode(0o755)).unwrap();
     fs::write(directory.join("agent.json"), manifest).unwrap();
     data.join("agents")
 }
