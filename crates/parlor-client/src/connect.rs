@@ -114,6 +114,8 @@ impl Connector {
         let connect_error = |error: tungstenite::Error| {
             if let tungstenite::Error::Io(error) = error {
                 Error::Connect(error)
+            } else if let tungstenite::Error::Http(response) = error {
+                Error::Refused(reason(&response))
             } else {
                 Error::Refused(error.to_string())
             }
@@ -127,7 +129,8 @@ impl Connector {
             }
             let limit = Some(parlor_wire::DEFAULT_LINE_LIMIT);
             let config = WebSocketConfig::default().max_message_size(limit).max_frame_size(limit);
-            let (socket, _) = dial(request, config).await.map_err(connect_error)?;
+            // The handshake of TLS would make every future that connects large.
+            let (socket, _) = Box::pin(dial(request, config)).await.map_err(connect_error)?;
             Ok(Some((Transport::over_websocket(socket), ())))
         });
         connected.await.map(|(client, ())| client)
@@ -174,6 +177,16 @@ impl Connector {
             }
         }
         Err(last)
+    }
+}
+
+/// Why a server has not opened a WebSocket: the status, and the first line of its text.
+#[cfg(feature = "websocket")]
+fn reason(response: &tungstenite::http::Response<Option<Vec<u8>>>) -> String {
+    let body = response.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
+    match body.lines().map(str::trim).find(|line| !line.is_empty()) {
+        Some(line) => format!("{}: {line}", response.status()),
+        None => response.status().to_string(),
     }
 }
 

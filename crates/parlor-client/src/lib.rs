@@ -13,6 +13,7 @@
 //! | follow the list of sessions of a server | [`Client::subscribe_list`] and [`ListUpdate`] |
 //! | read updates | [`TextDelta`] for text, [`ToolCall`] for tool calls |
 //! | answer permission and other requests | [`PeerRequests`], a stream of [`PeerRequest`]s |
+//! | read the mode, model and options of a session | [`ConfigOption`] |
 //! | show and answer the forms of agents | [`Elicitation`] |
 //! | receive extension notifications | [`Notifications`], a stream of [`Notification`]s |
 //! | query a server without starting an agent; answer [open requests](OpenRequest) | [`Connection`] |
@@ -61,6 +62,7 @@
 //! only.
 
 mod client;
+mod config_option;
 mod connect;
 mod connection;
 mod driver;
@@ -80,6 +82,7 @@ mod updates;
 mod values;
 
 pub use client::{Client, ListUpdate, SessionInfo};
+pub use config_option::{ConfigOption, OptionValue};
 pub use connect::Connector;
 pub use connection::Connection;
 pub use elicitation::{Elicitation, FieldKind, FormField};

@@ -45,6 +45,8 @@ pub struct SessionSummary {
     pub seen_seq: Option<u64>,
     /// Whether the last turn failed.
     pub has_failed: bool,
+    /// How many prompts wait behind another one.
+    pub queued: u64,
     /// The id of the mode.
     pub mode: Option<JsonStr>,
     /// The id of the model.
@@ -61,6 +63,7 @@ mod key {
     pub(super) const LAST_TURN_SEQ: &str = "lastTurnSeq";
     pub(super) const SEEN_SEQ: &str = "seenSeq";
     pub(super) const HAS_FAILED: &str = "hasFailed";
+    pub(super) const QUEUED: &str = "queued";
     pub(super) const MODE: &str = "mode";
     pub(super) const MODEL: &str = "model";
     pub(super) const USAGE: &str = "usage";
@@ -77,6 +80,7 @@ impl SessionSummary {
             last_turn_seq: object.get_u64(key::LAST_TURN_SEQ),
             seen_seq: object.get_u64(key::SEEN_SEQ),
             has_failed: object.get(key::HAS_FAILED).is_some(),
+            queued: object.get_u64(key::QUEUED).unwrap_or_default(),
             mode: object.get_json_str(key::MODE),
             model: object.get_json_str(key::MODEL),
             usage: object.get_object(key::USAGE),
@@ -96,6 +100,7 @@ impl SessionSummary {
             (key::LAST_TURN_SEQ, self.last_turn_seq.map(Json::from)),
             (key::SEEN_SEQ, self.seen_seq.map(Json::from)),
             (key::HAS_FAILED, self.has_failed.then(|| Json::from(true))),
+            (key::QUEUED, (self.queued > 0).then(|| Json::from(self.queued))),
             (key::MODE, self.mode.as_ref().map(Json::from)),
             (key::MODEL, self.model.as_ref().map(Json::from)),
             (key::USAGE, self.usage.as_ref().map(Object::to_json)),

@@ -30,8 +30,11 @@ pub struct Agent {
     /// How it gets a conversation back after a restart: `restored` by itself, or as `transcript`; none if that can vary.
     pub comes_back: Option<&'static str>,
     /// The steps that do not simply work, with a protocol version if it is only one.
-    pub exceptions: &'static [(Step, Option<u8>, Expectation)],
+    pub exceptions: &'static [&'static [Exception]],
 }
+
+/// A step that does not simply work, with a protocol version if it is only one, and what is expected instead.
+pub type Exception = (Step, Option<u8>, Expectation);
 
 /// What an agent answers.
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +101,12 @@ impl Agent {
     pub fn expectation(&self, step: Step, version: u8) -> Expectation {
         let applies =
             |(of, only, _): &&(Step, Option<u8>, _)| *of == step && only.is_none_or(|only| only == version);
-        self.exceptions.iter().find(applies).map_or(Expectation::Works, |(_, _, expectation)| *expectation)
+        self.exceptions
+            .iter()
+            .copied()
+            .flatten()
+            .find(applies)
+            .map_or(Expectation::Works, |(_, _, expectation)| *expectation)
     }
 }
 
@@ -214,6 +222,19 @@ const NO_LIST: Expectation =
 const IN_MEMORY: Expectation =
     Expectation::Fails { why: "it has its sessions only in memory", with: "the agent lists no sessions" };
 
+/// The exceptions of an agent that answers at once with the text of the prompt.
+const ECHOES: &[Exception] = &[
+    (Step::Thought, None, NO_THOUGHTS),
+    (Step::ToolCall, None, NO_TOOLS),
+    (Step::Permission, None, NO_PERMISSIONS),
+    (Step::ModelError, None, NO_MODEL),
+    (Step::Stream, None, AT_ONCE),
+    (Step::Join, None, AT_ONCE),
+    (Step::Queue, None, AT_ONCE),
+    (Step::Cancel, None, AT_ONCE),
+    (Step::ClientKilled, None, AT_ONCE),
+];
+
 /// All agents.
 pub const AGENTS: &[Agent] = &[
     Agent {
@@ -270,11 +291,11 @@ pub const AGENTS: &[Agent] = &[
         mode: None,
         // It empties the file of a session that is loaded in the minute in which it was created, and then does not find it.
         comes_back: None,
-        exceptions: &[(
+        exceptions: &[&[(
             Step::Adopt,
             None,
             Expectation::Fails { why: "it does not list its sessions", with: "does not list its sessions" },
-        )],
+        )]],
     },
     Agent {
         name: "opencode",
@@ -317,11 +338,11 @@ pub const AGENTS: &[Agent] = &[
         script: Script::Permission { first: "I'll help you with that", last: "I've successfully updated" },
         mode: None,
         comes_back: None,
-        exceptions: &[
+        exceptions: &[&[
             (Step::Thought, None, NO_THOUGHTS),
             (Step::ModelError, None, NO_MODEL),
             (Step::Adopt, None, NO_LIST),
-        ],
+        ]],
     },
     Agent {
         name: "TypeScript SDK, dual-version-agent.js",
@@ -333,19 +354,7 @@ pub const AGENTS: &[Agent] = &[
         script: Script::Fixed("Hello from the v"),
         mode: None,
         comes_back: None,
-        exceptions: &[
-            (Step::Thought, None, NO_THOUGHTS),
-            (Step::ToolCall, None, NO_TOOLS),
-            (Step::Permission, None, NO_PERMISSIONS),
-            (Step::ModelError, None, NO_MODEL),
-            (Step::Stream, None, AT_ONCE),
-            (Step::Join, None, AT_ONCE),
-            (Step::Queue, None, AT_ONCE),
-            (Step::Cancel, None, AT_ONCE),
-            (Step::ClientKilled, None, AT_ONCE),
-            (Step::Adopt, Some(1), NO_LIST),
-            (Step::Adopt, Some(2), IN_MEMORY),
-        ],
+        exceptions: &[ECHOES, &[(Step::Adopt, Some(1), NO_LIST), (Step::Adopt, Some(2), IN_MEMORY)]],
     },
     Agent {
         name: "Python SDK, agent.py",
@@ -357,18 +366,7 @@ pub const AGENTS: &[Agent] = &[
         script: Script::Echo,
         mode: None,
         comes_back: None,
-        exceptions: &[
-            (Step::Thought, None, NO_THOUGHTS),
-            (Step::ToolCall, None, NO_TOOLS),
-            (Step::Permission, None, NO_PERMISSIONS),
-            (Step::ModelError, None, NO_MODEL),
-            (Step::Stream, None, AT_ONCE),
-            (Step::Join, None, AT_ONCE),
-            (Step::Queue, None, AT_ONCE),
-            (Step::Cancel, None, AT_ONCE),
-            (Step::ClientKilled, None, AT_ONCE),
-            (Step::Adopt, None, NO_LIST),
-        ],
+        exceptions: &[ECHOES, &[(Step::Adopt, None, NO_LIST)]],
     },
     Agent {
         name: "Python SDK, echo_agent.py",
@@ -380,18 +378,7 @@ pub const AGENTS: &[Agent] = &[
         script: Script::Echo,
         mode: None,
         comes_back: None,
-        exceptions: &[
-            (Step::Thought, None, NO_THOUGHTS),
-            (Step::ToolCall, None, NO_TOOLS),
-            (Step::Permission, None, NO_PERMISSIONS),
-            (Step::ModelError, None, NO_MODEL),
-            (Step::Stream, None, AT_ONCE),
-            (Step::Join, None, AT_ONCE),
-            (Step::Queue, None, AT_ONCE),
-            (Step::Cancel, None, AT_ONCE),
-            (Step::ClientKilled, None, AT_ONCE),
-            (Step::Adopt, None, NO_LIST),
-        ],
+        exceptions: &[ECHOES, &[(Step::Adopt, None, NO_LIST)]],
     },
     Agent {
         name: "Rust SDK, simple_agent_v2",
@@ -403,18 +390,7 @@ pub const AGENTS: &[Agent] = &[
         script: Script::Echo,
         mode: None,
         comes_back: None,
-        exceptions: &[
-            (Step::Thought, None, NO_THOUGHTS),
-            (Step::ToolCall, None, NO_TOOLS),
-            (Step::Permission, None, NO_PERMISSIONS),
-            (Step::ModelError, None, NO_MODEL),
-            (Step::Stream, None, AT_ONCE),
-            (Step::Join, None, AT_ONCE),
-            (Step::Queue, None, AT_ONCE),
-            (Step::Cancel, None, AT_ONCE),
-            (Step::ClientKilled, None, AT_ONCE),
-            (Step::Adopt, None, IN_MEMORY),
-        ],
+        exceptions: &[ECHOES, &[(Step::Adopt, None, IN_MEMORY)]],
     },
     Agent {
         name: "Rust SDK, simple_agent",
@@ -426,10 +402,10 @@ pub const AGENTS: &[Agent] = &[
         script: Script::Echo,
         mode: None,
         comes_back: None,
-        exceptions: &[(
+        exceptions: &[&[(
             Step::Start,
             None,
             Expectation::Fails { why: "it only answers `initialize`", with: "session/new" },
-        )],
+        )]],
     },
 ];

@@ -117,7 +117,7 @@ fn terminal(place: &Place<'_>, prompt: &str) -> Result<ClientProcess, String> {
         };
     }
     command.args(["new", "--agent", place.agent, "--cwd"]).arg(&place.work).current_dir(&place.work);
-    let mut client = ClientProcess::on_terminal(&command)?;
+    let mut client = ClientProcess::on_terminal(&command);
     client.wait_for("Enter start")?;
     client.write(prompt)?;
     client.wait_for(&format!("› {prompt}"))?;

@@ -1,7 +1,7 @@
 //! A program on a pseudo-terminal, and the screen that it draws.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
@@ -178,7 +178,12 @@ impl Screen {
 
     /// Types text or keys.
     pub fn press(&mut self, keys: &str) {
-        self.person.write_all(keys.as_bytes()).expect("the program reads");
+        self.try_press(keys).expect("the program reads");
+    }
+
+    /// Types text or keys; fails if the program does not read.
+    pub fn try_press(&mut self, keys: &str) -> io::Result<()> {
+        self.person.write_all(keys.as_bytes())
     }
 
     /// Types a line and sends it as a prompt when it is on the screen.
@@ -203,6 +208,11 @@ impl Screen {
         let code = self.child.wait().expect("it is a child").code();
         drop(self.reader.take().map(JoinHandle::join));
         code
+    }
+
+    /// Whether the program has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it is a child").is_some()
     }
 
     /// Waits until the program has ended.

@@ -116,6 +116,29 @@ impl Form {
         self.status()
     }
 
+    /// Fills in the form with `NAME=VALUE` arguments: the response, or why one of them is invalid.
+    ///
+    /// Fields that are not given have their default, or are left out if they are optional.
+    pub(crate) fn fill(&mut self, given: &[(String, String)]) -> Result<Object, String> {
+        let fields = &self.elicitation.fields;
+        let unknown =
+            given.iter().find(|(name, _)| fields.iter().all(|field| field.name.to_text() != name.as_str()));
+        if let Some((name, _)) = unknown {
+            let names: Vec<_> = fields.iter().map(|field| field.name.to_text()).collect();
+            return Err(format!("the form has no field '{name}'; it has: {}", names.join(", ")));
+        }
+        for field in fields {
+            let of_field = given.iter().rev().find(|(name, _)| field.name.to_text() == name.as_str());
+            let typed = of_field.map(|(_, value)| value.as_str()).unwrap_or_default();
+            let value =
+                value(field, typed).map_err(|problem| format!("{}: {problem}", field.name.to_text()))?;
+            if let Some(value) = value {
+                self.values.set(field.name.clone(), value);
+            }
+        }
+        Ok(self.elicitation.accept(&self.values))
+    }
+
     fn status(&self) -> FormStatus {
         if self.current < self.elicitation.fields.len() {
             return FormStatus::Incomplete;
@@ -124,7 +147,7 @@ impl Form {
     }
 }
 
-/// The title, the type or the options, and whether it is required.
+/// The name, the title, the type or the options, and whether it is required.
 fn describe(field: &FormField) -> String {
     let titles = |options: &[(Json, String)]| {
         options.iter().map(|(_, title)| title.as_str()).collect::<Vec<_>>().join(", ")
@@ -138,7 +161,9 @@ fn describe(field: &FormField) -> String {
         FieldKind::Text { .. } | _ => "text".to_owned(),
     };
     let required = if field.is_required { "; required" } else { "" };
-    format!("{} ({kind}{required})", field.title).replace('\n', " ")
+    let name = field.name.to_text();
+    let title = if field.title == name { String::new() } else { format!(": {}", field.title) };
+    format!("{name}{title} ({kind}{required})").replace('\n', " ")
 }
 
 /// Parses a line: the value, `None` if an optional field is left out, or why it is invalid.
@@ -166,10 +191,13 @@ fn value(field: &FormField, line: &str) -> Result<Option<Json>, String> {
     Ok(Some(value))
 }
 
-/// The option with a typed number.
+/// The option with a typed number, value or title.
 fn one(options: &[(Json, String)], typed: &str) -> Result<Json, String> {
-    let index = typed.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-    let chosen = index.and_then(|index| options.get(index));
+    let typed = typed.trim();
+    let is_named =
+        |(value, title): &&(Json, String)| value.to_text().as_deref() == Some(typed) || title == typed;
+    let index = typed.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    let chosen = options.iter().find(is_named).or_else(|| options.get(index?));
     chosen.map(|(value, _)| value.clone()).ok_or_else(|| format!("type a number from 1 to {}", options.len()))
 }
 
@@ -234,6 +262,28 @@ mod tests {
         let (answer, seen) = filled(link, &["1"]);
         assert_eq!(answer.as_deref(), Some(r#"{"action":"accept"}"#));
         assert!(seen.contains("https://example.org/") && !seen.contains('\u{1b}'), "{seen:?}");
+    }
+
+    #[test]
+    fn a_form_is_filled_in_with_named_fields() {
+        let fill = |given: &[(&str, &str)]| {
+            let given: Vec<_> =
+                given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let filled = Form::parse(&object(ALL)).unwrap().fill(&given);
+            filled.map(|response| response.to_json().as_str().to_owned())
+        };
+        let content = r#"{"name":"Ada","price":2.5,"size":"l","milk":["o","c"]}"#;
+        assert_eq!(
+            fill(&[("milk", "Oat,c"), ("size", "l"), ("name", "Ada")]),
+            Ok(format!(r#"{{"action":"accept","content":{content}}}"#))
+        );
+        assert_eq!(fill(&[("size", "l")]), Err("name: required".to_owned()));
+        assert_eq!(
+            fill(&[("nam", "Ada")]),
+            Err("the form has no field 'nam'; it has: name, cups, price, sugar, size, milk".to_owned())
+        );
+        let invalid = fill(&[("name", "Ada"), ("size", "xl")]).unwrap_err();
+        assert!(invalid.starts_with("size: "), "{invalid}");
     }
 
     #[test]

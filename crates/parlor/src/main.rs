@@ -8,6 +8,7 @@ mod ansi;
 mod background_server;
 mod command_error;
 mod commands;
+mod completion;
 mod demo;
 mod editors;
 mod event_lines;
@@ -218,6 +219,7 @@ Environment:
   NO_COLOR          no colours";
 
 fn main() -> ExitCode {
+    completion::complete();
     let args = std::env::args_os().collect();
     let parsed = command_line().try_get_matches_from(message_ranges(args));
     let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));

@@ -73,6 +73,8 @@ impl OfflineSessions {
         let store = read_only(&database).map_err(|error| {
             let hint = if error.kind == ErrorKind::Outdated {
                 "`parlor serve` migrates it, and so does every command that starts a server"
+            } else if error.kind == ErrorKind::Full {
+                "delete or move files on the disk of the data directory; the server then continues by itself"
             } else {
                 DOCTOR_HINT
             };

@@ -146,6 +146,15 @@ pub(crate) fn short_path(path: &str) -> String {
     if inside.as_os_str().is_empty() { "~".to_owned() } else { format!("~/{}", inside.display()) }
 }
 
+/// Formats a number of bytes.
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
+        1_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
+        _ => format!("{} GB", bytes / 1_000_000_000),
+    }
+}
+
 /// Formats a number with a noun.
 pub(crate) fn count(number: usize, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }

@@ -49,6 +49,7 @@ pub(crate) struct ListedSession {
     pub(crate) cwd: String,
     pub(crate) state: ListedState,
     open_requests: usize,
+    queued: u64,
     unread: bool,
     pub(crate) mode: Option<String>,
     pub(crate) model: Option<String>,
@@ -160,6 +161,7 @@ impl ListedSession {
                 (0, false, _) => ListedState::Idle,
             },
             open_requests,
+            queued: summary.queued,
             unread: summary.is_unread(),
             mode: text(&summary.mode),
             model: text(&summary.model),
@@ -183,8 +185,17 @@ impl ListedSession {
         self.title.as_deref().or(self.first_prompt.as_deref())
     }
 
-    /// The state for people: with its mark and how long the turn runs. An idle session has none.
+    /// The state for people: with its mark, how long the turn runs, and how many prompts are queued. An idle session has none.
     pub(crate) fn state_text(&self, now: i64) -> String {
+        let state = self.turn_text(now);
+        match self.queued {
+            0 => state,
+            queued if state.is_empty() => format!("{queued} queued"),
+            queued => format!("{state}, {queued} queued"),
+        }
+    }
+
+    fn turn_text(&self, now: i64) -> String {
         let (mark, _) = self.state.mark();
         match self.state {
             ListedState::Running => {

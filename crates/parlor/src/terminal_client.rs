@@ -125,7 +125,7 @@ fn key_map(config: &ClientConfig, location: &str) -> Result<KeyMap, CommandError
 fn address(url: &str) -> Result<String, CommandError> {
     let rest = url.strip_prefix("ws://").or_else(|| url.strip_prefix("wss://"));
     let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
-        return Err(CommandError::bad_input(format_args!("'{url}' is no ws:// or wss:// address"))
+        return Err(CommandError::bad_input(format_args!("'{url}' is not a ws:// or wss:// address"))
             .hint("such as ws://127.0.0.1:7667"));
     };
     let has_path = rest.trim_end_matches('/').contains('/');

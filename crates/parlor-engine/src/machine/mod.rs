@@ -627,7 +627,7 @@ impl SessionMachine {
                 Effect::CancelClientRequest(peer_request, client) => {
                     self.cancel_request(peer_request, client);
                 }
-                Effect::QueueChanged => self.queue_changed = true,
+                Effect::QueueChanged => self.on_queue_changed(),
                 Effect::RecordDecision { peer_request, by, result } => {
                     self.record_decision(peer_request, by, &result);
                 }

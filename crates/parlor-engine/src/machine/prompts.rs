@@ -258,6 +258,17 @@ impl SessionMachine {
         }
     }
 
+    /// Counts the queued prompts for lists. The first prompt of an idle session is with the agent and waits for no other.
+    pub(super) fn on_queue_changed(&mut self) {
+        self.queue_changed = true;
+        let queued = self.session.queued_prompts().len();
+        let queued = if self.session.is_running() { queued } else { queued.saturating_sub(1) } as u64;
+        if queued != self.data.summary.queued {
+            self.data.summary.queued = queued;
+            self.on_data_changed();
+        }
+    }
+
     /// Sends the prompt queue to all drivers if it changed, else to those that attached.
     pub(super) fn send_queue_changes(&mut self) {
         let held = self.session.queued_prompts();

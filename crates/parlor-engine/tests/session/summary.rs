@@ -173,3 +173,29 @@ fn open_requests_end_with_the_agent() {
     script.agent_ends();
     assert_eq!(script.open_requests, []);
 }
+
+#[test]
+fn prompts_that_wait_behind_another_one_are_counted() {
+    let mut script = Script::new(Dialect::V1);
+    script.attach(1, Dialect::V2);
+    script.prompt(1, 1, "One");
+    assert_eq!(script.stored_summary().queued, 0, "it runs at once");
+    script.prompt(1, 2, "Two");
+    script.prompt(1, 3, "Three");
+    assert_eq!(script.stored_summary().queued, 2);
+    script.responds(0, r#"{"stopReason":"end_turn"}"#);
+    assert_eq!(script.stored_summary().queued, 1, "the second one runs");
+    script.responds(1, r#"{"stopReason":"end_turn"}"#);
+    assert_eq!(script.stored_summary().queued, 0);
+
+    let mut script = Script::new(Dialect::V2);
+    script.attach(1, Dialect::V2);
+    script.prompt(1, 1, "One");
+    assert_eq!(script.stored_summary().queued, 0, "it is with the agent");
+    script.responds(0, r#"{"messageId":"u"}"#);
+    script.says(&[RUNNING]);
+    script.prompt(1, 2, "Two");
+    assert_eq!(script.stored_summary().queued, 1, "the agent has queued it");
+    script.responds(1, r#"{"messageId":"v"}"#);
+    assert_eq!(script.stored_summary().queued, 0);
+}

@@ -77,6 +77,7 @@ fn row_of(row: &SessionRow, data: &SessionData, open_requests: usize) -> Object 
         ("lastPromptAt", data.summary.last_prompt_at.and_then(stored::time)),
         ("lastTurnEndedAt", data.summary.last_turn_ended_at.and_then(stored::time)),
         ("usage", usage.as_ref().map(Object::to_json)),
+        ("queued", (data.summary.queued > 0).then(|| Json::from(data.summary.queued))),
     ];
     let mut result = Object::new().with("state", state.name());
     for (name, value) in members {

@@ -49,6 +49,13 @@ pub struct QueuedPrompt {
     pub by: ClientId,
 }
 
+impl QueuedPrompt {
+    /// The prompts that were queued when a session was stored, by the state beside its transcript.
+    pub fn stored_in(side_state: &Object) -> Vec<Self> {
+        Prompts::restored(Some(side_state)).queued_prompts()
+    }
+}
+
 /// The outcome of a prompt, for the clients that wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PromptOutcome {

@@ -19,6 +19,12 @@ const MAX_IDLE: usize = 4;
 /// The time to wait for another process to fold its journal, which it does at once if it can.
 const FOLD_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The time to wait for another process to fold its journal while the disk is full.
+const FULL_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The space that folding a journal needs: some pages of the write-ahead log.
+const FOLD_ROOM: u64 = 64 << 10;
+
 /// The time for which a journal of another process may appear damaged while that process writes to it.
 const DAMAGE_GRACE: Duration = Duration::from_secs(1);
 
@@ -80,6 +86,10 @@ impl Readers {
             if let Some(mut journal) = JournalFile::try_open(&self.path)? {
                 return self.fold_left(&mut journal);
             }
+            if begun.elapsed() > FULL_TIMEOUT && !has_room(&self.path) {
+                let message = "the last changes are moved to the database when there is space again";
+                return Err(StoreError::new(ErrorKind::Full, message));
+            }
             if begun.elapsed() > FOLD_TIMEOUT {
                 let message = "another process has not moved its journal to the database";
                 return Err(StoreError::new(ErrorKind::Busy, message));
@@ -105,6 +115,13 @@ impl Readers {
     pub(super) fn close(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
+}
+
+/// Whether the disk has room for a fold; true if that is unknown.
+fn has_room(database: &Path) -> bool {
+    let directory = database.parent().unwrap_or(database);
+    rustix::fs::statvfs(directory)
+        .map_or(true, |disk| disk.f_bavail.saturating_mul(disk.f_frsize) >= FOLD_ROOM)
 }
 
 /// Converts a seq for comparisons; one beyond the range of the database is larger than all in it.
@@ -194,4 +211,17 @@ pub(super) fn value(conn: &Connection, key: &str) -> Result<Option<String>, Stor
 /// Returns the position up to which the journal is folded.
 pub(super) fn folded(conn: &Connection) -> Result<u64, StoreError> {
     Ok(conn.prepare_cached("SELECT folded FROM journal")?.query_row([], |row| row.get(0))?)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_without_space_has_no_room() {
+        // The file system of `/proc` has no space.
+        assert!(!has_room(Path::new("/proc/parlor.db")));
+        assert!(has_room(&std::env::temp_dir().join("parlor.db")));
+        assert!(has_room(Path::new("/nonexistent/parlor.db")), "it is unknown");
+    }
 }

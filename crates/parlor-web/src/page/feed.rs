@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use parlor_client::{Client, Error, Json, Session};
 use parlor_server::hub::Role;
 use parlor_session::{Activity, Entry, EntryId, MessageNumbers, SessionId, Slot, ToolCallId, Transcript};
@@ -800,7 +799,7 @@ impl Contexts<'_> {
             cwd: &self.row.cwd,
             media: MediaSource::Served(&self.media),
             number: self.numbers.number_of(one),
-            created_at: one.created_at().and_then(|at| Timestamp::from_millisecond(at.0).ok()),
+            created_at: super::created_at(one),
             is_waiting: matches!(one.id(), EntryId::ToolCall(call) if self.waiting.contains(call)),
         }
     }

@@ -3,7 +3,6 @@
 mod action;
 mod conversation;
 mod directories;
-mod export;
 mod feed;
 mod hub_client;
 mod inbox;
@@ -30,10 +29,11 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use jiff::Timestamp;
 use maud::Markup;
+use parlor_client::Snapshot;
 use parlor_server::browsers::SignedIn;
 use parlor_server::hub::{Hub, Role};
 use parlor_server::transport::{Page, PageUpgrade};
-use parlor_session::SessionId;
+use parlor_session::{Entry, SessionId};
 use serde::Deserialize;
 
 use self::feed::Feeds;
@@ -42,8 +42,10 @@ use self::layout::Frame;
 use self::list_feed::{ListFeed, ListUnavailable, ListView};
 use self::new_session::AgentChoiceRow;
 use self::search::SearchResults;
+use self::session_row::SessionRow;
 use self::side::Place;
 use crate::assets;
+use crate::export::Export;
 
 /// What the page may load and do: its own style sheet, script and media, and connections to its own server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; \
@@ -272,13 +274,40 @@ async fn session_export(State(state): State<Arc<PageState>>, Path(id): Path<Stri
     let Some(row) = view.row(&SessionId::from(id.as_str())) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    match export::export(&state.hub, row).await {
-        Ok(page) => {
+    match read_transcript(&state.hub, row).await {
+        Ok(transcript) => {
+            let facts = [
+                ("Session", row.id.to_string()),
+                ("Agent", row.agent.clone()),
+                ("Directory", row.cwd.clone()),
+            ];
+            let export = Export {
+                title: &row.title,
+                agent: &row.agent,
+                cwd: &row.cwd,
+                facts: &facts,
+                transcript: &transcript,
+            };
+            let page = export.render(created_at);
             let name = format!("attachment; filename=\"{}.html\"", crate::render::text::percent_encoded(&id));
             ([(header::CONTENT_DISPOSITION, name)], Html(page.into_string())).into_response()
         }
         Err(error) => failed(&error),
     }
+}
+
+/// Reads a session as an observer that leaves at once.
+async fn read_transcript(hub: &Arc<Hub>, row: &SessionRow) -> Result<Snapshot, parlor_client::Error> {
+    let client = HubConnector::new(Role::Observer).connect(hub).await?;
+    let session = client.load(&row.id, std::path::Path::new(&row.cwd)).await;
+    let transcript = session.map(|session| session.transcript());
+    client.disconnect().await;
+    transcript
+}
+
+/// When an entry was created, as far as the server knows.
+fn created_at(entry: &Entry) -> Option<Timestamp> {
+    Timestamp::from_millisecond(entry.created_at()?.0).ok()
 }
 
 fn respond(status: StatusCode, page: Markup) -> Response {

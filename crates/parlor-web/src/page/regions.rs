@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
+use parlor_client::ConfigOption;
 use parlor_json::{Json, Object};
 use parlor_server::hub::Role;
 use parlor_session::{Activity, Entry, EntryId, Slot, Transcript};
@@ -206,16 +207,13 @@ fn request(view: &RegionView<'_>) -> Markup {
 fn composer_bar(view: &RegionView<'_>) -> Markup {
     let is_running = matches!(view.state, SessionState::Running | SessionState::NeedsYou)
         && view.transcript.state().is_none_or(|state| state.activity != Activity::Idle);
-    let options = options(view);
-    let known = |option: &&Object| {
-        matches!(option.get_str("category").as_deref(), Some("mode" | "model"))
-            && option.get_array("options").is_some()
-    };
+    let options = ConfigOption::of_session(view.transcript, &view.opened);
+    let known = |option: &&ConfigOption| is_mode_or_model(option) && !option.values.is_empty();
     html! {
         div.row id="composer-bar" {
             button.btn.quiet.small.icon type="button" data-do="attach" aria-label="Attach files" title="Attach files" { (icon("clip", "")) }
             @for option in options.iter().filter(known) {
-                (option_select(option, option.get_str("category").as_deref() == Some("model")))
+                (option_select(option))
             }
             span.grow {}
             @if let Some(usage) = Usage::of(view) {
@@ -232,59 +230,23 @@ fn composer_bar(view: &RegionView<'_>) -> Markup {
     }
 }
 
-/// The options of the session: those that were reported last, else those with which it was opened.
-fn options(view: &RegionView<'_>) -> Vec<Object> {
-    let has_options = |fields: &&Object| fields.get_array("configOptions").is_some();
-    let reported = view.transcript.slot(Slot::Options).map(|slot| &slot.fields).filter(has_options);
-    let fields = reported.unwrap_or(&view.opened);
-    let options = fields.get_array("configOptions").unwrap_or_default();
-    options.into_iter().filter_map(parlor_client::JsonRef::to_object).collect()
+/// Whether an option is in the composer's bar.
+fn is_mode_or_model(option: &ConfigOption) -> bool {
+    option.is_of("mode") || option.is_of("model")
 }
 
-/// The id of an option.
-fn option_id(option: &Object) -> Option<&Json> {
-    option.get("configId").or_else(|| option.get("id"))
-}
-
-fn option_select(option: &Object, is_model: bool) -> Markup {
-    let Some(id) = option_id(option) else { return Markup::default() };
-    let name = option.get_string("name").unwrap_or_else(|| id.as_str().to_owned());
-    let now = option.get("currentValue");
+fn option_select(option: &ConfigOption) -> Markup {
+    let name = clean_line(&option.name);
     html! {
-        label.row.hide-s[is_model] {
-            span.sr { (clean_line(&name)) }
-            select data-do="set_option" data-option=(id.as_str()) title=(clean_line(&name)) {
-                @for (value, name) in option_values(option) {
-                    option value=(value.as_str()) selected[Some(&value) == now] { (clean_line(&name)) }
+        label.row.hide-s[option.is_of("model")] {
+            span.sr { (name) }
+            select data-do="set_option" data-option=(option.id.as_str()) title=(name) {
+                @for value in &option.values {
+                    option value=(value.value.as_str()) selected[Some(&value.value) == option.value.as_ref()] { (clean_line(&value.name)) }
                 }
             }
         }
     }
-}
-
-/// The values of an option with their names.
-fn option_values(option: &Object) -> Vec<(Json, String)> {
-    let mut values = Vec::new();
-    let mut push = |value: &Object| {
-        if let Some(id) = value.get("value") {
-            let name = value.get_string("name");
-            let name = name.or_else(|| Some(id.to_text()?.into_owned()));
-            values.push((id.clone(), name.unwrap_or_default()));
-        }
-    };
-    for value in option.get_array("options").unwrap_or_default() {
-        let Some(value) = value.to_object() else { continue };
-        match value.get_array("options") {
-            Some(group) => {
-                group
-                    .into_iter()
-                    .filter_map(parlor_client::JsonRef::to_object)
-                    .for_each(|value| push(&value));
-            }
-            None => push(&value),
-        }
-    }
-    values
 }
 
 /// Changed files, plan, usage, options and tabs.
@@ -297,8 +259,8 @@ fn details(view: &RegionView<'_>) -> Markup {
         .find(|entry| matches!(entry.id(), EntryId::Plan(_)) && !entry.body().removed);
     let items = plan.map(|plan| plan_items(plan.body())).unwrap_or_default();
     let done = items.iter().filter(|(status, _)| status == "completed").count();
-    let options = options(view);
-    let other = |option: &&Object| !matches!(option.get_str("category").as_deref(), Some("mode" | "model"));
+    let options = ConfigOption::of_session(view.transcript, &view.opened);
+    let other = |option: &&ConfigOption| !is_mode_or_model(option);
     html! {
         div.scroll id="details-body" {
             (view.turn_files.html("Changed in this turn"))
@@ -337,18 +299,16 @@ fn details(view: &RegionView<'_>) -> Markup {
 }
 
 /// An option that is neither the mode nor the model: its name, and a control.
-fn option_fact(option: &Object) -> Markup {
-    let Some(id) = option_id(option) else { return Markup::default() };
-    let name = option.get_string("name").unwrap_or_else(|| id.as_str().to_owned());
+fn option_fact(option: &ConfigOption) -> Markup {
+    let name = clean_line(&option.name);
     html! {
-        dt { (clean_line(&name)) }
+        dt { (name) }
         dd {
-            @match option.get_str("type").as_deref() {
-                Some("boolean") => {
-                    @let is_on = option.get_bool("currentValue") == Some(true);
-                    input type="checkbox" data-do="set_option" data-option=(id.as_str()) checked[is_on] aria-label=(clean_line(&name));
-                }
-                _ => (option_select(option, false)),
+            @if option.is_boolean {
+                @let is_on = option.value == Some(Json::from(true));
+                input type="checkbox" data-do="set_option" data-option=(option.id.as_str()) checked[is_on] aria-label=(name);
+            } @else {
+                (option_select(option))
             }
         }
     }

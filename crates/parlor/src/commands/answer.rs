@@ -37,6 +37,12 @@ pub(crate) struct Answer {
     /// Reject it once; decline a form
     #[arg(long)]
     deny: bool,
+    /// Fill in this field of a form; several can be given
+    ///
+    /// `parlor inbox REQUEST` prints the names of the fields. A choice takes the number, the value or the title of an option, and
+    /// several options are separated by commas. Fields that are not given have their default.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_field, conflicts_with_all = ["option", "allow", "deny"])]
+    field: Vec<(String, String)>,
     /// Print the request and the answer as a JSON object
     #[arg(long)]
     json: bool,
@@ -45,7 +51,8 @@ pub(crate) struct Answer {
 const EXAMPLES: &str = "Examples:
   parlor answer r3
   parlor answer r3 --allow
-  parlor answer r3 --option allow_always";
+  parlor answer r3 --option allow_always
+  parlor answer r4 --field name=Ada --field size=l";
 
 /// The answer that was chosen.
 struct Chosen {
@@ -92,9 +99,12 @@ impl Answer {
         if is_form && self.deny {
             return Ok(Chosen { result: decline_response(), name: "declined".to_owned() });
         }
+        if !self.field.is_empty() {
+            return fill(request, &self.field);
+        }
         if is_form && (self.allow || self.option.is_some()) {
             return Err(CommandError::bad_input(format_args!("request {} is a form", request.id)).hint(
-                "`parlor answer` without options asks for its fields on a terminal; --deny declines it",
+                "--field NAME=VALUE fills it in, and --deny declines it; without options, its fields are asked for on a terminal",
             ));
         }
         let wanted = match (&self.option, self.allow, self.deny) {
@@ -111,6 +121,28 @@ impl Answer {
     }
 }
 
+fn parse_field(argument: &str) -> Result<(String, String), String> {
+    let (name, value) = argument.split_once('=').ok_or("write the name of a field, = and its value")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Fills in a form.
+fn fill(request: &OpenRequest, fields: &[(String, String)]) -> Result<Chosen, CommandError> {
+    if open_request::permission(request).is_some() {
+        let message = format!("request {} is a permission request, which has no fields", request.id);
+        return Err(CommandError::bad_input(message).hint("--allow, --deny or --option ID answers it"));
+    }
+    let mut form = Form::parse(&request.params).ok_or_else(cannot_fill)?;
+    let result = form.fill(fields).map_err(|problem| {
+        CommandError::bad_input(problem).hint(format_args!("`parlor inbox {}` prints the fields", request.id))
+    })?;
+    Ok(Chosen { result, name: "accept".to_owned() })
+}
+
+fn cannot_fill() -> CommandError {
+    CommandError::failed("this client cannot fill in the form").hint("--deny declines it")
+}
+
 impl Chosen {
     fn option(option: &PermissionOption) -> Self {
         Self { result: open_request::selection(option), name: option.name.clone() }
@@ -125,13 +157,13 @@ fn of_kind<'a>(options: &'a [PermissionOption], kind: &PermissionOptionKind) -> 
 fn ask(request: &OpenRequest, options: &[PermissionOption]) -> Result<Chosen, CommandError> {
     let tty = Tty::open().ok_or_else(|| {
         CommandError::bad_input("there is no terminal to ask for the answer")
-            .hint("--allow, --deny or --option ID answers the request")
+            .hint("--allow, --deny, --option ID or, for a form, --field NAME=VALUE answers the request")
     })?;
     let failed = |error: io::Error| CommandError::failed(format_args!("cannot use the terminal: {error}"));
     let mut form = Form::parse(&request.params);
     let is_permission = open_request::permission(request).is_some();
     if !is_permission && form.is_none() {
-        return Err(CommandError::failed("this client cannot fill in the form").hint("--deny declines it"));
+        return Err(cannot_fill());
     }
     tty.write(|mut out| open_request::write_details(request, &mut out)).map_err(failed)?;
     tty.discard_input();

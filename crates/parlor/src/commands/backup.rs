@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::command_error::CommandError;
 use crate::offline_sessions::{OfflineSessions, read_pages};
-use crate::output::{self, count};
+use crate::output::{self, count, size};
 use crate::path_options::{DataOption, PathOptions};
 
 /// Write a copy of all sessions to a file
@@ -90,13 +90,4 @@ fn check(file: &Path) -> Result<BackupReport, StoreError> {
     let rows = read_pages(usize::MAX, |after, wanted| copy.sessions(&Filter::default(), after, wanted))?;
     let bytes = fs::metadata(file)?.len();
     Ok(BackupReport { file: file.to_owned(), sessions: rows.len(), bytes })
-}
-
-/// Formats a number of bytes.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
-        1_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
-        _ => format!("{} GB", bytes / 1_000_000_000),
-    }
 }

@@ -1,12 +1,15 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use clap_complete::{Shell, generate};
+use clap_complete::Shell;
+use clap_complete::env::Shells;
 
 use crate::command_error::CommandError;
-use crate::{command_line, output};
+use crate::{completion, output};
 
 /// Print the completion script of a shell
+///
+/// It completes commands and options, and also sessions, open requests and agents.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Completions {
@@ -22,9 +25,13 @@ const EXAMPLES: &str = "Examples:
 
 impl Completions {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
-        // Into memory first, because it panics if it cannot write.
+        let name = self.shell.to_string();
+        let shells = Shells::builtins();
+        let shell = shells.completer(&name).expect("both lists have the same shells");
         let mut script = Vec::new();
-        generate(self.shell, &mut command_line(), "parlor", &mut script);
+        shell
+            .write_registration(completion::VARIABLE, "parlor", "parlor", "parlor", &mut script)
+            .map_err(CommandError::failed)?;
         output::print(|out| out.write_all(&script))?;
         Ok(ExitCode::SUCCESS)
     }

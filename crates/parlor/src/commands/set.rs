@@ -2,7 +2,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_client::Hello;
+use parlor_client::{ConfigOption, Hello};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_store::SessionRow;
@@ -16,7 +16,7 @@ use crate::path_options::PathOptions;
 use crate::render::safe;
 use crate::runtime;
 use crate::server::{self, client_environment};
-use crate::session_options::{self, SessionOption};
+use crate::session_options;
 use crate::table::{Cell, Table};
 
 /// Set the mode, the model, another option or the title of a session
@@ -105,10 +105,10 @@ impl Set {
     /// Prints the options that the session has.
     fn list(&self, row: &SessionRow) -> Result<ExitCode, CommandError> {
         let options = session_options::stored(&self.paths, &SessionId::from(id_json(row)))?;
-        let output = |option: &SessionOption| OptionOutput {
-            key: option.key(&options),
-            value: option.value().map(str::to_owned),
-            values: option.choices(),
+        let output = |option: &ConfigOption| OptionOutput {
+            key: session_options::key(option, &options),
+            value: session_options::value(option),
+            values: session_options::choices(option),
         };
         let title = OptionOutput { key: TITLE.to_owned(), value: session_title(row), values: Vec::new() };
         let all: Vec<_> = [title].into_iter().chain(options.iter().map(output)).collect();

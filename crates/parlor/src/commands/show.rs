@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use parlor_json::Object;
 use parlor_server::stored::StoredSession;
+use parlor_session::session::QueuedPrompt;
 use parlor_session::{MessageNumbers, Slot, Transcript};
 
 use crate::command_error::CommandError;
@@ -86,7 +87,8 @@ impl Show {
                 let entries = if shown.start == 1 { "entry" } else { "entries" };
                 writeln!(out, "{DIM}… {} earlier {entries}{DIM:#}\n", shown.start)?;
             }
-            render::entries(&transcript.entries()[shown], &details, &mut out)
+            render::entries(&transcript.entries()[shown], &details, &mut out)?;
+            if self.messages.is_none() { write_queue(&opened, &mut out) } else { Ok(()) }
         })?;
         Ok(ExitCode::SUCCESS)
     }
@@ -106,6 +108,19 @@ impl Show {
 fn times(opened: &StoredSession, now: i64) -> std::collections::HashMap<parlor_session::EntryId, String> {
     let entries = opened.transcript.entries().iter();
     entries.filter_map(|entry| Some((entry.id().clone(), clock_time(entry.created_at()?.0, now)))).collect()
+}
+
+/// Prints the prompts that wait for the end of the turn.
+fn write_queue(opened: &StoredSession, out: &mut impl Write) -> io::Result<()> {
+    let queued = opened.side_state.as_ref().map(QueuedPrompt::stored_in).unwrap_or_default();
+    for prompt in queued {
+        writeln!(out, "{DIM}queued{DIM:#}")?;
+        for line in prompt.text.lines() {
+            writeln!(out, "  {}", safe(line))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 fn write_header(

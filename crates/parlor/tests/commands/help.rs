@@ -2,6 +2,7 @@
 
 use expect_test::expect;
 use parlor_testkit::scenario::Scenario;
+use parlor_testkit::wait::wait_until;
 
 use crate::PARLOR;
 use crate::terminal::Terminal;
@@ -542,13 +543,53 @@ fn every_help_has_examples() {
     }
 }
 
+/// What a shell is given for the last of these words, without options.
+fn completed(scenario: &Scenario, shell: &str, words: &[&str]) -> String {
+    let mut command = scenario.command(&["--", "parlor"]);
+    command.args(words).env("PARLOR_COMPLETE", shell);
+    command.env("_CLAP_COMPLETE_INDEX", words.len().to_string()).env("_CLAP_IFS", "\n");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let proposed = String::from_utf8(output.stdout).unwrap();
+    proposed.lines().filter(|line| !line.starts_with("--")).flat_map(|line| [line, "\n"]).collect()
+}
+
+#[test]
+fn sessions_requests_and_agents_are_completed() {
+    let scenario = Scenario::new(PARLOR).with_test_agent();
+    assert_eq!(completed(&scenario, "fish", &["show", ""]), "");
+    let id = scenario.new_session("title A \u{1b}[31mred one");
+    for words in [&["show", ""], &["fork", ""], &["prompt", "-s"]] {
+        let mut words = words.to_vec();
+        if words[1] == "-s" {
+            words.push("");
+        }
+        let proposed = completed(&scenario, "fish", &words);
+        let first = proposed.lines().next().unwrap();
+        assert!(first.starts_with(&id[..4]) && first.contains("red one"), "{words:?}: {proposed}");
+        assert!(!first.contains('\u{1b}') && proposed.contains("latest"), "{proposed}");
+    }
+    assert!(completed(&scenario, "bash", &["show", &id[..2]]).starts_with(&id[..4]));
+    assert_eq!(completed(&scenario, "fish", &["answer", ""]), "");
+    scenario.run(&["prompt", "--no-wait", "ask Delete it"]).success();
+    wait_until("the request is open", || scenario.run(&["ls", "--json"]).json()[0]["openRequests"] == 1);
+    let proposed = completed(&scenario, "fish", &["answer", ""]);
+    assert!(proposed.starts_with('r') && proposed.contains("Delete it"), "{proposed}");
+    for words in [["login", ""].as_slice(), &["new", "--agent", ""]] {
+        let proposed = completed(&scenario, "fish", words);
+        assert!(proposed.contains("claude") && proposed.contains("codex"), "{words:?}: {proposed}");
+    }
+}
+
 #[test]
 fn completions_and_manual_pages_have_every_command() {
     let scenario = Scenario::new(PARLOR);
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = scenario.run(&["completions", shell]).success().stdout;
+        assert!(script.contains("PARLOR_COMPLETE") && script.contains(shell), "{script}");
+        let proposed = completed(&scenario, shell, &[""]);
         for name in commands() {
-            assert!(script.contains(&name), "{shell}: {name}");
+            assert!(proposed.contains(&name), "{shell}: {name}: {proposed}");
         }
     }
     scenario.run(&["completions", "nosuch"]).exit_code(2);

@@ -56,6 +56,25 @@ fn sessions_that_need_a_person_or_failed_are_marked() {
 }
 
 #[test]
+fn queued_prompts_are_counted_in_lists_and_shown() {
+    let scenario = Scenario::new(PARLOR).with_test_agent();
+    scenario.run(&["prompt", "--new", "--no-wait", "title Long\nsleep 60000"]).success();
+    wait_until("the turn runs", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "running");
+    for text in ["say two", "say three\nsay four"] {
+        scenario.run(&["prompt", "--no-wait", text]).success();
+    }
+    assert_eq!(scenario.run(&["ls", "--json"]).success().json()[0]["queued"], 2);
+    let listed = Terminal::new(&scenario, &["ls"]).wait().1;
+    assert!(listed.contains(", 2 queued"), "{listed}");
+    let shown = scenario.run(&["show", "latest"]).success().stdout;
+    assert!(shown.ends_with("\nqueued\n  say two\n\nqueued\n  say three\n  say four\n\n"), "{shown}");
+    assert!(!scenario.run(&["show", "latest", "1"]).success().stdout.contains("say two"));
+    scenario.run(&["cancel", "latest", "--queued"]).success();
+    assert_eq!(scenario.run(&["ls", "--json"]).success().json()[0]["queued"], 0);
+    assert!(!scenario.run(&["show", "latest"]).success().stdout.contains("queued"));
+}
+
+#[test]
 fn lists_fit_the_terminal() {
     let scenario = Scenario::new(PARLOR).with_test_agent();
     let (_editor, [asks, ..]) = three_states(&scenario);

@@ -6,6 +6,7 @@ mod conversation;
 mod requests;
 mod server;
 mod sessions;
+mod tls;
 
 use parlor_testkit::scenario::Scenario;
 

@@ -3,7 +3,7 @@
 use parlor_testkit::programs;
 use parlor_testkit::scenario::Scenario;
 
-use crate::{PARLOR, with_server};
+use crate::{PARLOR, tls, with_server};
 use parlor_testkit::screen::{ENTER, Screen, TAB};
 
 #[test]
@@ -64,6 +64,56 @@ fn a_server_that_does_not_respond_leaves_the_client_usable() {
     screen.wait_for("› typed meanwhile");
     assert_eq!(screen.detach(), Some(0));
     drop(listener);
+}
+
+/// Runs the client with a server at an address, and has a turn.
+fn prompt_at(scenario: &Scenario, url: &str) {
+    let mut command = scenario.command(&["attach", "--server", url]);
+    let token = std::fs::read_to_string(scenario.data().join("token")).unwrap();
+    command.env("PARLOR_TOKEN", token.trim()).env("SSL_CERT_FILE", tls::CERTIFICATE);
+    let mut screen = Screen::run(&command, 80, 24);
+    screen.wait_for("Enter start");
+    screen.prompt(&format!("say over {}", &url[..4]));
+    screen.wait_for(&format!("over {}\n", &url[..4]));
+    screen.wait_for("─ Idle");
+    assert_eq!(screen.detach(), Some(0));
+}
+
+#[test]
+fn a_server_is_used_over_a_websocket_with_and_without_tls() {
+    let mut scenario = Scenario::new(PARLOR);
+    std::fs::write(scenario.work().join("config.toml"), "[server]\nhosts = [\"localhost\"]\n").unwrap();
+    scenario.serve(&["--agent", "demo", "--config", "config.toml"]);
+    let port = port(&scenario);
+    prompt_at(&scenario, &format!("ws://127.0.0.1:{port}"));
+    let proxy = tls::Proxy::start(port);
+    prompt_at(&scenario, &format!("wss://localhost:{}", proxy.port));
+}
+
+/// The port of the HTTP listener.
+fn port(scenario: &Scenario) -> u16 {
+    std::fs::read_to_string(scenario.data().join("port")).unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_refused_connection_is_shown_with_the_reason_of_the_server() {
+    let scenario = with_server();
+    let url = format!("ws://127.0.0.1:{}", port(&scenario));
+    let mut command = scenario.command(&["attach", "--server", &url]);
+    command.env("PARLOR_TOKEN", "x".repeat(20));
+    let screen = Screen::run(&command, 200, 24);
+    screen.wait_for("401 Unauthorized: A token is required");
+    assert_eq!(screen.detach(), Some(0));
+}
+
+#[test]
+fn a_certificate_that_is_not_trusted_is_refused() {
+    let scenario = with_server();
+    let proxy = tls::Proxy::start(port(&scenario));
+    let url = format!("wss://localhost:{}", proxy.port);
+    let screen = Screen::open(&scenario, &["attach", "--server", &url]);
+    screen.wait_for("certificate");
+    assert_eq!(screen.detach(), Some(0));
 }
 
 #[test]

@@ -75,7 +75,12 @@ fn unreadable(shown: &str, error: &StoreError) -> Check {
             message,
             "restart the server: it keeps the journal as a file and continues without it",
         ),
-        ErrorKind::Full | ErrorKind::Io | ErrorKind::Busy | ErrorKind::Invalid | ErrorKind::Closed | _ => {
+        ErrorKind::Full => Check::fail(
+            name,
+            message,
+            "delete or move files on this disk; the server then continues by itself",
+        ),
+        ErrorKind::Io | ErrorKind::Busy | ErrorKind::Invalid | ErrorKind::Closed | _ => {
             Check::fail(name, message, "")
         }
     }

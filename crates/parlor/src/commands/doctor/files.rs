@@ -7,7 +7,7 @@ use std::path::Path;
 use parlor_server::data_dir::DataDir;
 
 use super::Check;
-use crate::output::short_path;
+use crate::output::{short_path, size};
 
 /// Checks the environment variables that determine the directories.
 pub(super) fn home() -> Check {
@@ -58,6 +58,25 @@ pub(super) fn directory(path: &Path) -> Check {
     }
 }
 
+/// Free space below which sessions may soon not be stored.
+const LOW_SPACE: u64 = 100_000_000;
+
+/// Free space below which sessions cannot be stored.
+const NO_SPACE: u64 = 1_000_000;
+
+/// Checks the free space of the disk with the data directory; `None` if it is unknown.
+pub(super) fn disk(path: &Path) -> Option<Check> {
+    let disk = rustix::fs::statvfs(path).ok()?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let message = format!("{} free", size(free));
+    let hint = "delete or move files: without space no session can be stored, and turns fail";
+    Some(match free {
+        0..NO_SPACE => Check::fail("disk", format!("full: {message}"), hint),
+        NO_SPACE..LOW_SPACE => Check::warn("disk", message, hint),
+        LOW_SPACE.. => Check::ok("disk", message),
+    })
+}
+
 /// Checks a file with a token, if it exists.
 pub(super) fn token(data: &DataDir, file: &'static str) -> Option<Check> {
     let path = data.path().join(file);
@@ -85,4 +104,20 @@ pub(super) fn token(data: &DataDir, file: &'static str) -> Option<Check> {
 /// The permissions of a file.
 pub(super) fn mode_of(path: &Path) -> Option<u32> {
     fs::metadata(path).ok().map(|found| found.mode() & 0o777)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::commands::doctor::Verdict;
+
+    #[test]
+    fn a_disk_without_space_fails_the_check() {
+        // The file system of `/proc` has no space.
+        let full = disk(Path::new("/proc")).unwrap();
+        assert!(full.verdict == Verdict::Fail && full.message == "full: 0 kB free", "{}", full.message);
+        let temporary = disk(&std::env::temp_dir()).unwrap();
+        assert!(temporary.message.ends_with("B free"), "{}", temporary.message);
+        assert!(disk(Path::new("/nonexistent")).is_none());
+    }
 }

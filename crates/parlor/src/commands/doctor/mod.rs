@@ -114,6 +114,7 @@ fn run_checks(paths: &PathOptions, full: bool) -> Result<Vec<Check>, CommandErro
     let mut checks = vec![files::home()];
     let path = paths.data_dir()?;
     checks.push(files::directory(&path));
+    checks.extend(files::disk(&path));
     // If it cannot be opened, the check above has failed.
     let mut socket = None;
     if let Ok(Some(data)) = DataDir::open_existing(&path) {

@@ -1,0 +1,122 @@
+//! Keys of the conversation: copy, fork, edit, regenerate.
+
+use parlor_client::{EntryId, Role as MessageRole};
+
+use crate::app::{App, Focus, Link};
+use crate::entry::export;
+use crate::event::{Call, Effect};
+use crate::keys::Action;
+use crate::overlay::AskPurpose;
+
+impl App {
+    pub(super) fn on_message_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        let look = &self.look;
+        let Some(conversation) = &mut self.conversation else { return };
+        let half = (conversation.page() / 2).max(1);
+        match action {
+            Action::Next => conversation.select_next(look),
+            Action::Previous => conversation.select_previous(look),
+            Action::HalfDown => conversation.scroll(half, look),
+            Action::HalfUp => conversation.scroll(-half, look),
+            Action::First => conversation.select_first(look),
+            Action::Last => conversation.select_last(look),
+            Action::PreviousPrompt => conversation.select_previous_prompt(look),
+            Action::NextPrompt => conversation.select_next_prompt(look),
+            Action::Toggle => conversation.toggle(look),
+            Action::ToggleAll => conversation.toggle_all(),
+            Action::NextHit | Action::PreviousHit
+                if conversation.select_match(action == Action::NextHit, look) => {}
+            Action::NextHit | Action::PreviousHit => self.note("No hits here"),
+            Action::Find => self.ask("Find", String::new(), AskPurpose::Find),
+            Action::Copy | Action::CopyMarkdown => self.copy(action == Action::CopyMarkdown, effects),
+            Action::View => {
+                let text = conversation.with_selected(|entry, transcript| {
+                    export::markdown(entry, transcript, &conversation.cwd)
+                });
+                effects.extend(text.map(Effect::Page));
+            }
+            Action::Fork | Action::Edit | Action::Regenerate | Action::OtherAgent => {
+                self.branch(action, effects);
+            }
+            Action::FocusInput => self.set_focus(Focus::Input),
+            Action::ForkTree => self.show_forks(),
+            Action::Detach => self.quit(effects),
+            Action::Withdraw | Action::SendNow => {
+                self.note("Select a queued prompt: Up in the empty input");
+            }
+            _ => {}
+        }
+    }
+
+    fn copy(&mut self, as_markdown: bool, effects: &mut Vec<Effect>) {
+        let Some(conversation) = &self.conversation else { return };
+        let text = conversation.with_selected(|entry, transcript| {
+            let export = if as_markdown { export::markdown } else { export::plain };
+            export(entry, transcript, &conversation.cwd)
+        });
+        effects.extend(text.filter(|text| !text.is_empty()).map(Effect::Copy));
+    }
+
+    /// Forks, edits, regenerates, or continues with another agent.
+    pub(super) fn branch(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        if self.link != Link::Live {
+            self.note("This needs the server");
+            return;
+        }
+        let Some(conversation) = &self.conversation else { return };
+        let number =
+            conversation.selected_number().map(|number| format!(" at #{number}")).unwrap_or_default();
+        let message = conversation.selected_message();
+        match action {
+            Action::Fork => {
+                let note = format!("Forked{number}. Esc returns to the parent.");
+                effects.push(Effect::Send(Call::Fork { at: message, agent: None, note }));
+            }
+            Action::Regenerate => {
+                match message.or_else(|| conversation.selected_prompt().map(|(id, _)| id)) {
+                    Some(message) => {
+                        let note = "Regenerating in a fork. Esc returns to the parent.".to_owned();
+                        effects.push(Effect::Send(Call::Regenerate { message, note }));
+                    }
+                    None => self.note("Nothing to regenerate: there is no prompt yet"),
+                }
+            }
+            Action::Edit => match conversation.selected_prompt() {
+                Some((message, text)) => {
+                    self.input.set(&text);
+                    self.editing = Some(message);
+                    self.set_focus(Focus::Input);
+                    self.note("Enter sends the edited prompt in a fork; Esc gives up");
+                }
+                None => self.note("Nothing to edit: there is no prompt yet"),
+            },
+            _ => self.pick_agent(true),
+        }
+    }
+
+    /// The role of the selected entry, for the actions that are possible.
+    pub(in crate::app) fn selected_kind(&self) -> Option<SelectedKind> {
+        let conversation = self.conversation.as_ref()?;
+        conversation.with_selected(|entry, _| match entry.id() {
+            EntryId::Message(MessageRole::User, _) => SelectedKind::Prompt,
+            EntryId::Message(MessageRole::Agent, _) => SelectedKind::Answer,
+            EntryId::Message(MessageRole::Thought, _)
+            | EntryId::ToolCall(_)
+            | EntryId::Plan(_)
+            | EntryId::Terminal(_)
+            | EntryId::Compaction(_)
+            | EntryId::Subagent(_)
+            | EntryId::SessionMessage(_)
+            | EntryId::Event(_)
+            | EntryId::Note(_) => SelectedKind::Other,
+        })
+    }
+}
+
+/// What is selected, as far as its actions differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::app) enum SelectedKind {
+    Prompt,
+    Answer,
+    Other,
+}

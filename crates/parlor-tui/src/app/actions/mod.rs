@@ -1,0 +1,273 @@
+//! What keys and the mouse do.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "each pane handles some of the actions and keys")]
+
+mod input;
+mod messages;
+mod mouse;
+mod overlays;
+mod pickers;
+mod requests;
+mod sessions;
+
+pub(super) use self::messages::SelectedKind;
+use super::{App, ESCAPE_GUARD, Focus, INTERRUPT_TIME, Link};
+use crate::clean::Clean;
+use crate::event::{Call, Effect};
+use crate::keys::{Action, Key, Place};
+use crate::overlay::{AskPurpose, HelpView, InboxView, Overlay, Search};
+use crate::theme::Role;
+
+impl App {
+    /// Where the keys go.
+    fn place(&self) -> Place {
+        match (self.overlays.last(), self.focus) {
+            (Some(overlay), _) => overlay.place(),
+            (None, Focus::Input) => Place::Input,
+            (None, Focus::Messages) => Place::Messages,
+            (None, Focus::Sessions) => Place::Sessions,
+            (None, Focus::Request) if self.shown_form() => Place::Form,
+            (None, Focus::Request) => Place::Request,
+        }
+    }
+
+    pub(super) fn on_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
+        let now = self.look.now;
+        let place = self.place();
+        let action = self.keys.action(place, key);
+        if self.ignore_keys_until.is_some_and(|until| now < until) && action != Some(Action::Interrupt) {
+            return;
+        }
+        self.ignore_keys_until = None;
+        self.last_key = Some(now);
+        if action != Some(Action::Interrupt) {
+            self.last_interrupt = None;
+        }
+        match action {
+            Some(Action::Interrupt) => return self.on_interrupt(effects),
+            Some(Action::Escape) => return self.on_escape(effects),
+            _ => {}
+        }
+        if self.overlays.is_empty() {
+            self.on_pane_key(place, key, action, effects);
+        } else {
+            self.on_overlay_key(key, action, effects);
+        }
+    }
+
+    /// Ctrl-C: the second one detaches. The draft is kept.
+    fn on_interrupt(&mut self, effects: &mut Vec<Effect>) {
+        let now = self.look.now;
+        if self.last_interrupt.is_some_and(|last| last + INTERRUPT_TIME > now) {
+            return self.quit(effects);
+        }
+        self.last_interrupt = Some(now);
+        let text = match (&self.link, self.is_busy()) {
+            (Link::Direct, _) => "Ctrl-C again quits and ends the agent",
+            (_, true) => "Ctrl-C again detaches; the turn goes on",
+            (_, false) => "Ctrl-C again detaches",
+        };
+        self.note =
+            Some(super::Note { text: Clean::line(text), role: Role::Warning, until: now + INTERRUPT_TIME });
+    }
+
+    /// Esc: closes the topmost thing, else cancels the turn.
+    fn on_escape(&mut self, effects: &mut Vec<Effect>) {
+        let now = self.look.now;
+        let is_soon = self.last_escape.is_some_and(|last| last + ESCAPE_GUARD > now);
+        if self.close_topmost(effects) {
+            self.last_escape = Some(now);
+            return;
+        }
+        if is_soon {
+            return;
+        }
+        if self.is_busy() && !self.is_offline() {
+            effects.push(Effect::Send(Call::Cancel));
+            self.note("Cancelling the turn");
+        }
+    }
+
+    /// Closes the topmost thing. Returns false if nothing is open.
+    fn close_topmost(&mut self, effects: &mut Vec<Effect>) -> bool {
+        if let Some(overlay) = self.overlays.pop() {
+            if let (Overlay::Ask(ask), true) = (&overlay, self.overlays.is_empty())
+                && ask.purpose == AskPurpose::Filter
+            {
+                self.list_filter.clear();
+            }
+            return true;
+        }
+        if let Some(completion) = self.completion.take() {
+            self.closed_completion = Some(completion.word);
+            return true;
+        }
+        match self.focus {
+            Focus::Request => {
+                self.put_off = self.shown_request().map(|request| request.id.clone());
+                self.focus = Focus::Input;
+                true
+            }
+            Focus::Sessions => {
+                self.focus = Focus::Input;
+                self.list_filter.clear();
+                self.sessions.thaw();
+                true
+            }
+            Focus::Messages => {
+                if let Some(results) = self.results.take() {
+                    self.overlays.push(*results);
+                    return true;
+                }
+                if let Some(conversation) = &mut self.conversation {
+                    conversation.deselect();
+                    conversation.matches.clear();
+                    conversation.follow();
+                }
+                self.focus = Focus::Input;
+                true
+            }
+            Focus::Input => {
+                if self.queued_cursor.take().is_some() {
+                    return true;
+                }
+                if self.editing.take().is_some() {
+                    self.input.set("");
+                    return true;
+                }
+                if let Some(conversation) = &mut self.conversation
+                    && !conversation.is_following
+                {
+                    conversation.follow();
+                    return true;
+                }
+                if self.is_busy() {
+                    return false;
+                }
+                if let Some((id, cwd)) = self.parents.pop() {
+                    self.open(id, cwd, effects);
+                    return true;
+                }
+                false
+            }
+        }
+    }
+
+    fn on_pane_key(&mut self, place: Place, key: Key, action: Option<Action>, effects: &mut Vec<Effect>) {
+        if place == Place::Input && self.on_completion_key(key) {
+            return;
+        }
+        if place == Place::Input && self.on_queued_key(key, effects) {
+            return;
+        }
+        if let Some(digit) = key.typed().and_then(|letter| letter.to_digit(10))
+            && place == Place::Request
+        {
+            return self.choose_option(usize::try_from(digit).unwrap_or(0), effects);
+        }
+        if place == Place::Form && self.on_form_key(key, action, effects) {
+            return;
+        }
+        match action {
+            Some(action) if self.on_common_action(action, effects) => {}
+            Some(action) => match self.focus {
+                Focus::Input => self.on_input_action(action, key, effects),
+                Focus::Messages => self.on_message_action(action, effects),
+                Focus::Sessions => self.on_session_action(action, effects),
+                Focus::Request => self.on_request_action(action, effects),
+            },
+            None if place == Place::Input => {
+                self.is_send_pending = false;
+                if self.input.on_key(key) {
+                    self.history_place = None;
+                    self.closed_completion = None;
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Actions that work in every pane. Returns false if the action is another one.
+    pub(super) fn on_common_action(&mut self, action: Action, effects: &mut Vec<Effect>) -> bool {
+        match action {
+            Action::OpenSession => self.pick_session(),
+            Action::NewSession => self.new_session(),
+            Action::Inbox => self.overlays.push(Overlay::Inbox(InboxView::default())),
+            Action::Search => self.overlays.push(Overlay::Search(Search::new())),
+            Action::Palette => self.pick_command(),
+            Action::Options => self.pick_option(),
+            Action::Help => {
+                let place = self.place();
+                self.overlays.push(Overlay::Help(HelpView { place, scroll: 0, query: None }));
+            }
+            Action::Suspend => effects.push(Effect::Suspend),
+            Action::Redraw => effects.push(Effect::Redraw),
+            Action::PageUp | Action::PageDown => {
+                self.scroll_pages(if action == Action::PageUp { -1 } else { 1 });
+            }
+            Action::NextPane => self.next_pane(),
+            _ => return false,
+        }
+        true
+    }
+
+    fn scroll_pages(&mut self, pages: isize) {
+        if let Some(conversation) = &mut self.conversation {
+            let rows = (conversation.page() - 2).max(1);
+            conversation.scroll(pages * rows, &self.look);
+        }
+    }
+
+    /// The next pane: a request, the messages, the sessions, the input.
+    fn next_pane(&mut self) {
+        let has_request = self.shown_request().is_some();
+        let next = match self.focus {
+            Focus::Input if has_request => Focus::Request,
+            Focus::Input if self.conversation.is_some() => Focus::Messages,
+            Focus::Input => {
+                self.pick_agent(false);
+                return;
+            }
+            Focus::Messages if self.link != Link::Direct => Focus::Sessions,
+            Focus::Messages | Focus::Sessions | Focus::Request => Focus::Input,
+        };
+        self.set_focus(next);
+    }
+
+    pub(super) fn set_focus(&mut self, focus: Focus) {
+        if self.focus == Focus::Sessions && focus != Focus::Sessions {
+            self.sessions.thaw();
+        }
+        if focus == Focus::Sessions {
+            self.sessions.freeze();
+            if self.list_cursor.is_none() {
+                self.list_cursor = self.open_id();
+            }
+        }
+        if let Some(conversation) = &mut self.conversation {
+            if focus == Focus::Messages {
+                conversation.select_visible(&self.look);
+            } else if focus == Focus::Input {
+                conversation.deselect();
+            }
+        }
+        if focus == Focus::Request {
+            self.put_off = None;
+            self.load_form_field();
+        }
+        self.focus = focus;
+    }
+
+    pub(super) fn new_session(&mut self) {
+        self.keep_draft();
+        self.conversation = None;
+        self.opening = None;
+        self.overlays.clear();
+        self.focus = Focus::Input;
+        self.input.set(&self.drafts.remove(&None).unwrap_or_default());
+    }
+
+    pub(super) fn default_agent(&self) -> Option<String> {
+        self.agents.iter().find(|agent| agent.is_default).map(|agent| agent.name.clone())
+    }
+}

@@ -1,0 +1,108 @@
+//! Keys of the list of sessions.
+
+use parlor_client::SessionId;
+
+use crate::app::{App, Focus, PendingRemoval};
+use crate::event::Effect;
+use crate::keys::Action;
+use crate::overlay::{AskPurpose, step};
+use crate::sessions::ListLine;
+
+impl App {
+    /// The sessions of the list in order.
+    pub(super) fn listed(&self) -> Vec<SessionId> {
+        let id = |line: ListLine| match line {
+            ListLine::Session { id, .. } => Some(id),
+            ListLine::Directory(_) => None,
+        };
+        self.sessions.lines(&self.list_filter).into_iter().filter_map(id).collect()
+    }
+
+    pub(super) fn on_session_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        let listed = self.listed();
+        let place = self.list_cursor.as_ref().and_then(|id| listed.iter().position(|known| known == id));
+        let go = |place: usize| listed.get(place).cloned();
+        let current = place.and_then(go);
+        match action {
+            Action::Next => self.list_cursor = go(place.map_or(0, |place| step(place, listed.len(), true))),
+            Action::Previous => {
+                self.list_cursor = go(place.map_or(0, |place| step(place, listed.len(), false)));
+            }
+            Action::First => self.list_cursor = go(0),
+            Action::Last => self.list_cursor = listed.last().cloned(),
+            Action::Open => self.open_listed(effects),
+            Action::Filter => self.ask("Filter", self.list_filter.clone(), AskPurpose::Filter),
+            Action::Collapse | Action::Expand => {
+                let Some(id) = current else { return };
+                if action == Action::Expand {
+                    self.sessions.collapsed.remove(&id);
+                } else if let Some(parent) = self.sessions.get(&id).and_then(|row| row.parent.clone())
+                    && listed.contains(&parent)
+                {
+                    self.sessions.collapsed.insert(parent.clone());
+                    self.list_cursor = Some(parent);
+                } else {
+                    self.sessions.collapsed.insert(id);
+                }
+            }
+            Action::Title => {
+                if let Some(row) = current.and_then(|id| self.sessions.get(&id)) {
+                    let (id, title) = (row.id.clone(), row.title.to_string());
+                    self.ask("Title", title, AskPurpose::Title(id));
+                }
+            }
+            Action::Archive | Action::Delete => {
+                if let Some(id) = current {
+                    let next = place.and_then(|place| go(place + 1).or_else(|| go(place.checked_sub(1)?)));
+                    self.list_cursor = next;
+                    self.remove_session(&id, action == Action::Delete, effects);
+                }
+            }
+            Action::Undo => self.undo(),
+            Action::ForkTree => {
+                if let Some(id) = current {
+                    self.show_forks_of(&id);
+                }
+            }
+            Action::Detach => self.quit(effects),
+            _ => {}
+        }
+    }
+
+    pub(super) fn open_listed(&mut self, effects: &mut Vec<Effect>) {
+        let row = self.list_cursor.clone().and_then(|id| self.sessions.get(&id));
+        let Some((id, cwd)) = row.map(|row| (row.id.clone(), row.cwd.clone())) else { return };
+        self.set_focus(Focus::Input);
+        self.list_filter.clear();
+        self.parents.clear();
+        self.open(id, cwd, effects);
+    }
+
+    /// Hides a session, and archives or deletes it after some seconds.
+    fn remove_session(&mut self, id: &SessionId, is_deletion: bool, effects: &mut Vec<Effect>) {
+        let Some(row) = self.sessions.get(id) else { return };
+        let title = row.title.clone();
+        let rows = self.sessions.latest_first();
+        let forks = rows.iter().filter(|row| row.parent.as_ref() == Some(id)).count();
+        // The one before can no longer be taken back by `u`: it happens now.
+        effects.extend(self.removals.drain(..).map(|removal| removal.effect()));
+        self.sessions.hidden.insert(id.clone());
+        if self.open_id().as_ref() == Some(id) {
+            self.keep_draft();
+            self.conversation = None;
+        }
+        self.removals.push(PendingRemoval { id: id.clone(), title, is_deletion, forks, at: self.look.now });
+    }
+
+    /// Takes back the last archiving or deletion.
+    pub(super) fn undo(&mut self) {
+        match self.removals.pop() {
+            Some(removal) => {
+                self.sessions.hidden.remove(&removal.id);
+                self.list_cursor = Some(removal.id);
+                self.note(&format!("Kept \"{}\"", removal.title));
+            }
+            None => self.note("Nothing to undo"),
+        }
+    }
+}

@@ -1,0 +1,554 @@
+//! The conversation of one session: which entries are shown, where the view is, and what is selected.
+//!
+//! The view is an anchor, an entry and a row of it, and not an offset from the start. Entries are laid out only where the view
+//! walks over them, so that an entry far away costs nothing and never moves what is shown.
+
+mod scroll;
+mod selection;
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use parlor_client::{
+    Activity, ConfigOption, Entry, EntryId, Json, Role, Session, SessionId, Slot, Snapshot, State, ToolCall,
+    ToolCallId, ToolCallStatus, ToolKind, Transcript, is_numbered,
+};
+
+use crate::clean::Clean;
+use crate::entry::{EntryTimes, EntryView, Fold};
+use crate::theme::Theme;
+
+/// What everything is drawn with.
+#[derive(Debug, Clone)]
+pub struct Look {
+    /// Styles and marks.
+    pub theme: Theme,
+    /// The time zone of shown times.
+    pub zone: TimeZone,
+    /// The present time.
+    pub now: Timestamp,
+    /// The home directory, shown as `~`.
+    pub home: Option<String>,
+}
+
+impl Look {
+    /// A path with `~` for the home directory.
+    pub fn short_path(&self, path: &str) -> Clean {
+        let rest = self.home.as_deref().and_then(|home| path.strip_prefix(home));
+        match rest.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+            Some(rest) => Clean::line(&format!("~{rest}")),
+            None => Clean::line(path),
+        }
+    }
+}
+
+/// The source of a conversation: the client's copy of the session, or a transcript that does not change.
+#[derive(Debug, Clone)]
+pub enum Replica {
+    /// A session that a connection keeps up to date.
+    Live(Session),
+    /// A fixed transcript.
+    Fixed(Arc<Transcript>),
+}
+
+/// A transcript that is being read. It is dropped before the next update is awaited, so that it is never copied.
+pub enum ReplicaGuard {
+    /// That of a session.
+    Live(Snapshot),
+    /// A fixed one.
+    Fixed(Arc<Transcript>),
+}
+
+impl Deref for ReplicaGuard {
+    type Target = Transcript;
+
+    fn deref(&self) -> &Transcript {
+        match self {
+            Self::Live(snapshot) => snapshot,
+            Self::Fixed(transcript) => transcript,
+        }
+    }
+}
+
+impl Replica {
+    /// The transcript as it is now.
+    pub fn read(&self) -> ReplicaGuard {
+        match self {
+            Self::Live(session) => ReplicaGuard::Live(session.transcript()),
+            Self::Fixed(transcript) => ReplicaGuard::Fixed(Arc::clone(transcript)),
+        }
+    }
+}
+
+/// Identifies an entry of the conversation and orders it: the page that it was loaded with, and the change that created it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ItemKey {
+    page: u32,
+    created: u64,
+}
+
+/// The page of entries that the session itself has; earlier pages have lower numbers.
+const LIVE: u32 = u32::MAX;
+
+/// What an entry is, as far as the layout depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Prompt,
+    Message,
+    /// Entries that follow each other without a blank line if they have one line.
+    Compact,
+    Other,
+}
+
+/// An entry of the conversation.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    key: ItemKey,
+    revision: u64,
+    kind: Kind,
+    is_message: bool,
+}
+
+/// The first row that is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Anchor {
+    key: ItemKey,
+    /// The row inside of the entry, counted with the blank line before it.
+    row: usize,
+}
+
+/// A rendered entry.
+#[derive(Debug, Default)]
+struct CachedView {
+    view: EntryView,
+    used: u64,
+}
+
+/// What the agent is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doing {
+    /// In a few words, such as `Running cargo test`.
+    pub what: Clean,
+    /// Since when, if this client saw it begin.
+    pub since: Option<Timestamp>,
+}
+
+/// A session and the view of it.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
+pub struct Conversation {
+    /// The session.
+    pub id: SessionId,
+    /// Its working directory.
+    pub cwd: String,
+    replica: Replica,
+    pages: Vec<(u32, Arc<Transcript>)>,
+    /// The cursor for entries before the first page, if there are any.
+    pub older: Option<Json>,
+    /// How many messages there are before the first page.
+    pub older_messages: usize,
+    /// Whether entries before the first page were requested.
+    pub is_loading_older: bool,
+    /// Whether all earlier entries are to be loaded.
+    pub wants_first: bool,
+    items: Vec<Item>,
+    views: HashMap<ItemKey, CachedView>,
+    frame: u64,
+    times: HashMap<ItemKey, EntryTimes>,
+    is_observed: bool,
+    last_edit: Option<ItemKey>,
+    shown_terminals: Vec<String>,
+    anchor: Option<Anchor>,
+    /// Whether the view follows the end.
+    pub is_following: bool,
+    selected: Option<ItemKey>,
+    folds: HashMap<ItemKey, Fold>,
+    fold_all: Option<Fold>,
+    /// The words that are marked, in lower case.
+    pub matches: Vec<String>,
+    /// The tool calls about which requests wait for a person.
+    pub waiting: Vec<ToolCallId>,
+    size: (u16, u16),
+    last_output: Option<Timestamp>,
+    /// How many messages there were when the view left the end.
+    messages_at_leave: usize,
+    seen_seq: u64,
+}
+
+impl Conversation {
+    /// A conversation that follows its end.
+    pub fn new(id: SessionId, cwd: String, replica: Replica) -> Self {
+        Self {
+            id,
+            cwd,
+            replica,
+            pages: Vec::new(),
+            older: None,
+            older_messages: 0,
+            is_loading_older: false,
+            wants_first: false,
+            items: Vec::new(),
+            views: HashMap::new(),
+            frame: 0,
+            times: HashMap::new(),
+            is_observed: false,
+            last_edit: None,
+            shown_terminals: Vec::new(),
+            anchor: None,
+            is_following: true,
+            selected: None,
+            folds: HashMap::new(),
+            fold_all: None,
+            matches: Vec::new(),
+            waiting: Vec::new(),
+            size: (80, 20),
+            last_output: None,
+            messages_at_leave: 0,
+            seen_seq: 0,
+        }
+    }
+
+    /// The transcript of the session, without earlier pages.
+    pub fn transcript(&self) -> ReplicaGuard {
+        self.replica.read()
+    }
+
+    /// The session, if it is live.
+    pub fn session(&self) -> Option<&Session> {
+        match &self.replica {
+            Replica::Live(session) => Some(session),
+            Replica::Fixed(_) => None,
+        }
+    }
+
+    /// Continues on another connection; the view stays.
+    pub fn reconnect(&mut self, replica: Replica) {
+        self.replica = replica;
+        self.is_loading_older = false;
+    }
+
+    /// Adds the entries before the first page.
+    pub fn add_older(&mut self, page: Transcript, before: Option<Json>) {
+        let first = self.pages.first().map_or(LIVE, |(number, _)| *number);
+        let number = first - 1;
+        self.is_loading_older = false;
+        self.older = before;
+        let messages = page.entries().iter().filter(|entry| is_numbered(entry)).count();
+        self.older_messages = self.older_messages.saturating_sub(messages);
+        let page = Arc::new(page);
+        let items: Vec<_> = page
+            .entries()
+            .iter()
+            .filter(|entry| !entry.body().removed)
+            .map(|entry| item(number, entry))
+            .collect();
+        self.pages.insert(0, (number, page));
+        self.items.splice(0..0, items);
+        if self.older.is_none() {
+            self.wants_first = false;
+        }
+    }
+
+    /// Applies the changes of the transcript.
+    pub fn sync(&mut self, now: Timestamp) {
+        let transcript = self.replica.read();
+        if self.is_observed && transcript.seq() == self.seen_seq {
+            return;
+        }
+        self.seen_seq = transcript.seq();
+        let live = self.items.partition_point(|item| item.key.page < LIVE);
+        let mut place = live;
+        for entry in transcript.entries() {
+            if entry.body().removed {
+                continue;
+            }
+            let new = item(LIVE, entry);
+            match self.items.get_mut(place) {
+                Some(known) if known.key == new.key => {
+                    if known.revision == new.revision {
+                        place += 1;
+                        continue;
+                    }
+                    *known = new;
+                }
+                Some(known) if known.key < new.key => {
+                    // Entries in between were removed.
+                    let end = self.items[place..].partition_point(|known| known.key < new.key) + place;
+                    self.items.drain(place..end);
+                    if self.items.get(place).is_some_and(|known| known.key == new.key) {
+                        self.items[place] = new;
+                    } else {
+                        self.items.insert(place, new);
+                    }
+                }
+                Some(_) => self.items.insert(place, new),
+                None => self.items.push(new),
+            }
+            place += 1;
+            if let EntryId::ToolCall(_) = entry.id() {
+                note_terminals(entry, &mut self.shown_terminals);
+            }
+            if self.is_observed {
+                self.last_output = Some(now);
+                let times = self.times.entry(new.key).or_default();
+                observe(entry, times, now);
+            } else if is_open(entry) {
+                self.times.entry(new.key).or_default();
+            }
+        }
+        self.items.truncate(place);
+        // What was before is not known.
+        self.last_output = self.last_output.or(Some(now));
+        self.is_observed = true;
+        self.last_edit = last_edit(&transcript);
+    }
+
+    /// Forgets what this client observed: after a reload the changes have other numbers.
+    pub fn reload(&mut self) {
+        let live = self.items.partition_point(|item| item.key.page < LIVE);
+        self.items.truncate(live);
+        self.views.clear();
+        self.times.clear();
+        self.is_observed = false;
+        self.seen_seq = 0;
+    }
+
+    /// When something of the turn last arrived.
+    pub fn last_output(&self) -> Option<Timestamp> {
+        self.last_output
+    }
+
+    /// The last reported state.
+    pub fn state(&self) -> Option<State> {
+        self.replica.read().state().cloned()
+    }
+
+    /// Whether a turn runs.
+    pub fn is_busy(&self) -> bool {
+        let transcript = self.replica.read();
+        transcript.state().is_some_and(|state| state.activity.is_busy())
+    }
+
+    /// Whether the turn waits for a person.
+    pub fn is_waiting(&self) -> bool {
+        let transcript = self.replica.read();
+        transcript.state().is_some_and(|state| state.activity == Activity::RequiresAction)
+    }
+
+    /// What the agent is doing now.
+    pub fn doing(&self) -> Doing {
+        let transcript = self.replica.read();
+        let since = |entry: &Entry| {
+            let key = ItemKey { page: LIVE, created: entry.created() };
+            self.times.get(&key).and_then(|times| times.started)
+        };
+        let turn = transcript.entries().iter().rev();
+        let turn = turn.take_while(|entry| !matches!(entry.id(), EntryId::Message(Role::User, _)));
+        let mut last = None;
+        for entry in turn.filter(|entry| !entry.body().removed) {
+            if let Some(call) = ToolCall::of_entry(entry)
+                && call.status() == Some(ToolCallStatus::InProgress)
+            {
+                let title = call.title().unwrap_or_default();
+                return Doing {
+                    what: Clean::line(&running(&title, call.kind().as_ref())),
+                    since: since(entry),
+                };
+            }
+            if last.is_none() && matches!(entry.id(), EntryId::Message(..)) {
+                last = Some(entry);
+            }
+        }
+        let (what, entry) = match last.map(|entry| (entry.id(), entry)) {
+            Some((EntryId::Message(Role::Thought, _), entry)) => ("Thinking", Some(entry)),
+            Some((_, entry)) => ("Writing", Some(entry)),
+            None => ("Working", None),
+        };
+        Doing { what: Clean::line(what), since: entry.and_then(since) }
+    }
+
+    /// How many items of the plan are completed, and how many there are.
+    pub fn plan(&self) -> Option<(usize, usize)> {
+        let transcript = self.replica.read();
+        let is_plan = |entry: &&Entry| matches!(entry.id(), EntryId::Plan(_)) && !entry.body().removed;
+        let plan = transcript.entries().iter().rev().find(is_plan)?;
+        let plan = plan.body().fields.get_object("plan")?;
+        let items = plan.get_array("entries")?;
+        let is_done = |item: &parlor_client::JsonRef<'_>| {
+            let status = item.to_object().and_then(|item| item.get_string("status"));
+            status.as_deref() == Some("completed")
+        };
+        Some((items.iter().filter(|item| is_done(item)).count(), items.len())).filter(|(_, all)| *all > 0)
+    }
+
+    /// The value of a slot.
+    pub fn slot(&self, slot: Slot) -> Option<parlor_client::Body> {
+        self.replica.read().slot(slot).cloned()
+    }
+
+    /// The options of the session: those that were last reported, else those with which it was opened.
+    pub fn options(&self) -> Vec<ConfigOption> {
+        let opened = self.session().map(Session::opened).unwrap_or_default();
+        ConfigOption::of_session(&self.replica.read(), &opened)
+    }
+
+    /// How many messages are loaded.
+    pub fn messages(&self) -> usize {
+        self.items.iter().filter(|item| item.is_message).count()
+    }
+
+    /// Whether anything is shown.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The number of a message; `None` for other entries.
+    pub(super) fn number(&self, index: usize) -> Option<usize> {
+        let messages = || self.items[..=index].iter().filter(|item| item.is_message).count();
+        self.items[index].is_message.then(|| self.older_messages + messages())
+    }
+
+    pub(super) fn fold(&self, key: ItemKey) -> Fold {
+        if let Some(fold) = self.folds.get(&key).copied().or(self.fold_all) {
+            return fold;
+        }
+        if self.last_edit == Some(key) { Fold::Preview } else { Fold::Auto }
+    }
+
+    pub(super) fn index_of(&self, key: ItemKey) -> usize {
+        let index = self.items.partition_point(|item| item.key < key);
+        index.min(self.items.len().saturating_sub(1))
+    }
+
+    /// Reads the entry at an index.
+    pub(super) fn with_entry<T>(
+        &self,
+        index: usize,
+        read: impl FnOnce(&Entry, &Transcript) -> T,
+    ) -> Option<T> {
+        let key = self.items.get(index)?.key;
+        let find = |transcript: &Transcript| {
+            let entries = transcript.entries();
+            entries.binary_search_by_key(&key.created, Entry::created).ok()
+        };
+        if key.page == LIVE {
+            let transcript = self.replica.read();
+            let found = find(&transcript)?;
+            return Some(read(&transcript.entries()[found], &transcript));
+        }
+        let (_, page) = self.pages.iter().find(|(number, _)| *number == key.page)?;
+        Some(read(&page.entries()[find(page)?], page))
+    }
+
+    /// The texts of the prompts that are loaded, the latest first.
+    pub fn prompts(&self) -> Vec<String> {
+        let is_prompt = |index: &usize| self.items[*index].kind == Kind::Prompt;
+        let prompts = (0..self.items.len()).rev().filter(is_prompt);
+        prompts
+            .filter_map(|index| self.with_entry(index, |entry, _| entry.body().content.to_text()))
+            .collect()
+    }
+}
+
+/// The left margin of the conversation at a width.
+pub fn margin(width: u16) -> u16 {
+    u16::from(width >= 60)
+}
+
+fn item(page: u32, entry: &Entry) -> Item {
+    let kind = match entry.id() {
+        EntryId::Message(Role::User, _) => Kind::Prompt,
+        EntryId::Message(Role::Agent, _) => Kind::Message,
+        EntryId::Message(Role::Thought, _) | EntryId::ToolCall(_) => Kind::Compact,
+        EntryId::Plan(_)
+        | EntryId::Terminal(_)
+        | EntryId::Compaction(_)
+        | EntryId::Subagent(_)
+        | EntryId::SessionMessage(_)
+        | EntryId::Event(_)
+        | EntryId::Note(_) => Kind::Other,
+    };
+    let is_message = is_numbered(entry);
+    Item { key: ItemKey { page, created: entry.created() }, revision: entry.seq(), kind, is_message }
+}
+
+/// Whether an entry may still change.
+fn is_open(entry: &Entry) -> bool {
+    let status = ToolCall::of_entry(entry).and_then(|call| call.status());
+    matches!(status, Some(ToolCallStatus::Pending | ToolCallStatus::InProgress | ToolCallStatus::Paused))
+}
+
+/// Records when an entry began and ended.
+fn observe(entry: &Entry, times: &mut EntryTimes, now: Timestamp) {
+    match ToolCall::of_entry(entry).map(|call| call.status()) {
+        Some(Some(ToolCallStatus::Completed | ToolCallStatus::Failed | ToolCallStatus::Cancelled)) => {
+            times.ended = times.ended.or(Some(now));
+        }
+        Some(_) | None => times.started = times.started.or(Some(now)),
+    }
+}
+
+/// Adds the terminals that a tool call shows.
+fn note_terminals(entry: &Entry, shown: &mut Vec<String>) {
+    for item in entry.body().content.iter().filter(|item| item.json.contains("\"terminal\"")) {
+        let terminal =
+            Json::parse(item.json).ok().and_then(|item| item.to_object()?.get_string("terminalId"));
+        if let Some(terminal) = terminal.filter(|terminal| !shown.contains(terminal)) {
+            shown.push(terminal);
+        }
+    }
+}
+
+/// The last edit of the last turn.
+fn last_edit(transcript: &Transcript) -> Option<ItemKey> {
+    let turn = transcript.entries().iter().rev();
+    let mut turn = turn.take_while(|entry| !matches!(entry.id(), EntryId::Message(Role::User, _)));
+    let is_edit = |entry: &&Entry| {
+        let call = ToolCall::of_entry(entry);
+        call.is_some_and(|call| call.kind() == Some(ToolKind::Edit))
+    };
+    turn.find(is_edit).map(|entry| ItemKey { page: LIVE, created: entry.created() })
+}
+
+/// What a running tool call is called on the turn line.
+fn running(title: &str, kind: Option<&ToolKind>) -> String {
+    let title = title.trim_matches('`');
+    match kind {
+        Some(ToolKind::Execute) => {
+            let command = title.strip_prefix("Run ").unwrap_or(title);
+            let words: Vec<_> = command.split_whitespace().take(2).collect();
+            format!("Running {}", words.join(" "))
+        }
+        _ => title.to_owned(),
+    }
+}
+
+/// The text of an entry, for copying and finding.
+pub fn entry_text(entry: &Entry) -> String {
+    let body = entry.body();
+    let mut parts = Vec::new();
+    parts.extend(body.fields.get_string("title"));
+    for item in body.content.iter() {
+        if let Some(text) = parlor_client::text_of(item.json) {
+            match parts.last_mut().filter(|_| matches!(entry.id(), EntryId::Message(..))) {
+                Some(last) => last.push_str(&text),
+                None => parts.push(text.into_owned()),
+            }
+            continue;
+        }
+        let Some(item) = Json::parse(item.json).ok().and_then(|item| item.to_object()) else { continue };
+        if let Some(content) =
+            item.get("content").and_then(|block| Some(parlor_client::text_of(block.as_str())?.into_owned()))
+        {
+            parts.push(content);
+        }
+        parts.extend(item.get_string("newText"));
+    }
+    if !body.output.is_empty() {
+        parts.push(String::from_utf8_lossy(&body.output).into_owned());
+    }
+    parts.join("\n")
+}
