@@ -105,7 +105,7 @@ fn unknown(name: &str, registry: &Registry) -> CommandError {
 #[command(after_help = INSTALL_EXAMPLES)]
 pub(crate) struct Install {
     /// The names of the agents, as `parlor agents available` prints them
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(id = "available_agent", required = true, value_name = "NAME")]
     names: Vec<String>,
     /// Install again what is installed already
     #[arg(long)]
@@ -126,7 +126,7 @@ const INSTALL_EXAMPLES: &str = "Examples:
 #[command(after_help = UPDATE_EXAMPLES)]
 pub(crate) struct Update {
     /// The names of the agents
-    #[arg(value_name = "NAME")]
+    #[arg(id = "installed_agent", value_name = "NAME")]
     names: Vec<String>,
     #[command(flatten)]
     options: RegistryOptions,
@@ -143,7 +143,7 @@ const UPDATE_EXAMPLES: &str = "Examples:
 #[command(after_help = REMOVE_EXAMPLES)]
 pub(crate) struct Remove {
     /// The names of the agents
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(id = "installed_agent", required = true, value_name = "NAME")]
     names: Vec<String>,
     /// Remove an agent also while it runs
     #[arg(long)]
