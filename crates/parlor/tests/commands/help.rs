@@ -575,7 +575,8 @@ fn sessions_requests_and_agents_are_completed() {
     wait_until("the request is open", || scenario.run(&["ls", "--json"]).json()[0]["openRequests"] == 1);
     let proposed = completed(&scenario, "fish", &["answer", ""]);
     assert!(proposed.starts_with('r') && proposed.contains("Delete it"), "{proposed}");
-    for words in [["login", ""].as_slice(), &["new", "--agent", ""]] {
+    assert_eq!(completed(&scenario, "fish", &["agents", "remove", ""]), "");
+    for words in [["login", ""].as_slice(), &["new", "--agent", ""], &["agents", "install", ""]] {
         let proposed = completed(&scenario, "fish", words);
         assert!(proposed.contains("claude") && proposed.contains("codex"), "{words:?}: {proposed}");
     }
