@@ -580,6 +580,9 @@ fn a_killed_or_interrupted_installation_leaves_nothing_that_counts_and_the_next_
             let doctor = run(&scenario, &["doctor"]).stdout;
             assert!(doctor.contains("codex: the installation is not complete"), "{doctor}");
         }
+        fake_npm(&scenario, "claude-agent-acp", "");
+        run(&scenario, &["agents", "install", "claude"]).success();
+        assert_eq!(names(&agents_dir(&scenario)), ["claude", "lock"]);
         fake_npm(&scenario, "codex-acp", "");
         run(&scenario, &["agents", "install", "codex"]).success();
         assert_eq!(names(&agents_dir(&scenario).join("codex")), ["2.6.0", "agent.json"]);
