@@ -93,7 +93,8 @@ pub use open_request::{OpenRequest, RequestsUpdate};
 pub use parlor_json::{Json, JsonRef, JsonStr, Object};
 pub use parlor_session::{
     Activity, Body, CompactionId, Content, Entry, EntryId, MessageId, MetaPatch, Patch, PlanId, Role,
-    SessionId, Slot, State, Target, TerminalId, ToolCallId, Transcript, Update, Upsert, is_numbered, text_of,
+    SessionId, Slot, State, Target, TerminalId, ToolCallId, Transcript, Update, Upsert, acted_where,
+    is_numbered, text_of,
 };
 pub use parlor_wire::hello::{Agent, Hello, Welcome};
 pub use parlor_wire::{

@@ -138,12 +138,7 @@ pub fn sentence(body: &Body) -> String {
     let text = |name: &str| fields.get_string(name);
     let by = || {
         let name = fields.get_object("by").and_then(|by| by.get_string("name"));
-        match name.as_deref() {
-            // The client is this program: a person decided.
-            Some("parlor") => " (on the command line)".to_owned(),
-            Some(name) => format!(" (by {name})"),
-            None => String::new(),
-        }
+        name.map(|name| format!(" ({})", parlor_session::acted_where(&name))).unwrap_or_default()
     };
     match text("type").as_deref() {
         Some("turn_failed") => {

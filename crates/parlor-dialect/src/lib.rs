@@ -6,6 +6,7 @@
 //! - [`Decoder`] decodes the updates of one session.
 //! - [`Fold`] reads whole lines, recorded or live, and builds the transcript of one session.
 //! - [`Translator`] translates lines between two dialects.
+//! - [`PathMap`] maps the paths of an agent that sees the files elsewhere.
 //! - [`live`] encodes updates and requests for a server with many clients.
 //! - [`view`] shows a transcript as JSON.
 //!
@@ -24,6 +25,7 @@ mod loss;
 mod message_to_chunks;
 mod meta;
 mod passthrough;
+mod path_map;
 mod recording;
 pub mod settings;
 mod translate;
@@ -36,6 +38,7 @@ pub use fold::{Fold, LineProblem};
 pub use loss::{Loss, LossKind, Losses};
 pub use message_to_chunks::{NotAsChunks, message_as_chunks};
 pub use passthrough::with_ids;
+pub use path_map::{BadPathMap, PathMap};
 pub use recording::{Recorded, Side};
 pub use translate::{TranslatedLine, Translation, Translator};
 pub use values::permission::with_request_id;

@@ -112,6 +112,8 @@ loss_kinds! {
     McpServerType = "mcp_server_type",
     /// An MCP server over SSE was passed through, though v2 does not define that transport.
     McpSse = "mcp_sse",
+    /// An MCP server of the configuration was omitted: the agent does not support its transport.
+    McpTransport = "mcp_transport",
     /// An authentication method has a type that v1 does not have; it was sent as one that the agent handles.
     AuthMethodType = "auth_method_type",
     /// v2 requires listing, resuming and closing sessions; this agent does not declare them.

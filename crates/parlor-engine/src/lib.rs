@@ -10,6 +10,7 @@ mod event;
 pub mod fields;
 mod frame;
 mod machine;
+pub mod mcp;
 pub mod opening;
 mod output;
 mod profile;

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use parlor_dialect::Dialect;
+use parlor_dialect::{Dialect, Losses};
 mod idle;
 mod sessions;
 
 pub use self::idle::RunningTurn;
 use parlor_engine::SessionData;
 pub(crate) use parlor_engine::no_session;
+use parlor_engine::opening::OpeningPlan;
 use parlor_json::{JsonStr, Object};
 use parlor_session::session::ClientId;
 use parlor_session::{MessageId, SessionId, Transcript};
@@ -21,7 +22,7 @@ use parlor_store::{Batch, Cursor, ErrorKind, Filter, SessionRow, Store, StoreErr
 use parlor_wire::{InputLine, RpcError, code};
 use tokio::sync::{OnceCell, oneshot};
 
-use crate::agent::Registry;
+use crate::agent::{Agent, Opener, Origin, Registry, Startup};
 use crate::client::Client;
 use crate::config::{AgentConfig, Agents, ConfigSource, ConfigWatch};
 use crate::connection;
@@ -451,6 +452,26 @@ impl HubState {
             Some(command) => Some(AgentConfig::new(row.agent.clone(), command)),
             None => self.registry.agents().get(&row.agent).cloned(),
         }
+    }
+
+    /// Opens a session at an agent, with the MCP servers of the configuration in addition to those in the plan. `name` is the
+    /// agent in the configuration.
+    pub(crate) fn open_at_agent(
+        &self,
+        session: &SessionId,
+        (agent, name): (&Arc<Agent>, &str),
+        mut plan: OpeningPlan,
+        startup: Startup,
+        origin: Option<Origin>,
+    ) -> Opener {
+        let configured = self.registry.agents().mcp_servers(name);
+        let mut losses = Losses::default();
+        for server in plan.add_mcp_servers(&configured, &agent.info, &mut losses) {
+            let (server, transport) = (&server.name, server.transport.name());
+            tracing::warn!(%session, agent = name, server, transport, "the agent does not support the transport of an MCP server");
+        }
+        self.losses.count(session, losses);
+        Opener::start(agent, plan, startup, origin)
     }
 
     /// Applies the configuration if it has changed. Does not wait for a disk that is stalled.

@@ -111,7 +111,7 @@ fn decode_agent_info(stored: String) -> Option<CachedAgentInfo> {
 /// The key of an agent in the store. The configured dialect and version are part of it, because they change the response to
 /// `initialize`.
 pub(crate) fn agent_key(config: &AgentConfig) -> String {
-    let command = config.command.join(" ");
+    let command = config.sandbox.wrap.iter().chain(&config.command).cloned().collect::<Vec<_>>().join(" ");
     match (config.dialect, config.version) {
         (Some(dialect), _) => format!("agent {} {command}", dialect.name()),
         (None, Some(version)) => format!("agent {version} {command}"),

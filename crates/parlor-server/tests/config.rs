@@ -108,6 +108,31 @@ fn errors_have_the_line_and_the_allowed_values() {
             "config.toml, [agents.a]",
             &["version 2, not 1"],
         ),
+        ("[agents.a]\ncommand = 'x'\nwrap = []\n", "config.toml:3", &["the command is empty"]),
+        (
+            "[agents.a]\ncommand = 'x'\npaths = { src = '/work' }\n",
+            "config.toml, [agents.a]",
+            &["`paths`", "'src' is not an absolute path"],
+        ),
+        (
+            "[agents.a]\ncommand = 'x'\npaths = { '/a' = '/work', '/b' = '/work/' }\n",
+            "config.toml, [agents.a]",
+            &["`paths`", "'/work'"],
+        ),
+        ("[mcp.a]\ncommands = 'x'\n", "config.toml:2", &["`commands`", "`command`, `env`, `url`"]),
+        ("[mcp.a]\n", "config.toml, [mcp.a]", &["neither command nor url"]),
+        ("[mcp.a]\ncommand = 'x'\nurl = 'https://x'\n", "config.toml, [mcp.a]", &["both"]),
+        ("[mcp.a]\nurl = 'ftp://x'\n", "config.toml, [mcp.a]", &["not an address"]),
+        ("[mcp.a]\nurl = 'https://x'\ntype = 'stdio'\n", "config.toml:3", &["`http` or `sse`"]),
+        (
+            "[mcp.a]\nurl = 'https://x'\nenv = { A = 'b' }\n",
+            "config.toml, [mcp.a]",
+            &["env is for a command"],
+        ),
+        ("[mcp.a]\ncommand = 'x'\nheaders = { A = 'b' }\n", "config.toml, [mcp.a]", &["are for a url"]),
+        ("[mcp.parlor]\nheaders = { A = 'b' }\n", "config.toml, [mcp.parlor]", &["are for a url"]),
+        ("[mcp.parlor]\nenv = { A = 'b' }\n", "config.toml, [mcp.parlor]", &["env is for a command"]),
+        ("[mcp.'a b']\ncommand = 'x'\n", "config.toml, [mcp.a b]", &["invalid name of an MCP server"]),
     ] {
         let error = parse(text).unwrap_err();
         let shown = error.to_string();
@@ -118,6 +143,58 @@ fn errors_have_the_line_and_the_allowed_values() {
         assert!(!shown.contains('\n'), "{shown:?}");
     }
     assert!(parse("x = 1").unwrap_err().hint.unwrap().contains("spelling"));
+}
+
+#[test]
+fn a_wrapper_and_mcp_servers_are_read() {
+    let config = parse(
+        r#"
+        [agents.mine]
+        command = "my-agent --acp"
+        wrap = "docker run -w {cwd}"
+        paths = { "/home/ada/src/" = "/work" }
+        [mcp.parlor]
+        [mcp.docs]
+        url = "https://docs.example/mcp"
+        headers = { Authorization = "Bearer secret" }
+        agents = ["mine"]
+        [mcp.old]
+        url = "https://old.example"
+        type = "sse"
+        enabled = false
+        [mcp.files]
+        command = ["files", "--stdio"]
+        env = { KEY = "secret" }
+        "#,
+    )
+    .unwrap();
+    let sandbox = &config.agents[0].sandbox;
+    assert_eq!(sandbox.wrap, ["docker", "run", "-w", "{cwd}"]);
+    assert_eq!(sandbox.paths.path_to_agent("/home/ada/src/x"), "/work/x");
+    let transports: Vec<_> = config
+        .mcp
+        .iter()
+        .map(|server| (server.name.as_str(), server.endpoint.transport().name(), server.is_for("mine")))
+        .collect();
+    assert_eq!(
+        transports,
+        [("docs", "http", true), ("files", "stdio", true), ("old", "sse", false), ("parlor", "stdio", true)]
+    );
+    assert!(!config.mcp[0].is_for("claude") && config.mcp[1].is_for("claude"));
+    assert!(!format!("{config:?}").contains("secret"));
+}
+
+#[test]
+fn an_agent_in_a_wrapper_is_installed_if_the_wrapper_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let wrapper = directory.path().join("wrapper");
+    fs::write(&wrapper, "").unwrap();
+    let mut agent = AgentConfig::new("a", vec!["only-in-the-container".to_owned()]);
+    assert!(!agent.is_installed(directory.path().as_os_str()));
+    agent.sandbox.wrap = vec!["wrapper".to_owned()];
+    assert!(!agent.is_installed(directory.path().as_os_str()));
+    fs::set_permissions(&wrapper, Permissions::from_mode(0o700)).unwrap();
+    assert!(agent.is_installed(directory.path().as_os_str()));
 }
 
 #[test]

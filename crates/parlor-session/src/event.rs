@@ -13,6 +13,16 @@ use crate::{EventId, MessageId, ToolCallId};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixMillis(pub i64);
 
+/// Where a person has acted, by the name of the client: "on the command line", "by Zed".
+pub fn acted_where(client: &str) -> String {
+    match client {
+        // Clients of this project: the person acted, not the program.
+        "parlor" => "on the command line".to_owned(),
+        "parlor terminal client" => "in the terminal client".to_owned(),
+        name => format!("by {name}"),
+    }
+}
+
 /// One event of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {

@@ -48,7 +48,7 @@ mod update;
 
 pub use body::{Body, Upsert};
 pub use content::{Content, Item, plain_text, plain_text_in, text_of, text_prefix};
-pub use event::{Decider, Decision, Event, EventKind, UnixMillis};
+pub use event::{Decider, Decision, Event, EventKind, UnixMillis, acted_where};
 pub use ids::{CompactionId, EventId, MessageId, PlanId, SessionId, TerminalId, ToolCallId};
 pub use implicit_ids::{IdSource, ImplicitMessageIds};
 pub use meta::MetaPatch;

@@ -61,6 +61,11 @@ impl Terminal {
     }
 }
 
+/// A dark background, as a terminal answers.
+pub const DARK: &str = "rgb:1e1e/1e1e/1e1e";
+/// A light background.
+pub const LIGHT: &str = "rgb:fafa/fafa/fafa";
+
 /// The key Esc.
 pub const ESC: &str = "\u{1b}";
 /// The key C with Ctrl.
@@ -83,6 +88,11 @@ impl Screen {
 
     /// Runs a command that the test has made.
     pub fn run(program: &Command, columns: u16, rows: u16) -> Self {
+        Self::run_on(DARK, program, columns, rows)
+    }
+
+    /// Runs a command on a screen with a background, as the terminal answers when it is asked for it.
+    pub fn run_on(background: &'static str, program: &Command, columns: u16, rows: u16) -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
         grantpt(&person).expect("it is ours");
         unlockpt(&person).expect("it is ours");
@@ -112,9 +122,13 @@ impl Screen {
         let terminal = Arc::new(Mutex::new(terminal));
         let person = File::from(person);
         let (mut output, into) = (person.try_clone().expect("a descriptor"), Arc::clone(&terminal));
+        let mut answers = person.try_clone().expect("a descriptor");
         let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = output.read(&mut bytes) {
+                let answer = answer(&bytes[..read], background);
+                // A program that has ended reads no answer.
+                let _ = answers.write_all(answer.as_bytes());
                 into.lock().unwrap_or_else(PoisonError::into_inner).write(&bytes[..read]);
             }
         });
@@ -229,6 +243,22 @@ impl Drop for Screen {
             let _ = reader.join();
         }
     }
+}
+
+/// What a terminal answers to questions for its colours and its type.
+fn answer(written: &[u8], background: &str) -> String {
+    let written = String::from_utf8_lossy(written);
+    let foreground = if background == DARK { LIGHT } else { DARK };
+    let questions = [
+        ("\x1b]10;?", format!("\x1b]10;{foreground}\x07")),
+        ("\x1b]11;?", format!("\x1b]11;{background}\x07")),
+    ];
+    let colors = questions.into_iter().filter(|(question, _)| written.contains(question));
+    let mut answer: String = colors.map(|(_, answer)| answer).collect();
+    if written.contains("\x1b[c") {
+        answer.push_str("\x1b[?62;22c");
+    }
+    answer
 }
 
 fn nonzero(number: u16) -> NonZero<u16> {

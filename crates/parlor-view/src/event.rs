@@ -87,7 +87,7 @@ impl EventWords {
         let text = |name: &str| fields.get_string(name).filter(|text| !text.is_empty());
         let by = || {
             let name = fields.get_object("by").and_then(|by| by.get_string("name"));
-            name.map(|name| format!(" by {name}")).unwrap_or_default()
+            name.map(|name| format!(" {}", parlor_session::acted_where(&name))).unwrap_or_default()
         };
         let kind = text("type").unwrap_or_else(|| "event".to_owned());
         let (mark, sentence, details) = match kind.as_str() {

@@ -279,8 +279,8 @@ mod tests {
         );
         assert_eq!(fill(&[("size", "l")]), Err("name: required".to_owned()));
         assert_eq!(
-            fill(&[("nam", "Ada")]),
-            Err("the form has no field 'nam'; it has: name, cups, price, sugar, size, milk".to_owned())
+            fill(&[("color", "Ada")]),
+            Err("the form has no field 'color'; it has: name, cups, price, sugar, size, milk".to_owned())
         );
         let invalid = fill(&[("name", "Ada"), ("size", "xl")]).unwrap_err();
         assert!(invalid.starts_with("size: "), "{invalid}");

@@ -17,6 +17,7 @@ mod html;
 mod input;
 mod logging;
 mod markdown;
+mod mcp;
 mod message_name;
 mod offline_sessions;
 mod open_request;
@@ -122,7 +123,7 @@ const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Agents", &["setup", "agents", "login", "import", "demo-agent"]),
     ("Server", &["serve", "stop", "restart", "status", "doctor", "logs", "backup", "service"]),
-    ("Editors and tools", &["acp", "fold", "translate", "completions", "man"]),
+    ("Editors and tools", &["acp", "mcp", "fold", "translate", "completions", "man"]),
 ];
 
 /// The template of the help, which lists the commands by topic: clap lists them without groups.
@@ -181,6 +182,7 @@ enum Command {
     Import(commands::import::Import),
     Doctor(commands::doctor::Doctor),
     DemoAgent(commands::demo_agent::DemoAgent),
+    Mcp(commands::mcp::Mcp),
     Fold(commands::fold::Fold),
     Translate(commands::translate::Translate),
     #[command(name = "watch-agents", hide = true)]
@@ -263,6 +265,7 @@ fn main() -> ExitCode {
         Command::Import(import) => import.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::DemoAgent(agent) => agent.run(),
+        Command::Mcp(mcp) => mcp.run(),
         Command::Fold(fold) => fold.run(),
         Command::Translate(translate) => translate.run(),
         Command::WatchAgents(watch) => watch.run(),

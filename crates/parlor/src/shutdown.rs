@@ -88,7 +88,7 @@ fn signal(data: &DataDir, signal: Signal) -> Result<Option<StoppedServer>, Comma
 }
 
 /// The status of a server, unless it does not answer.
-fn running(data: &DataDir) -> Option<ServerStatus> {
+pub(crate) fn running(data: &DataDir) -> Option<ServerStatus> {
     let socket = data.socket();
     server::is_running(&socket).then(|| status::query_within(&socket, ANSWER_TIMEOUT).ok()).flatten()
 }

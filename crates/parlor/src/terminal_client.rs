@@ -3,14 +3,16 @@
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use jiff::tz::TimeZone;
-use parlor_server::config::ClientConfig;
+use parlor_server::config::{Background, ClientConfig};
 use parlor_tui::keys::KeyMap;
 use parlor_tui::shell::{self, Target};
-use parlor_tui::theme::Theme;
+use parlor_tui::theme::{Colors, Theme};
 use parlor_tui::{Options, Start};
+use terminal_colorsaurus::{QueryOptions, ThemeMode};
 
 use crate::background_server;
 use crate::command_error::CommandError;
@@ -98,6 +100,10 @@ fn options(
     };
     let mut theme = Theme::from_env(|name| std::env::var(name).ok());
     theme.is_ascii |= config.client.ascii;
+    theme.is_light = match config.client.background {
+        Some(background) => background == Background::Light,
+        None => theme.colors != Colors::None && is_background_light(),
+    };
     Ok(Options {
         theme,
         keys: key_map(&config.client, &location)?,
@@ -108,6 +114,24 @@ fn options(
         start,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
+}
+
+/// How long a terminal has to say which background it has. One that cannot say it answers at once, too.
+const BACKGROUND_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Asks the terminal for its background; else `COLORFGBG` tells it, which some terminals set.
+fn is_background_light() -> bool {
+    let mut options = QueryOptions::default();
+    options.timeout = BACKGROUND_TIMEOUT;
+    match terminal_colorsaurus::theme_mode(options) {
+        Ok(mode) => mode == ThemeMode::Light,
+        Err(_) => std::env::var("COLORFGBG").is_ok_and(|colors| has_light_background(&colors)),
+    }
+}
+
+/// Whether `COLORFGBG`, such as `0;15` or `0;default;15`, has one of the light colours as the last one.
+fn has_light_background(colors: &str) -> bool {
+    matches!(colors.rsplit(';').next(), Some("7" | "15"))
 }
 
 /// The default keys with those of the configuration.
@@ -146,6 +170,14 @@ mod tests {
     }
 
     #[test]
+    fn the_last_colour_of_the_variable_is_the_background() {
+        assert!(has_light_background("0;15") && has_light_background("0;default;7"));
+        assert!(
+            !has_light_background("15;0") && !has_light_background("") && !has_light_background("default")
+        );
+    }
+
+    #[test]
     fn a_wrong_key_is_reported_with_its_line() {
         let setting = |action: &str, keys: &str, line| KeySetting {
             place: "messages".to_owned(),
@@ -153,12 +185,14 @@ mod tests {
             keys: keys.to_owned(),
             line,
         };
-        let config = ClientConfig { ascii: false, keys: vec![setting("fork", "e", 7)] };
+        let config = ClientConfig { keys: vec![setting("fork", "e", 7)], ..ClientConfig::default() };
         let error = key_map(&config, "config.toml").unwrap_err().to_string();
         assert_eq!(error, "config.toml:7: e is assigned twice in 'messages': to 'fork' and to 'edit'");
         // Two keys can be exchanged.
-        let config =
-            ClientConfig { ascii: false, keys: vec![setting("fork", "e", 1), setting("edit", "f", 2)] };
+        let config = ClientConfig {
+            keys: vec![setting("fork", "e", 1), setting("edit", "f", 2)],
+            ..ClientConfig::default()
+        };
         assert!(key_map(&config, "config.toml").is_ok());
     }
 }

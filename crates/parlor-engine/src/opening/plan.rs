@@ -11,6 +11,7 @@ use parlor_wire::{RpcError, code};
 
 use super::refused::{known_settings, wanted_settings};
 use super::replay::History;
+use crate::mcp::{McpServer, add_servers};
 use crate::{AgentInfo, SessionData};
 
 /// How an agent session is to be opened. All params are in the agent's dialect.
@@ -41,6 +42,23 @@ pub enum OpeningPlan {
         /// The conversation of the session that is forked, to recognise a replay.
         history: Arc<History>,
     },
+}
+
+impl OpeningPlan {
+    /// Adds MCP servers of the configuration to the agent's request. Returns those that the agent cannot use, each of which is a
+    /// loss.
+    pub fn add_mcp_servers<'a>(
+        &mut self,
+        configured: &'a [McpServer],
+        agent: &AgentInfo,
+        losses: &mut Losses,
+    ) -> Vec<&'a McpServer> {
+        let params = match self {
+            Self::Create { params } | Self::Adopt { params, .. } | Self::Fork { params, .. } => params,
+            Self::Restore(plan) => &mut plan.params,
+        };
+        add_servers(params, configured, agent, losses)
+    }
 }
 
 /// How a session's agent session is restored: by `session/resume`, else by `session/load`, else by `session/new`.

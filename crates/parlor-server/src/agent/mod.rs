@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{oneshot, watch};
 
 use crate::client::Client;
+use crate::config::Sandbox;
 use crate::hub::HubState;
 use crate::lock;
 use crate::send_queue::{SendQueue, SendQueueReader, send_queue};
@@ -64,6 +65,8 @@ pub(crate) type Reply = Result<Json, Json>;
 pub(crate) struct Agent {
     pub(crate) info: Arc<AgentInfo>,
     stdin: SendQueue,
+    /// The sandbox that its process runs in.
+    pub(crate) sandbox: Sandbox,
     /// Bounds the memory of its file requests.
     pub(crate) files: FileBudget,
     calls: Mutex<OutgoingRequests<PendingCall>>,
@@ -151,6 +154,7 @@ impl UnloadedSession {
 
 impl Agent {
     /// Creates the agent at the other end of two streams, which has answered `initialize`.
+    #[expect(clippy::too_many_arguments, reason = "they are the fields of the agent")]
     fn new<R, W>(
         name: &str,
         label: &str,
@@ -159,6 +163,7 @@ impl Agent {
         process: Option<Process>,
         dialect: Dialect,
         initialize: Object,
+        sandbox: Sandbox,
     ) -> Arc<Self>
     where
         R: AsyncRead + Unpin + Send + 'static,
@@ -174,6 +179,7 @@ impl Agent {
                 is_embedded: process.is_none(),
             }),
             stdin,
+            sandbox,
             files: FileBudget::default(),
             calls: Mutex::new(OutgoingRequests::new(MAX_CALLS)),
             links: Mutex::default(),
@@ -276,7 +282,7 @@ impl Agent {
             RpcError::new(code::INTERNAL_ERROR, format!("agent '{}' is overloaded: {full}", self.info.label))
                 .to_json()
         })?;
-        self.stdin.push(Frame::request(&id, method, params));
+        self.stdin.push(Frame::request(&id, method, &self.sandbox.paths.to_agent(params)));
         Ok(id)
     }
 
@@ -295,12 +301,14 @@ impl Agent {
     }
 
     pub(crate) fn notify(&self, method: &str, params: &Object) {
-        self.stdin.push(Frame::notification(method, params));
+        self.stdin.push(Frame::notification(method, &self.sandbox.paths.to_agent(params)));
     }
 
     pub(crate) fn answer(&self, id: &RequestId, reply: &Reply) {
         self.stdin.push(match reply {
-            Ok(result) => Frame::result(id, result),
+            Ok(result) => {
+                Frame::result(id, self.sandbox.paths.result_to_agent(result).as_ref().unwrap_or(result))
+            }
             Err(error) => Frame::error(id, &RpcError::from_raw(error.raw())),
         });
     }
@@ -432,7 +440,8 @@ impl Agent {
     pub(crate) fn for_tests(dialect: Dialect) -> (Arc<Self>, tokio::io::DuplexStream) {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (read, write) = tokio::io::split(ours);
-        (Self::new("a", "a", read, write, None, dialect, Object::default()), theirs)
+        let sandbox = Sandbox::default();
+        (Self::new("a", "a", read, write, None, dialect, Object::default(), sandbox), theirs)
     }
 
     #[cfg(test)]

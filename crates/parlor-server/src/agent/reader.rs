@@ -102,6 +102,7 @@ async fn on_line(agent: &Arc<Agent>, frame: InputLine<'_>, batch: &mut UpdateBat
             return;
         }
     };
+    let line = &*agent.sandbox.paths.line_from_agent(line);
     if batch.to.is_some() && line.starts_with(&batch.prefix) {
         batch.add(line);
         return;

@@ -13,7 +13,7 @@ use parlor_wire::{RpcError, code};
 use tokio::sync::Mutex;
 
 use super::{Agent, AgentSessionCache, LoginStates, Startup, start};
-use crate::config::{AgentConfig, Agents, ProcessMode, chosen_env};
+use crate::config::{AgentConfig, Agents, ProcessMode, Sandbox, chosen_env};
 use crate::hub::Peer;
 use crate::lock;
 use crate::services::access::FileAccess;
@@ -41,6 +41,7 @@ pub(crate) struct Registry {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     command: Vec<String>,
+    sandbox: Sandbox,
     /// The configured dialect and version.
     protocol: (Option<Dialect>, Option<u16>),
     /// Whether the server offers it files.
@@ -55,7 +56,8 @@ impl Key {
         let session = (config.process == ProcessMode::Session).then(|| session.clone());
         let protocol = (config.dialect, config.version);
         let files = config.fs != FileAccess::Off;
-        Self { command: config.command.clone(), protocol, files, env, session }
+        let (command, sandbox) = (config.command.clone(), config.sandbox.clone());
+        Self { command, sandbox, protocol, files, env, session }
     }
 }
 
@@ -175,8 +177,10 @@ impl Registry {
 
     /// The slots of an agent, in all environments.
     async fn slots_of(&self, config: &AgentConfig) -> Vec<Arc<Mutex<Slot>>> {
-        let is_match =
-            |key: &Key| key.command == config.command && key.protocol == (config.dialect, config.version);
+        let is_match = |key: &Key| {
+            let is_same = key.command == config.command && key.sandbox == config.sandbox;
+            is_same && key.protocol == (config.dialect, config.version)
+        };
         let running = self.running.lock().await;
         running.iter().filter(|(key, _)| is_match(key)).map(|(_, slot)| Arc::clone(slot)).collect()
     }

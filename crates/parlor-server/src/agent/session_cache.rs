@@ -261,7 +261,8 @@ mod tests {
             // It runs until its connection is closed.
             while requests.next_line().await.is_ok_and(|line| line.is_some()) {}
         });
-        Agent::new("a", "a", read, write, None, parlor_dialect::Dialect::V2, Object::default())
+        let sandbox = crate::config::Sandbox::default();
+        Agent::new("a", "a", read, write, None, parlor_dialect::Dialect::V2, Object::default(), sandbox)
     }
 
     fn store() -> Arc<StoreHandle> {

@@ -15,7 +15,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 
 use super::{Agent, Startup, agent_error, timeout_error};
 use crate::auth_method::TERMINAL_AUTH;
-use crate::config::{AgentConfig, EmbeddedAgent, Preset};
+use crate::config::{AgentConfig, EmbeddedAgent, Preset, Sandbox};
 use crate::services::access::FileAccess;
 use parlor_process::{Command, Process, Reaper};
 
@@ -114,7 +114,8 @@ async fn start_with_version(
     };
     let Initialized { process, stdin, stdout, result } = started;
     tracing::info!(agent = config.name, %dialect, pid = process.pid(), "agent started");
-    Ok(Agent::new(&config.name, config.label(), stdout, stdin, Some(process), dialect, result))
+    let sandbox = config.sandbox.clone();
+    Ok(Agent::new(&config.name, config.label(), stdout, stdin, Some(process), dialect, result, sandbox))
 }
 
 /// Whether an agent with this response of version 2 offers more in version 1.
@@ -141,7 +142,8 @@ async fn start_embedded(
     match tokio::time::timeout_at(startup.until.into(), response).await {
         Ok(Some(result)) => {
             let result = result?;
-            Ok(Agent::new(&config.name, config.label(), read, write, None, Dialect::V2, result))
+            let sandbox = Sandbox::default();
+            Ok(Agent::new(&config.name, config.label(), read, write, None, Dialect::V2, result, sandbox))
         }
         Ok(None) => Err(agent_error(config.label(), "ended before it answered initialize", "")),
         Err(_) => Err(timeout_error(config.label(), "initialize", startup.timeout, "")),
@@ -161,28 +163,37 @@ async fn start_and_initialize(
     reaper: &Reaper,
     startup: Startup,
 ) -> Result<Initialized, StartError> {
-    let program = config.command.first().cloned().unwrap_or_default();
-    let command = Command {
-        program: program.clone().into(),
+    let program = config.program();
+    let mut command = Command {
+        program: config.command.first().map(Into::into).unwrap_or_default(),
         args: config.command[1..].iter().map(Into::into).collect(),
         env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
         cwd: cwd.to_owned(),
     };
+    config.sandbox.wrap(&mut command);
     // The lines of its standard error are logged in this span.
     let span = tracing::info_span!("process", agent = config.name);
     let mut process = span.in_scope(|| Process::start(&command, reaper)).map_err(|error| {
         let path = env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, path)| path);
         let is_missing = error.kind() == std::io::ErrorKind::NotFound && !config.is_installed(path.as_ref());
-        let message = if is_missing {
+        let message = if is_missing && config.sandbox.is_wrapped() {
+            format!(
+                "cannot start agent '{}': `wrap` names a program that is not installed: '{program}'",
+                config.label()
+            )
+        } else if is_missing {
             format!("agent '{}' is not installed: there is no program '{program}'", config.label())
         } else {
             format!("cannot start agent '{}': {error}", config.label())
         };
         let is_preset = |preset: &&Preset| preset.agent().is_ok_and(|agent| agent.command == config.command);
         let install = Preset::named(&config.name).filter(is_preset).and_then(|preset| preset.install);
-        let hint = match install.filter(|_| is_missing) {
+        let hint = match install.filter(|_| is_missing && !config.sandbox.is_wrapped()) {
             Some(install) => {
                 format!("`{install}` installs it; `parlor agents` shows which agents are installed")
+            }
+            None if config.sandbox.is_wrapped() => {
+                format!("install it, or change `wrap` of [agents.{}] in config.toml", config.name)
             }
             None => "`parlor agents` shows which agents are installed".to_owned(),
         };

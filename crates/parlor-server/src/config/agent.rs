@@ -1,9 +1,11 @@
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parlor_dialect::Dialect;
+use parlor_dialect::{Dialect, PathMap};
+use parlor_process::Command;
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 
 use tokio::io::DuplexStream;
@@ -28,6 +30,8 @@ pub struct AgentConfig {
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
+    /// The sandbox or container that it runs in.
+    pub sandbox: Sandbox,
     /// Variables that are set in its environment.
     pub env: BTreeMap<String, String>,
     /// Names of variables that are passed from the client's environment; `*` matches any characters.
@@ -48,6 +52,36 @@ pub struct AgentConfig {
     pub startup_timeout: Duration,
     /// The time to end a cancelled turn.
     pub cancel_timeout: Duration,
+}
+
+/// The sandbox or container of an agent: the settings `wrap` and `paths`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Sandbox {
+    /// The program and its arguments that start the agent and its terminals; empty for none. `{cwd}` in an argument stands for the
+    /// working directory as the agent sees it.
+    pub wrap: Vec<String>,
+    /// Where the agent sees the directories of this machine.
+    pub paths: PathMap,
+}
+
+impl Sandbox {
+    /// Whether programs are started by a wrapper.
+    pub(crate) fn is_wrapped(&self) -> bool {
+        !self.wrap.is_empty()
+    }
+
+    /// Puts a command, which runs in a directory of this machine, into the wrapper.
+    pub(crate) fn wrap(&self, command: &mut Command) {
+        if !self.is_wrapped() {
+            return;
+        }
+        let cwd = command.cwd.to_string_lossy();
+        let cwd = self.paths.path_to_agent(&cwd);
+        let mut words = self.wrap.iter().map(|word| OsString::from(word.replace("{cwd}", &cwd)));
+        let program = words.next().unwrap_or_default();
+        let wrapped = std::mem::replace(&mut command.program, program);
+        command.args = words.chain([wrapped]).chain(std::mem::take(&mut command.args)).collect();
+    }
 }
 
 /// An agent in this process, which speaks version 2 of the protocol over an in-memory stream.
@@ -98,6 +132,10 @@ pub enum ProcessMode {
 pub(super) struct Table {
     #[serde(default, deserialize_with = "command")]
     command: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "command")]
+    wrap: Option<Vec<String>>,
+    #[serde(default)]
+    paths: BTreeMap<String, String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
     pass_env: Option<Vec<String>>,
@@ -122,6 +160,7 @@ impl AgentConfig {
         Self {
             name: name.into(),
             command,
+            sandbox: Sandbox::default(),
             env: BTreeMap::new(),
             pass_env: DEFAULT_PASS_ENV.map(str::to_owned).into(),
             process: ProcessMode::default(),
@@ -203,8 +242,14 @@ impl Table {
             let message = format!("dialect '{dialect}' belongs to version {belongs}, not {version}");
             return Err(invalid(message, Some("leave out one of the two".to_owned())));
         }
+        let hint =
+            "write it as paths = { \"/home/ada/src\" = \"/work\" }, first the directory of this machine"
+                .to_owned();
+        let paths =
+            PathMap::new(self.paths).map_err(|error| invalid(format!("`paths`: {error}"), Some(hint)))?;
         let defaults = AgentConfig::new(name, command);
         Ok(AgentConfig {
+            sandbox: Sandbox { wrap: self.wrap.unwrap_or_default(), paths },
             env,
             pass_env: self.pass_env.unwrap_or(defaults.pass_env),
             process: self.process,
@@ -221,11 +266,16 @@ impl Table {
 
 /// Checks a name, which is used in URLs and flags.
 fn check_name(name: &str) -> Result<(), String> {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if !name.is_empty() && name.bytes().all(is_allowed) {
+    if is_name(name) {
         return Ok(());
     }
     Err(format!("invalid agent name '{name}': it may only contain letters, digits and -_."))
+}
+
+/// Whether a text consists of letters, digits and `-_.`.
+pub(super) fn is_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_allowed)
 }
 
 fn split_command(command: &str) -> Result<Vec<String>, String> {
@@ -240,7 +290,7 @@ fn check_command(words: Vec<String>) -> Result<Vec<String>, String> {
     }
 }
 
-fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+pub(super) fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
     struct Command;
 
     impl<'de> Visitor<'de> for Command {

@@ -1,7 +1,10 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use super::{AgentConfig, Config, ConfigError, InstalledAgent, PRESETS, Preset, program_at};
+use parlor_engine::mcp::McpServer;
+
+use super::mcp::McpServers;
+use super::{AgentConfig, Config, ConfigError, InstalledAgent, McpConfig, PRESETS, Preset, program_at};
 use crate::hub::AgentChoice;
 
 /// All agents of a server, with the default one.
@@ -10,6 +13,8 @@ pub struct Agents {
     all: Vec<AgentConfig>,
     /// The name of the configured default agent.
     default: Option<String>,
+    /// The configured MCP servers, and what the agents are sent of them.
+    mcp: (Vec<McpConfig>, McpServers),
 }
 
 /// The name of the built-in agent.
@@ -81,7 +86,7 @@ impl Agents {
                 all.push(agent);
             }
         }
-        let agents = Self { all, default };
+        let agents = Self { all, default, mcp: (config.mcp.clone(), mcp_servers(&config.mcp, None)) };
         if let Some(unknown) = agents.default.as_ref().filter(|name| agents.get(name).is_none()) {
             let location = match &config.path {
                 Some(path) => format!("{}, default_agent", path.display()),
@@ -102,7 +107,26 @@ impl Agents {
 
     /// Creates a set of one agent.
     pub fn only(agent: AgentConfig) -> Self {
-        Self { default: Some(agent.name.clone()), all: vec![agent] }
+        Self { default: Some(agent.name.clone()), all: vec![agent], mcp: Default::default() }
+    }
+
+    /// Lets agents start parlor's own MCP server for the sessions of a data directory.
+    #[must_use]
+    pub fn with_data_dir(self, data: &Path) -> Self {
+        // The agent that starts it may run elsewhere.
+        let data = std::path::absolute(data);
+        let servers = mcp_servers(&self.mcp.0, data.ok().as_deref());
+        Self { mcp: (self.mcp.0, servers), ..self }
+    }
+
+    /// The MCP servers that an agent gets from the configuration.
+    pub(crate) fn mcp_servers(&self, agent: &str) -> Vec<McpServer> {
+        self.mcp.1.for_agent(agent, self.get(agent))
+    }
+
+    /// The MCP servers of the configuration that are enabled.
+    pub fn enabled_mcp(&self) -> impl Iterator<Item = &McpConfig> {
+        self.mcp.0.iter().filter(|server| server.is_enabled)
     }
 
     /// All agents, in order of precedence.
@@ -165,6 +189,11 @@ impl Agents {
     }
 }
 
+/// The servers with their programs, which are searched for in the `PATH` of this process.
+fn mcp_servers(configured: &[McpConfig], data: Option<&Path>) -> McpServers {
+    McpServers::new(configured, &std::env::var_os("PATH").unwrap_or_default(), data)
+}
+
 /// The name that differs from the given one by at most two letters.
 fn closest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     let distances = names.iter().map(|known| (distance(name, known), *known));
@@ -190,8 +219,12 @@ fn distance(from: &str, to: &str) -> usize {
 impl AgentConfig {
     /// Whether its program is found in `path_env` (the variable `PATH`). An embedded agent is always there.
     pub fn is_installed(&self, path_env: &OsStr) -> bool {
-        let program = self.command.first().and_then(|program| program_at(program, path_env));
-        self.embedded.is_some() || program.is_some()
+        self.embedded.is_some() || program_at(self.program(), path_env).is_some()
+    }
+
+    /// The program that is started: that of `wrap`, in which the agent's own may be elsewhere, else the agent's.
+    pub fn program(&self) -> &str {
+        self.sandbox.wrap.first().or(self.command.first()).map_or("", String::as_str)
     }
 
     /// The name for errors that any client may see: for an agent that was given as a command, only the program.

@@ -1,4 +1,4 @@
-//! `config.toml`: the configured agents, the address of the server and the targets of notifications.
+//! `config.toml`: the configured agents and MCP servers, the address of the server and the targets of notifications.
 
 #[cfg_attr(not(feature = "config"), expect(dead_code, reason = "the tables of the file are not read"))]
 mod agent;
@@ -7,6 +7,7 @@ mod choice;
 mod edit;
 mod env;
 mod installed;
+mod mcp;
 mod notify;
 mod preset;
 mod reload;
@@ -31,12 +32,13 @@ use serde::de::{self, Deserialize, Deserializer};
 #[cfg(feature = "http")]
 use crate::transport::HttpOptions;
 
-pub use self::agent::{AgentConfig, EmbeddedAgent, ProcessMode};
+pub use self::agent::{AgentConfig, EmbeddedAgent, ProcessMode, Sandbox};
 pub use self::choice::{Agents, DefaultAgent};
 #[cfg(feature = "config")]
 pub use self::edit::{set_default_agent, with_default_agent};
 pub use self::env::{DEFAULT_PASS_ENV, chosen_env, chosen_env_from, matches};
 pub use self::installed::{InstalledAgent, MANIFEST};
+pub use self::mcp::{McpConfig, McpEndpoint};
 pub use self::notify::{NotifyFormat, NotifyKind, NotifySink, NotifyTarget};
 pub use self::preset::{PRESETS, Preset, installed, program_at};
 pub(crate) use self::reload::ConfigWatch;
@@ -54,6 +56,8 @@ pub struct Config {
     pub default_agent: Option<String>,
     /// The configured agents, sorted by name.
     pub agents: Vec<AgentConfig>,
+    /// The MCP servers that agents get, sorted by name.
+    pub mcp: Vec<McpConfig>,
     /// The address and access rules of the server.
     pub server: ServerConfig,
     /// The settings of the terminal client.
@@ -66,13 +70,25 @@ pub struct Config {
     pub installed: Vec<InstalledAgent>,
 }
 
-/// The settings of the terminal client: `ascii` and the `[keys]` tables.
+/// The settings of the terminal client: `ascii`, `background` and the `[keys]` tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientConfig {
     /// Whether marks are ASCII.
     pub ascii: bool,
+    /// The background of the terminal, if the terminal shall not be asked for it.
+    pub background: Option<Background>,
     /// The keys of actions, in the order of the tables.
     pub keys: Vec<KeySetting>,
+}
+
+/// The background of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "config", derive(serde::Deserialize), serde(rename_all = "lowercase"))]
+pub enum Background {
+    /// Dark, with light text.
+    Dark,
+    /// Light, with dark text.
+    Light,
 }
 
 /// A setting such as `fork = "f"` in `[keys.messages]`.
@@ -135,9 +151,12 @@ struct File {
     #[serde(default)]
     agents: BTreeMap<String, agent::Table>,
     #[serde(default)]
+    mcp: BTreeMap<String, mcp::McpTable>,
+    #[serde(default)]
     server: ServerConfig,
     #[serde(default)]
     ascii: bool,
+    background: Option<Background>,
     #[serde(default)]
     keys: BTreeMap<String, BTreeMap<String, toml::Spanned<String>>>,
     #[serde(default)]
@@ -259,12 +278,15 @@ impl Config {
             .into_iter()
             .map(|(name, table)| table.into_agent(name, &location, &installed))
             .collect::<Result<_, _>>()?;
+        let mcp = file.mcp.into_iter().map(|(name, table)| table.into_server(name, &location));
+        let mcp = mcp.collect::<Result<_, _>>()?;
         Ok(Self {
             path: Some(path.to_owned()),
             default_agent: file.default_agent,
             agents,
+            mcp,
             server: file.server,
-            client: ClientConfig { ascii: file.ascii, keys },
+            client: ClientConfig { ascii: file.ascii, background: file.background, keys },
             notify: notify::targets(file.notify, &location)?,
             // As seen from the file, so that it does not depend on the directory that a command runs in.
             agent_registry: file.agent_registry.map(|registry| match path.parent() {

@@ -13,7 +13,7 @@ use parlor_store::SessionRow;
 use parlor_wire::RpcError;
 
 use super::{create, initialize};
-use crate::agent::{CancelToken, Opener, Startup};
+use crate::agent::{CancelToken, Startup};
 use crate::agent_sessions;
 use crate::client::Client;
 use crate::config::AgentConfig;
@@ -107,7 +107,8 @@ async fn adopt(
     })?;
     let (session, is_listed) = (id.clone(), listed.is_some());
     let plan = OpeningPlan::Adopt { session, params: agents_params, is_listed };
-    let mut adopted = Opener::start(&agent, plan, startup, None).opened(Some(cancel)).await?;
+    let opener = hub.open_at_agent(id, (&agent, &config.name), plan, startup, None);
+    let mut adopted = opener.opened(Some(cancel)).await?;
     let replay = std::mem::take(&mut adopted.session.replay);
     hub.losses().count(id, losses);
     let now = session::now();

@@ -11,7 +11,7 @@ use parlor_store::SessionRow;
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::initialize::config;
-use crate::agent::{Agent, CancelToken, Opener, Origin, Startup};
+use crate::agent::{Agent, CancelToken, Origin, Startup};
 use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::fields;
@@ -63,7 +63,8 @@ async fn try_new(
             })?;
     agent.name_session(&mut agents_params, session);
     let origin = Origin { client: Arc::clone(client), id: id.clone() };
-    let opener = Opener::start(&agent, OpeningPlan::Create { params: agents_params }, startup, Some(origin));
+    let plan = OpeningPlan::Create { params: agents_params };
+    let opener = hub.open_at_agent(session, (&agent, &config.name), plan, startup, Some(origin));
     let bound = opener.opened(Some(cancel)).await?;
     let agents_session = bound.session.session.clone();
     let now = session::now();

@@ -15,7 +15,7 @@ use super::session_info::session_info;
 use super::{adopt, login};
 use crate::agent_sessions;
 use crate::client::Client;
-use crate::config::{AgentConfig, DefaultAgent};
+use crate::config::{AgentConfig, DefaultAgent, McpConfig};
 use crate::hub::HubState;
 use crate::session::Message;
 use crate::stored;
@@ -205,6 +205,11 @@ pub(crate) fn agent_names(hub: &Arc<HubState>, client: &Client) -> impl Fn(&str)
     }
 }
 
+/// An MCP server of the configuration, without what may be secret.
+fn mcp_server(server: &McpConfig) -> Object {
+    Object::new().with("name", &server.name).with("transport", server.endpoint.transport().name())
+}
+
 /// Responds with the state of the server and its agents.
 pub(super) async fn status(hub: &Arc<HubState>, client: &Client, id: &RequestId) -> Result<(), RpcError> {
     let mut result = Object::default();
@@ -245,6 +250,11 @@ pub(super) async fn status(hub: &Arc<HubState>, client: &Client, id: &RequestId)
         && let Some(config) = hub.config_status().await
     {
         result.set("config", config.to_json());
+    }
+    let servers = hub.registry().agents();
+    let servers: Vec<_> = servers.enabled_mcp().map(mcp_server).collect();
+    if !servers.is_empty() {
+        result.set("mcpServers", Json::array(servers));
     }
     result.set("losses", hub.losses().all());
     result.set("dialect", client.negotiated().map_or(Dialect::V2, |info| info.dialect).name());
@@ -301,7 +311,12 @@ pub(super) async fn agents(hub: &Arc<HubState>, client: &Client, id: &RequestId)
         agent.set("name", &config.name);
         if client.is_driver() {
             agent.set("command", Json::array(&config.command));
+            if !config.sandbox.wrap.is_empty() {
+                agent.set("wrap", Json::array(&config.sandbox.wrap));
+            }
         }
+        let servers = agents.enabled_mcp().filter(|server| server.is_for(&config.name));
+        agent.set("mcpServers", Json::array(servers.map(mcp_server)));
         agent.set("default", Some(&config.name) == default_name);
         agent.set("installed", config.is_installed(&path));
         if let Some(is_logged_in) = hub.registry().login_state(config).await {

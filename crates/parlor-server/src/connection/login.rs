@@ -245,7 +245,9 @@ async fn login_command(client: &Client, config: &AgentConfig, program: &LoginPro
         Some(cwd) if tokio::fs::metadata(cwd).await.is_ok_and(|found| found.is_dir()) => cwd.clone(),
         Some(_) | None => std::env::var_os("HOME").map_or_else(|| "/".into(), Into::into),
     };
-    program.command(&config.command, env, cwd)
+    let mut command = program.command(&config.command, env, cwd);
+    config.sandbox.wrap(&mut command);
+    command
 }
 
 /// Sends the output of a program to a client.

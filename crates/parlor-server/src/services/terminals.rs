@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::output::Output;
 use super::params;
+use crate::config::Sandbox;
 use crate::lock;
 use parlor_process::{Command, Process, Reaper};
 
@@ -46,6 +47,8 @@ pub struct Terminals {
     reaper: Reaper,
     env: Vec<(OsString, OsString)>,
     cwd: PathBuf,
+    /// Where commands run.
+    sandbox: Sandbox,
     events: mpsc::Sender<TerminalEvent>,
     live: Mutex<HashMap<Arc<str>, Terminal>>,
 }
@@ -74,7 +77,12 @@ impl Terminals {
         cwd: PathBuf,
         events: mpsc::Sender<TerminalEvent>,
     ) -> Self {
-        Self { reaper, env, cwd, events, live: Mutex::default() }
+        Self { reaper, env, cwd, sandbox: Sandbox::default(), events, live: Mutex::default() }
+    }
+
+    /// Runs later commands in the sandbox of the agent.
+    pub fn set_sandbox(&mut self, sandbox: &Sandbox) {
+        self.sandbox.clone_from(sandbox);
     }
 
     /// Handles a request before this returns; the future is the response, which only `terminal/wait_for_exit` delays. Must be
@@ -112,8 +120,9 @@ impl Terminals {
         let args = params::texts(params, "args")?;
         let cwd = params::optional_path(params, "cwd")?.unwrap_or_else(|| self.cwd.clone());
         let limit = params::number(params, "outputByteLimit")?.unwrap_or(DEFAULT_OUTPUT).min(MAX_OUTPUT);
-        let own = params::pairs(params, "env")?.into_iter().map(|(name, value)| (name.into(), value.into()));
-        let env = self.env.iter().cloned().chain(own).collect();
+        let own = params::pairs(params, "env")?;
+        let own_env = own.iter().map(|(name, value)| (name.into(), value.into()));
+        let env = self.env.iter().cloned().chain(own_env).collect();
         let mut live = lock(&self.live);
         if live.len() >= MAX_TERMINALS {
             return Err(RpcError::new(
@@ -121,7 +130,11 @@ impl Terminals {
                 format!("the session has {MAX_TERMINALS} terminals: release some with `terminal/release`"),
             ));
         }
-        let (line, command) = command(program, args, env, cwd);
+        let (line, mut command) = command(program, args, env, cwd);
+        let shown_cwd = command.cwd.clone();
+        if self.sandbox.is_wrapped() {
+            self.wrap(&mut command, &own);
+        }
         let (process, reader) = Process::start_merged(&command, &self.reaper)
             .map_err(|error| cannot_start(&error, &command.program.to_string_lossy()))?;
 
@@ -129,7 +142,7 @@ impl Terminals {
         let output = Arc::new(Mutex::new(Output::new(usize::try_from(limit).unwrap_or(usize::MAX))));
         let (publish, exit) = watch::channel(None);
         let (release, released) = oneshot::channel();
-        let created = TerminalEvent::Created { id: Arc::clone(&id), command: line, cwd: command.cwd };
+        let created = TerminalEvent::Created { id: Arc::clone(&id), command: line, cwd: shown_cwd };
         let reader_task =
             OutputReader { id: Arc::clone(&id), output: Arc::clone(&output), events: self.events.clone() };
         tokio::spawn(reader_task.run(created, reader, process.wait(), publish, released));
@@ -138,6 +151,21 @@ impl Terminals {
         let mut result = Object::default();
         result.set("terminalId", &*id);
         Ok(result.to_json())
+    }
+
+    /// Puts a command into the wrapper. `own` are the variables that the agent chose for it: a container does not pass on those of
+    /// the wrapper.
+    fn wrap(&self, command: &mut Command, own: &[(String, String)]) {
+        if !own.is_empty() {
+            let program = std::mem::replace(&mut command.program, "env".into());
+            let own = own.iter().map(|(name, value)| format!("{name}={value}").into());
+            command.args = own.chain([program]).chain(std::mem::take(&mut command.args)).collect();
+        }
+        self.sandbox.wrap(command);
+        // A directory that only the agent has.
+        if !command.cwd.is_dir() {
+            command.cwd.clone_from(&self.cwd);
+        }
     }
 
     fn release(&self, params: &Object) -> Result<Json, RpcError> {

@@ -10,7 +10,7 @@ use parlor_wire::{RequestId, RpcError, code};
 
 use super::Message;
 use super::task::SessionTask;
-use crate::agent::{BoundAgent, History, Opener, Startup};
+use crate::agent::{BoundAgent, History, Startup};
 use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::hub::HubState;
@@ -33,13 +33,13 @@ impl SessionTask {
         let timeout = config.unwrap_or_else(|| AgentConfig::new("", Vec::new())).startup_timeout;
         let (opener, error) = match std::mem::replace(&mut start.agent, ForkAgent::Transcript(None)) {
             ForkAgent::Native { epoch, mut params, settings } => {
-                let opener = self.agent_sessions.get(&epoch).map(|guard| {
-                    if let Some(session) = JsonStr::from_literal(&start.row.id) {
-                        name_session(&guard.agent.info, &mut params, &session.into());
-                    }
+                let fork = JsonStr::from_literal(&start.row.id).map(SessionId::from);
+                let opener = self.agent_sessions.get(&epoch).zip(fork).map(|(guard, fork)| {
+                    name_session(&guard.agent.info, &mut params, &fork);
                     let history = History::of(self.machine.session());
                     let plan = OpeningPlan::Fork { params, wanted: *settings, history };
-                    Opener::start(&guard.agent, plan, Startup::new(timeout), None)
+                    let agent = (&guard.agent, &*self.machine.row().agent);
+                    hub.open_at_agent(&fork, agent, plan, Startup::new(timeout), None)
                 });
                 (opener, None)
             }

@@ -134,7 +134,7 @@ impl SessionTask {
                 self.check_file(&agent, link, id, method, params);
             }
             AgentCommand::ServeTerminal { id, method, params } => {
-                self.serve_terminal(link, id, &method, &params);
+                self.serve_terminal(&agent, link, id, &method, &params);
             }
             AgentCommand::KillTerminal { params } => {
                 // The process is signalled before this returns.

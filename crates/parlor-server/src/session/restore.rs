@@ -10,9 +10,7 @@ use parlor_json::{JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
 
-use crate::agent::{
-    AGENT_NOT_CONFIGURED, AgentSessionGuard, BoundAgent, History, Opener, Startup, UnloadedSession,
-};
+use crate::agent::{AGENT_NOT_CONFIGURED, AgentSessionGuard, BoundAgent, History, Startup, UnloadedSession};
 use crate::hub::HubState;
 
 impl AgentSessionGuard {
@@ -63,7 +61,8 @@ pub(super) async fn restore(
     let mut losses = Losses::default();
     let plan = RestorePlan::new(stored, in_force, history, agent.info.dialect, &mut losses)?;
     hub.losses().count(id, losses);
-    let opener = Opener::start(&agent, OpeningPlan::Restore(plan), startup, None);
+    let plan = OpeningPlan::Restore(plan);
+    let opener = hub.open_at_agent(id, (&agent, &config.name), plan, startup, None);
     opener.opened(None).await
 }
 

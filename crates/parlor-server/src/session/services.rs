@@ -112,7 +112,14 @@ impl SessionTask {
     }
 
     /// Handles a terminal request of the agent.
-    pub(super) fn serve_terminal(&mut self, link: Link, id: RequestId, method: &str, params: &Object) {
+    pub(super) fn serve_terminal(
+        &mut self,
+        agent: &Agent,
+        link: Link,
+        id: RequestId,
+        method: &str,
+        params: &Object,
+    ) {
         let hub = &self.hub;
         let (row, me, id_here) = (self.machine.row(), &self.me, self.machine.id());
         let config = hub.config_of(row);
@@ -133,6 +140,8 @@ impl SessionTask {
             });
             Terminals::new(hub.reaper().clone(), env, row.cwd.clone().into(), events)
         });
+        // The agent may have been started again with another configuration.
+        terminals.set_sandbox(&agent.sandbox);
         let served = terminals.serve(method, params);
         tokio::spawn(async move {
             let reply = served.await.map_err(|error| error.to_json());

@@ -2,11 +2,12 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream as Stream;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use parlor_dialect::Dialect;
-use parlor_server::config::{AgentConfig, Agents, Config};
+use parlor_server::config::{AgentConfig, Agents, Config, ConfigError, ConfigSource, LoadedConfig};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Role};
 use parlor_store::{MemoryStore, Store};
 use parlor_testkit::async_client::AsyncClient;
@@ -56,6 +57,38 @@ pub(crate) struct Server {
     _folder: tempfile::TempDir,
 }
 
+/// The text of `config.toml`, which the test may change.
+#[derive(Clone, Default)]
+pub(crate) struct TestConfig(Arc<Mutex<String>>);
+
+impl TestConfig {
+    pub(crate) fn set(&self, text: &str) {
+        text.clone_into(&mut self.0.lock().unwrap());
+    }
+}
+
+/// The agent of the tests, and the rest of the configuration.
+struct Source {
+    file: TestConfig,
+    agent: AgentConfig,
+}
+
+impl ConfigSource for Source {
+    fn path(&self) -> &Path {
+        Path::new("config.toml")
+    }
+
+    fn read(&self) -> Result<Option<String>, ConfigError> {
+        Ok(Some(self.file.0.lock().unwrap().clone()))
+    }
+
+    fn parse(&self, text: Option<&str>) -> Result<LoadedConfig, ConfigError> {
+        let config = Config::parse(text.unwrap_or_default(), self.path())?;
+        let agents = Agents::new(vec![self.agent.clone()], &config)?;
+        Ok(LoadedConfig { agents, notify: Vec::new(), needs_restart: Vec::new() })
+    }
+}
+
 /// The agent, while its process runs.
 pub(crate) struct Agent {
     dialect: Dialect,
@@ -71,6 +104,15 @@ impl Server {
     }
 
     pub(crate) async fn with(dialect: Dialect, configure: impl FnOnce(&mut AgentConfig)) -> Self {
+        Self::with_file(dialect, configure, TestConfig::default()).await
+    }
+
+    /// Starts a server with a configuration that the test may change.
+    pub(crate) async fn with_file(
+        dialect: Dialect,
+        configure: impl FnOnce(&mut AgentConfig),
+        file: TestConfig,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("agent.sock");
         let listener = UnixListener::bind(&path).unwrap();
@@ -86,10 +128,12 @@ impl Server {
             Dialect::Draft => agent.dialect = Some(Dialect::Draft),
         }
         configure(&mut agent);
+        let source = Source { file, agent };
+        let text = source.read().unwrap();
         let options = Options {
             store: Arc::new(MemoryStore::default()) as Arc<dyn Store>,
-            agents: Agents::new(vec![agent], &Config::default()).unwrap(),
-            config: None,
+            agents: source.parse(text.as_deref()).unwrap().agents,
+            config: Some((Box::new(source), text)),
             reaper: shell::reaper(),
             idle: Duration::from_secs(600),
             live_sessions: LIVE_SESSIONS,

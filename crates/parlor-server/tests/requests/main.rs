@@ -9,8 +9,10 @@ mod common;
 mod connection_wide;
 mod feed;
 mod listing;
+mod mcp_servers;
 mod opening;
 mod prompts;
+mod sandbox;
 
 use parlor_dialect::Dialect;
 

@@ -25,7 +25,7 @@ async fn connect(
     for (name, value) in headers {
         request.headers_mut().insert(*name, HeaderValue::from_str(value).unwrap());
     }
-    in_time(connect_async(request)).await.map_err(|error| {
+    in_time(Box::pin(connect_async(request))).await.map_err(|error| {
         let Error::Http(response) = error else { panic!("{error}") };
         response.status()
     })

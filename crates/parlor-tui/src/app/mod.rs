@@ -380,6 +380,10 @@ impl App {
         if self.note.as_ref().is_some_and(|note| note.until <= now) {
             self.note = None;
         }
+        // A request that was opened while the person typed gets the focus when the person has stopped.
+        if self.focus == Focus::Input && self.shown_request().is_some() {
+            self.show_request(true);
+        }
         let is_due = |removal: &PendingRemoval| removal.at + UNDO_TIME <= now;
         let due: Vec<_> = self.removals.iter().filter(|removal| is_due(removal)).cloned().collect();
         self.removals.retain(|removal| !is_due(removal));

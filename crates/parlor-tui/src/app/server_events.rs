@@ -330,7 +330,7 @@ impl App {
     }
 
     /// Gives the focus to the request of the open session, unless the person is typing or has put it off.
-    fn show_request(&mut self, is_new: bool) {
+    pub(super) fn show_request(&mut self, is_new: bool) {
         let Some(request) = self.shown_request() else {
             if self.focus == Focus::Request {
                 self.focus = Focus::Input;
@@ -377,9 +377,13 @@ impl App {
         let fields = &decision.body().fields;
         let option = fields.get_object("option").and_then(|option| option.get_string("name"));
         let by = fields.get_object("by").unwrap_or_default();
-        let name = by.get_string("name").unwrap_or_else(|| "another client".to_owned());
-        let by = if is_here { " here".to_owned() } else { format!(" by {name}") };
-        Some(Clean::line(&format!("{}{by}", option.unwrap_or_else(|| "answered".to_owned()))))
+        let name = by.get_string("name");
+        let by = match name {
+            _ if is_here => "here".to_owned(),
+            Some(name) => parlor_client::acted_where(&name),
+            None => "by another client".to_owned(),
+        };
+        Some(Clean::line(&format!("{} {by}", option.unwrap_or_else(|| "answered".to_owned()))))
     }
 
     /// The commands of the agent: name, hint of the input, description.

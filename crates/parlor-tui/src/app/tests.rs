@@ -555,6 +555,21 @@ fn a_request_never_takes_keys_that_were_meant_for_the_input() {
 }
 
 #[test]
+fn a_request_gets_the_focus_when_the_person_has_stopped_typing() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.type_text("x");
+    script.press("Backspace");
+    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    assert_eq!(script.app.focus, Focus::Input);
+    script.wait(1100);
+    assert_eq!(script.app.focus, Focus::Request);
+    // A person who leaves it is left alone.
+    script.press("Tab");
+    script.wait(5000);
+    assert_eq!(script.app.focus, Focus::Input);
+}
+
+#[test]
 fn escape_puts_a_request_off_and_never_rejects_it() {
     let mut script = Script::open(&[PROMPT, RUNNING]);
     script.wait(5000);

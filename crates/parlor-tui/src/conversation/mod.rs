@@ -374,14 +374,19 @@ impl Conversation {
     pub fn plan(&self) -> Option<(usize, usize)> {
         let transcript = self.replica.read();
         let is_plan = |entry: &&Entry| matches!(entry.id(), EntryId::Plan(_)) && !entry.body().removed;
-        let plan = transcript.entries().iter().rev().find(is_plan)?;
+        let is_prompt = |entry: &Entry| matches!(entry.id(), EntryId::Message(Role::User, _));
+        let plan_index = transcript.entries().iter().rposition(|entry| is_plan(&entry))?;
+        let is_of_turn = transcript.entries().iter().rposition(is_prompt) < Some(plan_index);
+        let plan = &transcript.entries()[plan_index];
         let plan = plan.body().fields.get_object("plan")?;
         let items = plan.get_array("entries")?;
         let is_done = |item: &parlor_client::JsonRef<'_>| {
             let status = item.to_object().and_then(|item| item.get_string("status"));
             status.as_deref() == Some("completed")
         };
-        Some((items.iter().filter(|item| is_done(item)).count(), items.len())).filter(|(_, all)| *all > 0)
+        let (done, all) = (items.iter().filter(|item| is_done(item)).count(), items.len());
+        // A plan that was completed in an earlier turn is over.
+        (all > 0 && (is_of_turn || done < all)).then_some((done, all))
     }
 
     /// The value of a slot.

@@ -80,7 +80,8 @@ impl Target {
 
     async fn connect(&self, agent: Option<&str>, cwd: &Path) -> Result<Client, Error> {
         let modes = Json::parse(r#"{"form":{},"url":{}}"#).expect("it is JSON");
-        let connector = Connector::new("parlor", env!("CARGO_PKG_VERSION")).capability("elicitation", modes);
+        let connector = Connector::new("parlor terminal client", env!("CARGO_PKG_VERSION"))
+            .capability("elicitation", modes);
         let connecting = async {
             match self {
                 Self::Socket { path, env } => {

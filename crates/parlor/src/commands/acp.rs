@@ -124,8 +124,11 @@ impl Acp {
         let config = self.paths.config()?;
         let from_command =
             (!self.command.is_empty()).then(|| AgentConfig::new(&self.command[0], self.command.clone()));
-        let agents =
+        let mut agents =
             Agents::new(from_command.into_iter().collect(), &config).map_err(CommandError::bad_input)?;
+        if let Some(data) = &self.paths.data {
+            agents = agents.with_data_dir(data);
+        }
         let (store, _lock): (Arc<dyn Store>, _) = match &self.paths.data {
             None => (Arc::new(MemoryStore::default()), None),
             Some(path) => {

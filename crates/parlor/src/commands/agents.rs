@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use parlor_server::config::{AgentConfig, Agents as AgentSet, Config, InstalledAgent, Preset, program_at};
+use parlor_server::config::{
+    AgentConfig, Agents as AgentSet, Config, InstalledAgent, McpConfig, Preset, Sandbox, program_at,
+};
 use parlor_server::stored;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +59,8 @@ struct ListedAgent {
     name: String,
     default: bool,
     command: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    wrap: Vec<String>,
     source: &'static str,
     path: Option<String>,
     /// The version that `parlor agents install` installed, if it is the one that is used.
@@ -67,6 +71,27 @@ struct ListedAgent {
     dialect: Option<String>,
     features: Option<Vec<String>>,
     logged_in: Option<bool>,
+    mcp_servers: Vec<ListedServer>,
+}
+
+/// An MCP server that an agent gets from the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ListedServer {
+    name: String,
+    transport: String,
+}
+
+impl From<&McpConfig> for ListedServer {
+    fn from(server: &McpConfig) -> Self {
+        Self { name: server.name.clone(), transport: server.endpoint.transport().name().to_owned() }
+    }
+}
+
+impl ListedServer {
+    /// Its name and transport, for people.
+    pub(super) fn describe(&self) -> String {
+        format!("{} ({})", self.name, self.transport)
+    }
 }
 
 /// The result of `_parlor/agents`.
@@ -80,8 +105,12 @@ struct AgentsResult {
 struct ServerAgent {
     name: String,
     command: Vec<String>,
+    #[serde(default)]
+    wrap: Vec<String>,
     default: bool,
     logged_in: Option<bool>,
+    #[serde(default)]
+    mcp_servers: Vec<ListedServer>,
     dialect: Option<String>,
     features: Option<Vec<String>>,
 }
@@ -94,6 +123,7 @@ pub(super) struct KnownAgent {
     pub(super) is_logged_in: Option<bool>,
     /// The dialect and the features of the agent, if the server knows them.
     started: Option<(String, Vec<String>)>,
+    mcp_servers: Vec<ListedServer>,
 }
 
 impl Agents {
@@ -139,7 +169,10 @@ impl Agents {
         if self.json {
             output::print_json(&listed)?;
         } else {
-            output::print(|out| table(&listed).write(out))?;
+            output::print(|out| {
+                table(&listed).write(out)?;
+                write_mcp_servers(&listed, out)
+            })?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -154,6 +187,11 @@ fn from_config(config: &Config) -> Result<Vec<KnownAgent>, CommandError> {
         is_default: Some(config) == default,
         is_logged_in: None,
         started: None,
+        mcp_servers: known
+            .enabled_mcp()
+            .filter(|server| server.is_for(&config.name))
+            .map(Into::into)
+            .collect(),
     };
     Ok(known.all().iter().map(agent).collect())
 }
@@ -164,11 +202,16 @@ pub(super) fn from_server(socket: &Path) -> Result<Vec<KnownAgent>, CommandError
     let result: AgentsResult = serde_json::from_str(result.to_json().as_str()).map_err(|error| {
         CommandError::failed(format_args!("cannot parse the server's list of agents: {error}"))
     })?;
+    let config = |name: String, command, wrap| {
+        let sandbox = Sandbox { wrap, ..Sandbox::default() };
+        AgentConfig { sandbox, ..AgentConfig::new(name, command) }
+    };
     let agents = result.agents.into_iter().map(|agent| KnownAgent {
-        config: AgentConfig::new(agent.name, agent.command),
+        config: config(agent.name, agent.command, agent.wrap),
         is_default: agent.default,
         is_logged_in: agent.logged_in,
         started: agent.dialect.zip(agent.features),
+        mcp_servers: agent.mcp_servers,
     });
     Ok(agents.collect())
 }
@@ -180,7 +223,7 @@ fn list(
     path: &std::ffi::OsStr,
     sessions: Option<&OfflineSessions>,
 ) -> ListedAgent {
-    let KnownAgent { config: agent, is_default, is_logged_in, started } = known;
+    let KnownAgent { config: agent, is_default, is_logged_in, started, mcp_servers } = known;
     let is_same = |other: &AgentConfig| other.name == agent.name && other.command == agent.command;
     let preset =
         Preset::named(&agent.name).filter(|preset| preset.agent().is_ok_and(|other| is_same(&other)));
@@ -196,7 +239,7 @@ fn list(
         let version = &registry.get(&installed.name)?.version;
         is_newer(version, &installed.version).then(|| version.clone())
     });
-    let found = agent.command.first().and_then(|program| program_at(program, path));
+    let found = program_at(agent.program(), path);
     let store = sessions.and_then(OfflineSessions::store);
     let cached = || {
         let cached = stored::cached_agent_info(store?, &agent).ok()??;
@@ -215,9 +258,33 @@ fn list(
         features,
         logged_in: is_logged_in
             .or_else(|| store.and_then(|store| stored::login_state(store, &agent).ok()?)),
+        mcp_servers,
         name: agent.name,
+        wrap: agent.sandbox.wrap,
         command: agent.command,
     }
+}
+
+/// Lists the MCP servers of the configuration with the agents that get them.
+fn write_mcp_servers(listed: &[ListedAgent], out: &mut dyn std::io::Write) -> std::io::Result<()> {
+    let mut servers: Vec<&ListedServer> = Vec::new();
+    for server in listed.iter().flat_map(|agent| &agent.mcp_servers) {
+        if !servers.contains(&server) {
+            servers.push(server);
+        }
+    }
+    if servers.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(&["MCP SERVER", "TRANSPORT", "~AGENTS"]);
+    for server in servers {
+        let of = listed.iter().filter(|agent| agent.mcp_servers.contains(server));
+        let of: Vec<_> = of.map(|agent| agent.name.as_str()).collect();
+        let agents = if of.len() == listed.len() { "all".to_owned() } else { of.join(", ") };
+        table.row([server.name.as_str().into(), server.transport.as_str().into(), agents.as_str().into()]);
+    }
+    writeln!(out)?;
+    table.write(out)
 }
 
 /// The width below which the command that installs an agent is truncated.
@@ -246,6 +313,10 @@ fn table(listed: &[ListedAgent]) -> Table {
                 .collect::<Vec<_>>()
                 .join(" ")
         });
+        let program = match agent.wrap.first() {
+            Some(wrapper) => program.map(|program| format!("{program} (in {wrapper})")),
+            None => program,
+        };
         table.row([
             if agent.default { "*" } else { "" }.into(),
             agent.name.as_str().into(),

@@ -7,7 +7,7 @@ use super::status;
 use super::stop::write_interrupted;
 use crate::background_server;
 use crate::command_error::CommandError;
-use crate::output;
+use crate::output::{self, YELLOW};
 use crate::path_options::{DataOption, PathOptions};
 use crate::shutdown::{self, STOP_TIMEOUT};
 
@@ -34,7 +34,17 @@ impl Restart {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let paths = PathOptions::from(self.data);
         let restarted = match paths.existing_data_dir()? {
-            Some(data) => shutdown::restart(&data, Duration::from_secs(self.timeout))?,
+            Some(data) => {
+                // A server that does not answer is restarted in any case.
+                let server = shutdown::running(&data);
+                if let Some(error) = server.and_then(|server| server.config_error()) {
+                    print_stderr!(
+                        "{YELLOW}the server was not restarted: it would not start with its configuration{YELLOW:#}"
+                    );
+                    return Err(error);
+                }
+                shutdown::restart(&data, Duration::from_secs(self.timeout))?
+            }
             None => None,
         };
         let data = match restarted {

@@ -13,7 +13,7 @@ use parlor_server::config::{
     AgentConfig, Agents, Config, ConfigError, ConfigFile, ConfigSource, DefaultAgent, InstalledAgent,
     LoadedConfig, ServerConfig,
 };
-use parlor_server::data_dir::{DataDir, Lock};
+use parlor_server::data_dir::{self, DataDir, Lock};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Role};
 use parlor_server::transport::{Limits, ListenError, Listeners};
 use parlor_store::{MemoryStore, SqliteStore, Store};
@@ -108,8 +108,8 @@ fn merge_agents(options: Vec<AgentOption>, config: &Config) -> Result<Agents, Co
 /// The configuration of a server that runs, with the options that are stronger than it.
 struct ServedConfig {
     file: ConfigFile,
-    /// The directory of the installed agents.
-    agents_dir: PathBuf,
+    /// The path of the data directory.
+    data: PathBuf,
     agents: Vec<AgentOption>,
     /// The settings of the server that it started with.
     in_force: ServerConfig,
@@ -127,7 +127,7 @@ impl ConfigSource for ServedConfig {
     }
 
     fn installed(&self) -> Vec<InstalledAgent> {
-        InstalledAgent::read_all(&self.agents_dir)
+        InstalledAgent::read_all(&data_dir::agents(&self.data))
     }
 
     fn parse(&self, text: Option<&str>, installed: Vec<InstalledAgent>) -> Result<LoadedConfig, ConfigError> {
@@ -135,6 +135,7 @@ impl ConfigSource for ServedConfig {
         let (agents, default) = split_agents(self.agents.clone());
         let agents = Agents::new(agents, &config)?;
         let agents = default.iter().try_fold(agents, |agents, name| agents.with_default(name))?;
+        let agents = agents.with_data_dir(&self.data);
         let mut needs_restart = self.in_force.differences(&config.server);
         needs_restart.retain(|setting| !self.overridden.contains(setting));
         let needs_restart = needs_restart.into_iter().map(str::to_owned).collect();
@@ -197,7 +198,7 @@ impl Serve {
         let data = self.paths.open_data_dir()?;
         let lock = data.lock().map_err(|error| CommandError::lock(&error))?;
         logging::init(&data)?;
-        let agents = merge_agents(self.agents.clone(), &config)?;
+        let agents = merge_agents(self.agents.clone(), &config)?.with_data_dir(data.path());
         let default = default_agent(&agents);
         // The store is opened before the server listens, because commands that find a server also read the store.
         let store = store(self.store.as_deref(), &data)?;
@@ -222,7 +223,7 @@ impl Serve {
         let has_listen = self.listen.is_some();
         let source = file.map(|file| ServedConfig {
             file,
-            agents_dir: data.agents(),
+            data: data.path().to_owned(),
             agents: self.agents,
             in_force: config.server.clone(),
             overridden: overridden(has_listen, self.socket_only),

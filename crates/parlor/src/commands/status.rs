@@ -9,6 +9,7 @@ use parlor_store::Filter;
 use serde::{Deserialize, Serialize};
 
 use crate::command_error::CommandError;
+use crate::commands::agents::ListedServer;
 use crate::offline_sessions::OfflineSessions;
 use crate::open_request;
 use crate::output::{self, BOLD, DIM, GREEN, YELLOW, count, short_path, span, span_since};
@@ -47,6 +48,9 @@ pub(crate) struct ServerStatus {
     pub(crate) clients: u64,
     live_sessions: usize,
     agents: Vec<RunningAgent>,
+    /// The MCP servers that agents get from the configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    mcp_servers: Vec<ListedServer>,
     /// Losses by session.
     #[serde(default)]
     pub(crate) losses: Vec<SessionLosses>,
@@ -84,6 +88,18 @@ struct ConfigProblem {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
+}
+
+impl ServerStatus {
+    /// The error of the server's configuration file, with which it would not start again.
+    pub(crate) fn config_error(&self) -> Option<CommandError> {
+        let ConfigProblem { location, message, hint } = self.config.as_ref()?.error.as_ref()?;
+        let error = CommandError::bad_input(format_args!("{location}: {message}"));
+        Some(match hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        })
+    }
 }
 
 /// A turn that is running.
@@ -266,7 +282,9 @@ fn write(report: &StatusReport, out: &mut dyn std::io::Write) -> std::io::Result
         writeln!(out, "  socket    {}", short_path(socket))?;
     }
     if let Some(address) = &report.address {
-        writeln!(out, "  web       {address}")?;
+        // The name for which browsers are signed in.
+        let page = address.replace("//127.0.0.1:", "//parlor.localhost:");
+        writeln!(out, "  web       {page} (`parlor open` opens it)")?;
     }
     if let Some(config) = &server.config {
         write_config(config, out)?;
@@ -278,6 +296,10 @@ fn write(report: &StatusReport, out: &mut dyn std::io::Write) -> std::io::Result
     }
     for turn in server.turns.iter().flatten() {
         writeln!(out, "  running   {}", turn.describe())?;
+    }
+    if !server.mcp_servers.is_empty() {
+        let servers: Vec<_> = server.mcp_servers.iter().map(ListedServer::describe).collect();
+        writeln!(out, "  mcp       {}", crate::render::safe(&servers.join(", ")))?;
     }
     for session in &server.losses {
         let kinds: Vec<_> =

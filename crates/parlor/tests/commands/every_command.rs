@@ -129,6 +129,7 @@ const CASES: &[Case] = &[
     offline(&["translate", "--from", "v1", "--to", "v2"]),
     offline(&["demo-agent"]),
     online(&["acp"]),
+    offline(&["mcp"]),
     Case {
         with_server: Exits(5),
         without_server: Runs("is ready"),
@@ -323,7 +324,7 @@ fn on_terminal(columns: u16) {
         let seen = match case.with_server {
             Exits(code) => {
                 // These read lines from the terminal until its end.
-                if ["fold", "translate", "acp", "demo-agent"].contains(&args[0]) {
+                if ["fold", "translate", "acp", "mcp", "demo-agent"].contains(&args[0]) {
                     terminal.end_input();
                 }
                 let (ended, seen) = terminal.wait();

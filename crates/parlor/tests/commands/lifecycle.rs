@@ -141,11 +141,27 @@ fn restart_reports_a_server_that_does_not_start_again() {
     fs::write(scenario.config(), "").unwrap();
     let config = scenario.config();
     let mut server = spawn_server(&scenario, &["--config", config.to_str().unwrap()]);
-    fs::write(scenario.config(), "what?").unwrap();
+    fs::write(scenario.data().join("token"), "short").unwrap();
     let output = scenario.run(&["restart"]).exit_code(5);
     assert!(output.stderr.contains("parlor: the server did not start again: "), "{output:#?}");
     assert!(output.stderr.contains("hint: `parlor serve` starts it in this terminal"), "{output:#?}");
-    assert_eq!(exit_status(&mut server).code(), Some(2));
+    assert_eq!(exit_status(&mut server).code(), Some(5));
+}
+
+#[test]
+fn a_server_with_an_invalid_configuration_is_not_restarted() {
+    let scenario = Scenario::new(PARLOR);
+    fs::write(scenario.config(), "").unwrap();
+    let config = scenario.config();
+    let server = spawn_server(&scenario, &["--config", config.to_str().unwrap()]);
+    fs::write(scenario.config(), "what?").unwrap();
+    let output = scenario.run(&["restart"]).exit_code(2);
+    assert!(output.stderr.contains("the server was not restarted"), "{output:#?}");
+    assert!(output.stderr.contains(".toml:1"), "{output:#?}");
+    assert_eq!(scenario.server_pid(), Some(server.id()), "it still runs");
+    fs::write(scenario.config(), "").unwrap();
+    scenario.run(&["restart"]).success();
+    scenario.run(&["stop"]).success();
 }
 
 #[test]

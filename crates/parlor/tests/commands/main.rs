@@ -13,6 +13,7 @@ mod lifecycle;
 mod list;
 mod login;
 mod logs;
+mod mcp;
 mod notify;
 mod prompt;
 mod requests;

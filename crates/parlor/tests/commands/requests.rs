@@ -148,8 +148,8 @@ fn a_form_is_listed_filled_in_and_declined() {
     let (client, id) = form();
     let fields = scenario.run(&["inbox", &id]).success().stdout;
     assert!(fields.contains("name: Your name (text; required)"), "{fields}");
-    let output = scenario.run(&["answer", &id, "--field", "nme=Bob"]).exit_code(2);
-    assert!(output.stderr.contains("no field 'nme'; it has: name"), "{}", output.stderr);
+    let output = scenario.run(&["answer", &id, "--field", "colour=Bob"]).exit_code(2);
+    assert!(output.stderr.contains("no field 'colour'; it has: name"), "{}", output.stderr);
     scenario.run(&["answer", &id, "--field", "name"]).exit_code(2);
     scenario.run(&["answer", &id, "--field", "name=Bob = Ada", "--field", "sugar=n"]).success();
     let (_, seen) = client.wait();

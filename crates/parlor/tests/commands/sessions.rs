@@ -101,7 +101,7 @@ fn failed_turns_and_decisions_are_printed() {
     scenario.run(&["prompt", "-s", &id, "say fine"]).success();
     scenario.stop();
     let text = ["Delete it (on the command line)", "turn refused by the agent", "turn failed: no model"];
-    let html = ["Allowed once by parlor", "Turn refused by the agent", "<p>no model</p>"];
+    let html = ["Allowed once on the command line", "Turn refused by the agent", "<p>no model</p>"];
     for (command, parts) in [
         (&["show", &id][..], text),
         (&["export", "--format", "markdown", &id], text),

@@ -6,7 +6,7 @@ use parlor_testkit::wait::wait_until;
 
 use crate::{PARLOR, with_server};
 use parlor_testkit::scenario::Scenario;
-use parlor_testkit::screen::{CTRL_C, ENTER, ESC, Screen, TAB};
+use parlor_testkit::screen::{CTRL_C, DARK, ENTER, ESC, LIGHT, Screen, TAB};
 
 #[test]
 fn a_first_prompt_starts_a_session_and_its_answer_is_rendered() {
@@ -275,4 +275,34 @@ fn hostile_text_cannot_change_the_terminal() {
     let written = screen.written();
     assert!(!written.contains("stolen\u{7}") && !written.contains('\u{202e}') && !written.contains('\u{9b}'));
     assert!(screen.text().contains("before"), "{}", screen.text());
+}
+
+#[test]
+fn colours_fit_the_background_of_the_terminal() {
+    let mut scenario = Scenario::new(PARLOR);
+    fs::write(scenario.work().join("colours.toml"), "").unwrap();
+    scenario.serve(&["--agent", "demo", "--config", "colours.toml"]);
+    scenario.run(&["prompt", "--new", "--no-wait", "ask Delete the notes"]).success();
+    let drawn = |background, config: &str| {
+        fs::write(scenario.work().join("colours.toml"), config).unwrap();
+        let command = scenario.command(&["attach", "--config", "colours.toml"]);
+        let screen = Screen::run_on(background, &command, 80, 24);
+        screen.wait_for("demo asks: Delete the notes");
+        let written = screen.written();
+        assert_eq!(screen.detach(), Some(0));
+        assert!(!written.contains("rgb:"), "the answer of the terminal is not typed: {written}");
+        written
+    };
+    const MAGENTA: &str = "38;5;5";
+    const YELLOW: &str = "38;5;3";
+    for (background, config, colour) in [
+        (DARK, "", YELLOW),
+        (LIGHT, "", MAGENTA),
+        (DARK, "background = \"light\"", MAGENTA),
+        (LIGHT, "background = \"dark\"", YELLOW),
+    ] {
+        let other = if colour == YELLOW { MAGENTA } else { YELLOW };
+        let written = drawn(background, config);
+        assert!(written.contains(colour) && !written.contains(other), "{background} {config}: {written:?}");
+    }
 }

@@ -40,6 +40,8 @@ impl App {
         }
         self.ignore_keys_until = None;
         self.last_key = Some(now);
+        // A failure stays for its time; a note is about the key before this one.
+        self.note = self.note.take().filter(|note| note.role != Role::Text);
         if action != Some(Action::Interrupt) {
             self.last_interrupt = None;
         }
@@ -250,6 +252,9 @@ impl App {
             } else if focus == Focus::Input {
                 conversation.deselect();
             }
+        }
+        if self.focus == Focus::Request && focus != Focus::Request {
+            self.put_off = self.shown_request().map(|request| request.id.clone());
         }
         if focus == Focus::Request {
             self.put_off = None;

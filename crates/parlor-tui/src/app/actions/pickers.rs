@@ -121,7 +121,11 @@ impl App {
     }
 
     pub(super) fn pick_agent(&mut self, is_fork: bool) {
-        let chosen = self.agent.clone().or_else(|| self.default_agent());
+        let chosen = if is_fork {
+            self.open_id().and_then(|id| Some(self.sessions.get(&id)?.agent.to_string()))
+        } else {
+            self.agent.clone().or_else(|| self.default_agent())
+        };
         let item = |agent: &crate::event::AgentInfo| PickItem {
             section: None,
             mark: None,

@@ -1,11 +1,12 @@
 //! Checks of the agents.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
 use parlor_json::JsonStr;
 use parlor_process::Reaper;
-use parlor_server::config::{AgentConfig, Agents, Config, PRESETS};
+use parlor_server::config::{AgentConfig, Agents, Config, McpConfig, PRESETS, program_at};
 use parlor_server::probe::probe;
 use parlor_server::stored;
 
@@ -42,10 +43,17 @@ pub(super) fn agents(
     checks.push(Check::ok("agents", format!("installed: {}", installed.join(", "))));
     checks.extend(installations(config, paths));
     for agent in config.agents.iter().filter(|agent| !is_installed(agent)) {
-        let program = agent.command.first().map_or("", String::as_str);
-        let hint = install_command(agent).unwrap_or("install it, or set its path in the configuration");
-        checks.push(Check::warn("agents", format!("{}: no program '{program}' in PATH", agent.name), hint));
+        let program = agent.program();
+        let (message, hint) = if agent.sandbox.wrap.is_empty() {
+            let hint = install_command(agent).unwrap_or("install it, or set its path in the configuration");
+            (format!("{}: no program '{program}' in PATH", agent.name), hint)
+        } else {
+            let hint = "install it, or change `wrap` in the configuration";
+            (format!("{}: no program '{program}' in PATH, which `wrap` names", agent.name), hint)
+        };
+        checks.push(Check::warn("agents", message, hint));
     }
+    checks.extend(mcp_servers(config, &agents, &path));
     // A server that does not answer has a check of its own.
     let of_server = socket.and_then(|socket| super::super::agents::from_server(socket).ok());
     let of_server = of_server.unwrap_or_default();
@@ -111,6 +119,31 @@ fn installations(config: &Config, paths: &PathOptions) -> Vec<Check> {
         if config.installed.iter().all(|installed| installed.name != name) {
             let hint = format!("run: parlor agents install {name}");
             checks.push(Check::warn("agents", format!("{name}: the installation is not complete"), hint));
+        }
+    }
+    checks
+}
+
+/// Checks that the programs of MCP servers exist, and the agents that they are for. Their secrets are not printed.
+fn mcp_servers(config: &Config, agents: &Agents, path: &OsStr) -> Vec<Check> {
+    let name = "mcp servers";
+    let mut checks = Vec::new();
+    let enabled: Vec<_> = config.mcp.iter().filter(|server| server.is_enabled).collect();
+    if !enabled.is_empty() {
+        let shown = |server: &&McpConfig| format!("{} ({})", server.name, server.endpoint.transport().name());
+        checks.push(Check::ok(name, enabled.iter().map(shown).collect::<Vec<_>>().join(", ")));
+    }
+    for server in enabled {
+        if let Some(program) = server.program().filter(|program| program_at(program, path).is_none()) {
+            let message = format!("{}: no program '{program}' in PATH", server.name);
+            let hint =
+                "install it, or set its path in the configuration; an agent in a container may have it";
+            checks.push(Check::warn(name, message, hint));
+        }
+        let unknown = server.agents.iter().flatten().filter(|agent| agents.get(agent).is_none());
+        for agent in unknown {
+            let message = format!("{}: no agent '{agent}' is configured", server.name);
+            checks.push(Check::warn(name, message, "`parlor agents` lists the agents"));
         }
     }
     checks
