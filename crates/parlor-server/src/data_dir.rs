@@ -112,6 +112,11 @@ pub fn path(flag: Option<PathBuf>, env: Option<OsString>) -> Result<PathBuf, Dat
     std::path::absolute(&chosen).map_err(io_error("resolve", &chosen))
 }
 
+/// The directory of the installed agents in a data directory. It may not exist.
+pub fn agents(data_dir: &Path) -> PathBuf {
+    data_dir.join("agents")
+}
+
 impl DataDir {
     /// Creates the directory if it does not exist, and restricts access to this user.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
@@ -143,6 +148,11 @@ impl DataDir {
     /// The path of the file with the port of the HTTP listener, which exists while a server runs.
     pub fn port_file(&self) -> PathBuf {
         self.0.join("port")
+    }
+
+    /// The directory of the installed agents, which may not exist.
+    pub fn agents(&self) -> PathBuf {
+        agents(&self.0)
     }
 
     /// The directory for logs, which is created if it does not exist.

@@ -11,6 +11,8 @@ mod connection;
 #[cfg(feature = "http")]
 pub mod data_dir;
 mod feed;
+#[cfg(feature = "notify")]
+pub mod http_client;
 pub mod hub;
 mod logins;
 mod losses;

@@ -3,13 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parlor_dialect::Dialect;
 use parlor_server::config::{
-    AgentConfig, Agents, Config, ConfigError, DEFAULT_PASS_ENV, DefaultAgent, PRESETS, Preset, ProcessMode,
-    chosen_env, chosen_env_from, installed, matches,
+    AgentConfig, Agents, Config, ConfigError, DEFAULT_PASS_ENV, DefaultAgent, InstalledAgent, PRESETS,
+    Preset, ProcessMode, chosen_env, chosen_env_from, installed, matches,
 };
 use parlor_server::hub::AgentChoice;
 
@@ -219,13 +219,13 @@ fn a_file_that_is_chosen_must_exist() {
     let directory = tempfile::tempdir().unwrap();
     let (flag, env) = (directory.path().join("flag.toml"), directory.path().join("env.toml"));
     fs::write(&env, "default_agent = 'env'").unwrap();
-    let error = Config::load(Some(flag.clone()), Some(env.clone().into())).unwrap_err();
+    let error = Config::load(Some(flag.clone()), Some(env.clone().into()), vec![]).unwrap_err();
     assert!(error.to_string().contains("flag.toml"), "{error}");
     assert!(error.hint.unwrap().contains("--config"));
     fs::write(&flag, "default_agent = 'flag'").unwrap();
-    let loaded = Config::load(Some(flag), Some(env.clone().into())).unwrap();
+    let loaded = Config::load(Some(flag), Some(env.clone().into()), vec![]).unwrap();
     assert_eq!(loaded.default_agent.as_deref(), Some("flag"));
-    let loaded = Config::load(None, Some(env.clone().into())).unwrap();
+    let loaded = Config::load(None, Some(env.clone().into()), vec![]).unwrap();
     assert_eq!((loaded.default_agent.as_deref(), loaded.path), (Some("env"), Some(env)));
     let default = parlor_server::config::default_path().unwrap();
     assert!(default.ends_with("parlor/config.toml"), "{default:?}");
@@ -329,6 +329,85 @@ fn a_preset_in_the_file_needs_no_command() {
     let config = parse("[agents.opencode]\nprocess = 'session'\n").unwrap();
     assert_eq!(config.agents[0].command, ["opencode", "acp"]);
     assert_eq!(config.agents[0].process, ProcessMode::Session);
+}
+
+/// Writes the manifest of an installed agent and an empty program, and returns the directory of all agents.
+fn install_agent(data: &Path, manifest: &str) -> PathBuf {
+    let directory = data.join("agents/claude");
+    fs::create_dir_all(directory.join("1.0.0/bin")).unwrap();
+    fs::write(directory.join("1.0.0/bin/run"), "").unwrap();
+    fs::set_permissions(directory.join("1.0.0/bin/run"), Permissions::from_mode(0o755)).unwrap();
+    fs::write(directory.join("agent.json"), manifest).unwrap();
+    data.join("agents")
+}
+
+fn manifest(name: &str, version: &str, program: &str) -> String {
+    format!(
+        r#"{{"name":"{name}","id":"claude-acp","version":"{version}","distribution":"npx","package":"a@1.0.0",
+            "program":["{program}"],"args":["--acp"],"env":{{"A":"registry","B":"registry"}}}}"#
+    )
+}
+
+#[test]
+fn an_installed_agent_comes_after_the_file_and_before_the_preset() {
+    let data = tempfile::tempdir().unwrap();
+    let agents_dir = install_agent(data.path(), &manifest("claude", "1.0.0", "bin/run"));
+    let installed = InstalledAgent::read_all(&agents_dir);
+    let command = [data.path().join("agents/claude/1.0.0/bin/run").display().to_string(), "--acp".to_owned()];
+    let config = |text: &str| Config::parse_with(text, Path::new("config.toml"), installed.clone()).unwrap();
+    let agents = Agents::new(vec![], &config("")).unwrap();
+    assert_eq!(agents.get("claude").unwrap().command, command);
+    assert_eq!(agents.get("claude").unwrap().env["A"], "registry");
+    assert!(agents.get("claude").unwrap().is_installed(OsStr::new("/nowhere")));
+    let agents = Agents::new(vec![], &config("[agents.claude]\nenv = { A = 'file' }\n")).unwrap();
+    let claude = agents.get("claude").unwrap();
+    assert_eq!(claude.command, command);
+    assert_eq!((claude.env["A"].as_str(), claude.env["B"].as_str()), ("file", "registry"));
+    let agents = Agents::new(vec![], &config("[agents.claude]\ncommand = 'file'\n")).unwrap();
+    assert_eq!(agents.get("claude").unwrap().command, ["file"]);
+    assert_eq!(agents.get("claude").unwrap().env.len(), 0);
+}
+
+#[test]
+fn a_manifest_that_leads_outside_its_directory_or_has_no_program_is_ignored() {
+    let data = tempfile::tempdir().unwrap();
+    for (name, version, program) in [
+        ("claude", "1.0.0", "/bin/sh"),
+        ("claude", "1.0.0", "../1.0.0/bin/run"),
+        ("claude", "..", "claude/1.0.0/bin/run"),
+        ("claude", "", "1.0.0/bin/run"),
+        ("claude", "1.0.0", "bin/missing"),
+        ("codex", "1.0.0", "bin/run"),
+    ] {
+        let agents_dir = install_agent(data.path(), &manifest(name, version, program));
+        assert_eq!(InstalledAgent::read_all(&agents_dir), [], "{name} {version} {program}");
+    }
+    let agents_dir = install_agent(data.path(), "{");
+    assert_eq!(InstalledAgent::read_all(&agents_dir), []);
+    assert_eq!(InstalledAgent::read_all(Path::new("/nowhere")), []);
+}
+
+#[test]
+fn an_id_of_the_registry_is_another_name_of_a_preset() {
+    let agents = Agents::new(vec![], &parse("default_agent = 'codex-acp'").unwrap()).unwrap();
+    assert_eq!(default_agent(&agents).name, "codex");
+    let choice = AgentChoice::Named("claude-acp".to_owned());
+    assert_eq!(agents.chosen(Some(&choice), OsStr::new("")).unwrap().name, "claude");
+    assert_eq!(
+        agents
+            .clone()
+            .with_default("claude-acp")
+            .unwrap()
+            .default_agent(OsStr::new(""))
+            .agent()
+            .unwrap()
+            .name,
+        "claude"
+    );
+    let own = Agents::new(vec![], &parse("[agents.claude-acp]\ncommand = 'own'\n").unwrap()).unwrap();
+    assert_eq!(own.get("claude-acp").unwrap().command, ["own"], "a configured name is not an alias");
+    let error = parse("[agents.claude-acp]\nenv = {}\n").unwrap_err();
+    assert_eq!(error.hint.as_deref(), Some("parlor's name of this agent is [agents.claude]"));
 }
 
 #[test]

@@ -148,6 +148,20 @@ impl CommandError {
         Self { hint: Some(hint.to_string()), ..self }
     }
 
+    /// Adds lines below the message.
+    pub(crate) fn details(self, details: Vec<String>) -> Self {
+        Self { details, ..self }
+    }
+
+    /// Puts what could not be done before the message.
+    pub(crate) fn context(self, context: impl Display) -> Self {
+        Self { message: format!("{context}: {}", self.message), ..self }
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.class == ErrorClass::Interrupted
+    }
+
     pub(crate) fn is_locked(&self) -> bool {
         self.class == ErrorClass::Locked
     }

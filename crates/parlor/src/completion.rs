@@ -8,6 +8,7 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use parlor_server::config::Agents;
 use parlor_store::Filter;
 
+use crate::agents_install::Registry;
 use crate::offline_sessions::{OfflineSessions, session_id, session_title};
 use crate::open_request::summary;
 use crate::path_options::PathOptions;
@@ -34,6 +35,10 @@ fn with_candidates(command: Command) -> Command {
             arg.add(ArgValueCandidates::new(sessions))
         } else if is_named("REQUEST") {
             arg.add(ArgValueCandidates::new(requests))
+        } else if arg.get_id() == "available_agent" {
+            arg.add(ArgValueCandidates::new(available_agents))
+        } else if arg.get_id() == "installed_agent" {
+            arg.add(ArgValueCandidates::new(installed_agents))
         } else if is_named("AGENT") || arg.get_id() == "agent" {
             arg.add(ArgValueCandidates::new(agents))
         } else {
@@ -80,6 +85,18 @@ fn agents() -> Vec<CompletionCandidate> {
         Some(agents.all().iter().map(|agent| candidate(&agent.name, &agent.command.join(" "))).collect())
     };
     read().unwrap_or_default()
+}
+
+/// The agents that can be installed.
+fn available_agents() -> Vec<CompletionCandidate> {
+    let registry = PATHS.config().ok().and_then(|config| Registry::load(None, &config).ok());
+    let registry = registry.unwrap_or_else(Registry::embedded);
+    registry.agents().iter().map(|agent| candidate(agent.name(), &agent.description)).collect()
+}
+
+/// The agents that `parlor agents install` installed.
+fn installed_agents() -> Vec<CompletionCandidate> {
+    PATHS.installed_agents().iter().map(|agent| candidate(&agent.name, &agent.version)).collect()
 }
 
 fn candidate(value: &str, about: &str) -> CompletionCandidate {

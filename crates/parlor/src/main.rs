@@ -3,6 +3,7 @@
 #[macro_use]
 mod output;
 mod agent_choice;
+mod agents_install;
 mod ansi;
 mod background_server;
 mod command_error;

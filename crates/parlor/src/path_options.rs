@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use parlor_server::config::{Config, ConfigFile};
+use parlor_server::config::{Config, ConfigFile, InstalledAgent, Preset};
 use parlor_server::data_dir::{self, DataDir};
 
 use crate::command_error::CommandError;
@@ -64,7 +64,27 @@ impl PathOptions {
     }
 
     pub(crate) fn config(&self) -> Result<Config, CommandError> {
-        Config::load(self.config.clone(), std::env::var_os("PARLOR_CONFIG")).map_err(CommandError::config)
+        let env = std::env::var_os("PARLOR_CONFIG");
+        Config::load(self.config.clone(), env, self.installed_agents()).map_err(CommandError::config)
+    }
+
+    /// The directory of the installed agents, which may not exist.
+    pub(crate) fn agents_dir(&self) -> Result<PathBuf, CommandError> {
+        Ok(data_dir::agents(&self.data_dir()?))
+    }
+
+    /// The name that sessions have of an agent that the user names: that of the preset, if it is the id of a preset and no agent of
+    /// the configuration.
+    pub(crate) fn agent_name(&self, name: &str) -> String {
+        let is_configured =
+            || self.config().is_ok_and(|config| config.agents.iter().any(|agent| agent.name == name));
+        let canonical = Preset::canonical_name(name);
+        if canonical != name && is_configured() { name.to_owned() } else { canonical.to_owned() }
+    }
+
+    /// The agents that are installed in the data directory.
+    pub(crate) fn installed_agents(&self) -> Vec<InstalledAgent> {
+        self.agents_dir().map(|directory| InstalledAgent::read_all(&directory)).unwrap_or_default()
     }
 }
 

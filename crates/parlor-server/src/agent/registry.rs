@@ -61,6 +61,16 @@ impl Key {
     }
 }
 
+/// A process of an agent.
+pub(crate) struct RunningAgent {
+    pub(crate) name: String,
+    pub(crate) pid: Option<u32>,
+    /// How many sessions use it.
+    pub(crate) sessions: usize,
+    /// The program that was started.
+    pub(crate) program: String,
+}
+
 /// One process, locked while it is being started.
 #[derive(Default)]
 struct Slot {
@@ -243,14 +253,18 @@ impl Registry {
         });
     }
 
-    /// The running agents: name, pid, number of sessions.
-    pub(crate) async fn running(&self) -> Vec<(String, Option<u32>, usize)> {
+    /// The running agents.
+    pub(crate) async fn running(&self) -> Vec<RunningAgent> {
+        let slots = self.running.lock().await;
+        let slots: Vec<_> =
+            slots.iter().map(|(key, slot)| (key.command.first().cloned(), Arc::clone(slot))).collect();
         let mut running = Vec::new();
-        for slot in self.slots().await {
+        for (program, slot) in slots {
             if let Ok(slot) = slot.try_lock()
                 && let Some(agent) = slot.agent.as_ref().filter(|agent| !agent.is_gone())
             {
-                running.push((agent.info.name.clone(), agent.pid(), agent.sessions()));
+                let (name, pid, sessions) = (agent.info.name.clone(), agent.pid(), agent.sessions());
+                running.push(RunningAgent { name, pid, sessions, program: program.unwrap_or_default() });
             }
         }
         running

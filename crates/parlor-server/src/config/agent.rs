@@ -11,7 +11,7 @@ use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use tokio::io::DuplexStream;
 
 use super::env::DEFAULT_PASS_ENV;
-use super::{ConfigError, Preset};
+use super::{ConfigError, InstalledAgent, Preset};
 use crate::services::access::FileAccess;
 
 /// The default of [`AgentConfig::startup_timeout`].
@@ -203,24 +203,38 @@ impl AgentConfig {
 const EXAMPLE: &str = "write it as --agent 'NAME=COMMAND ARGUMENTS', such as --agent 'gemini=gemini --acp'";
 
 impl Table {
-    /// Creates the configuration of the agent. The command may be missing if there is a preset with its name.
-    pub(super) fn into_agent(self, name: String, file: &str) -> Result<AgentConfig, ConfigError> {
+    /// Creates the configuration of the agent. The command may be missing if an agent or a preset with its name is installed.
+    pub(super) fn into_agent(
+        self,
+        name: String,
+        file: &str,
+        installed: &[InstalledAgent],
+    ) -> Result<AgentConfig, ConfigError> {
         let invalid = |message: String, hint: Option<String>| ConfigError {
             location: format!("{file}, [agents.{name}]"),
             message,
             hint,
         };
         check_name(&name).map_err(|message| invalid(message, None))?;
-        let command = match (self.command, Preset::named(&name)) {
-            (Some(command), _) => command,
-            (None, Some(preset)) => preset
-                .command()
-                .map_err(|error| invalid(format!("cannot find the command of the preset: {error}"), None))?,
-            (None, None) => {
-                let hint = "add a line such as command = [\"my-agent\", \"acp\"]".to_owned();
+        let installed = installed.iter().find(|agent| agent.name == name);
+        let (command, mut env) = match (self.command, installed, Preset::named(&name)) {
+            (Some(command), _, _) => (command, BTreeMap::new()),
+            (None, Some(installed), _) => (installed.command(), installed.env.clone()),
+            (None, None, Some(preset)) => {
+                let command = preset.command().map_err(|error| {
+                    invalid(format!("cannot find the command of the preset: {error}"), None)
+                })?;
+                (command, BTreeMap::new())
+            }
+            (None, None, None) => {
+                let hint = match Preset::canonical_name(&name) {
+                    known if known != name => format!("parlor's name of this agent is [agents.{known}]"),
+                    _ => "add a line such as command = [\"my-agent\", \"acp\"], or install the agent with `parlor agents install`".to_owned(),
+                };
                 return Err(invalid("`command` is missing".to_owned(), Some(hint)));
             }
         };
+        env.extend(self.env);
         if let (Some(version), Some(dialect)) = (self.version, self.dialect)
             && version != dialect.version()
         {
@@ -236,7 +250,7 @@ impl Table {
         let defaults = AgentConfig::new(name, command);
         Ok(AgentConfig {
             sandbox: Sandbox { wrap: self.wrap.unwrap_or_default(), paths },
-            env: self.env,
+            env,
             pass_env: self.pass_env.unwrap_or(defaults.pass_env),
             process: self.process,
             version: self.version.or_else(|| self.dialect.map(Dialect::version)),

@@ -4,7 +4,7 @@ use std::path::Path;
 use parlor_engine::mcp::McpServer;
 
 use super::mcp::McpServers;
-use super::{AgentConfig, Config, ConfigError, McpConfig, PRESETS, program_at};
+use super::{AgentConfig, Config, ConfigError, InstalledAgent, McpConfig, PRESETS, Preset, program_at};
 use crate::hub::AgentChoice;
 
 /// All agents of a server, with the default one.
@@ -57,8 +57,8 @@ impl<'a> DefaultAgent<'a> {
 }
 
 impl Agents {
-    /// Merges the agents of the command line, of `config.toml` and the presets; of agents with the same name the first in this
-    /// order is used. The configured default agent is the first of the command line, else `default_agent` of `config.toml`.
+    /// Merges the agents of the command line, of `config.toml`, the installed ones and the presets; of agents with the same name
+    /// the first in this order is used. The configured default agent is the first of the command line, else `default_agent` of `config.toml`.
     pub fn new(command_line: Vec<AgentConfig>, config: &Config) -> Result<Self, ConfigError> {
         let default = match command_line.first() {
             Some(first) => Some(first.name.clone()),
@@ -76,8 +76,12 @@ impl Agents {
             all.push(agent);
         }
         // A program that cannot find its own path has no demo agent; choosing it is an error then.
-        let presets = PRESETS.iter().filter_map(|preset| preset.agent().ok());
-        for agent in config.agents.iter().cloned().chain(presets) {
+        let presets = PRESETS.iter().filter_map(|preset| {
+            let installed = config.installed.iter().find(|installed| installed.name == preset.name);
+            installed.map_or_else(|| preset.agent().ok(), |installed| Some(installed.agent()))
+        });
+        let others = config.installed.iter().map(InstalledAgent::agent);
+        for agent in config.agents.iter().cloned().chain(presets).chain(others) {
             if all.iter().all(|other| other.name != agent.name) {
                 all.push(agent);
             }
@@ -130,9 +134,10 @@ impl Agents {
         &self.all
     }
 
-    /// The agent with this name.
+    /// The agent with this name, or with the preset's name of this [alias](Preset::aliases).
     pub fn get(&self, name: &str) -> Option<&AgentConfig> {
-        self.all.iter().find(|agent| agent.name == name)
+        let named = |name: &str| self.all.iter().find(|agent| agent.name == name);
+        named(name).or_else(|| named(Preset::canonical_name(name)))
     }
 
     /// The agent for clients that choose none, where programs are searched for in `path_env` (the variable `PATH`).

@@ -8,7 +8,7 @@ use std::path::Path;
 use parlor_engine::mcp::{McpServer, McpTransport};
 use parlor_json::{Json, Object};
 
-use super::{AgentConfig, program_at};
+use super::{AgentConfig, Preset, program_at};
 #[cfg(feature = "config")]
 use super::{ConfigError, agent};
 
@@ -72,7 +72,10 @@ impl McpEndpoint {
 impl McpConfig {
     /// Whether an agent gets it.
     pub fn is_for(&self, agent: &str) -> bool {
-        self.is_enabled && self.agents.as_ref().is_none_or(|agents| agents.iter().any(|name| name == agent))
+        self.is_enabled
+            && self.agents.as_ref().is_none_or(|agents| {
+                agents.iter().any(|name| name == agent || Preset::canonical_name(name) == agent)
+            })
     }
 
     /// The program that has to exist on this machine, if it is started by one.

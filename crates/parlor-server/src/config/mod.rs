@@ -6,6 +6,7 @@ mod choice;
 #[cfg(feature = "config")]
 mod edit;
 mod env;
+mod installed;
 mod mcp;
 mod notify;
 mod preset;
@@ -36,6 +37,7 @@ pub use self::choice::{Agents, DefaultAgent};
 #[cfg(feature = "config")]
 pub use self::edit::{set_default_agent, with_default_agent};
 pub use self::env::{DEFAULT_PASS_ENV, chosen_env, chosen_env_from, matches};
+pub use self::installed::{InstalledAgent, MANIFEST};
 pub use self::mcp::{McpConfig, McpEndpoint};
 pub use self::notify::{NotifyFormat, NotifyKind, NotifySink, NotifyTarget};
 pub use self::preset::{PRESETS, Preset, installed, program_at};
@@ -62,6 +64,10 @@ pub struct Config {
     pub client: ClientConfig,
     /// The targets that are told what a person may want to know.
     pub notify: Vec<NotifyTarget>,
+    /// A registry of agents, whose entries come before those that parlor has.
+    pub agent_registry: Option<PathBuf>,
+    /// The installed agents, which are not part of the file.
+    pub installed: Vec<InstalledAgent>,
 }
 
 /// The settings of the terminal client: `ascii`, `background` and the `[keys]` tables.
@@ -141,6 +147,7 @@ const SYNTAX_HINT: &str = "check the spelling; docs/configuration.md lists all s
 #[serde(deny_unknown_fields)]
 struct File {
     default_agent: Option<String>,
+    agent_registry: Option<PathBuf>,
     #[serde(default)]
     agents: BTreeMap<String, agent::Table>,
     #[serde(default)]
@@ -211,29 +218,41 @@ impl ConfigFile {
     }
 
     /// Parses its text; a file that is missing has no settings.
-    pub fn parse(&self, text: Option<&str>) -> Result<Config, ConfigError> {
-        text.map_or_else(|| Ok(Config::default()), |text| Config::parse(text, &self.path))
+    pub fn parse(&self, text: Option<&str>, installed: Vec<InstalledAgent>) -> Result<Config, ConfigError> {
+        match text {
+            Some(text) => Config::parse_with(text, &self.path, installed),
+            None => Ok(Config { installed, ..Config::default() }),
+        }
     }
 }
 
 #[cfg(feature = "config")]
 impl Config {
     /// Reads the file of the command line, else of `PARLOR_CONFIG`, else the [default](default_path), which may be missing.
-    pub fn load(flag: Option<PathBuf>, env: Option<OsString>) -> Result<Self, ConfigError> {
+    pub fn load(
+        flag: Option<PathBuf>,
+        env: Option<OsString>,
+        installed: Vec<InstalledAgent>,
+    ) -> Result<Self, ConfigError> {
         match ConfigFile::find(flag, env) {
-            Some(file) => file.parse(file.read()?.as_deref()),
-            None => Ok(Self::default()),
+            Some(file) => file.parse(file.read()?.as_deref(), installed),
+            None => Ok(Self { installed, ..Self::default() }),
         }
     }
 
     /// Reads and parses a file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let file = ConfigFile { path: path.to_owned(), is_optional: false };
-        file.parse(file.read()?.as_deref())
+        file.parse(file.read()?.as_deref(), Vec::new())
     }
 
     /// Parses the text of a file; `path` is for errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        Self::parse_with(text, path, Vec::new())
+    }
+
+    /// [`parse`](Self::parse) with installed agents, whose commands agents without a `command` use.
+    pub fn parse_with(text: &str, path: &Path, installed: Vec<InstalledAgent>) -> Result<Self, ConfigError> {
         let file: File = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
             let location = match line {
@@ -257,7 +276,7 @@ impl Config {
         let agents = file
             .agents
             .into_iter()
-            .map(|(name, table)| table.into_agent(name, &location))
+            .map(|(name, table)| table.into_agent(name, &location, &installed))
             .collect::<Result<_, _>>()?;
         let mcp = file.mcp.into_iter().map(|(name, table)| table.into_server(name, &location));
         let mcp = mcp.collect::<Result<_, _>>()?;
@@ -269,6 +288,12 @@ impl Config {
             server: file.server,
             client: ClientConfig { ascii: file.ascii, background: file.background, keys },
             notify: notify::targets(file.notify, &location)?,
+            // As seen from the file, so that it does not depend on the directory that a command runs in.
+            agent_registry: file.agent_registry.map(|registry| match path.parent() {
+                Some(directory) => directory.join(registry),
+                None => registry,
+            }),
+            installed,
         })
     }
 }

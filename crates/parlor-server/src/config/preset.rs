@@ -14,6 +14,8 @@ pub struct Preset {
     pub name: &'static str,
     /// The program and its arguments; only the arguments for the built-in agent.
     command: &'static [&'static str],
+    /// Its ids in the registry of the Agent Client Protocol, present and former, if they differ from the name.
+    pub aliases: &'static [&'static str],
     /// The command that installs it; `None` for the built-in agent.
     pub install: Option<&'static str>,
 }
@@ -23,28 +25,52 @@ pub const PRESETS: [Preset; 7] = [
     Preset {
         name: "claude",
         command: &["claude-agent-acp"],
-        install: Some("npm install -g @agentclientprotocol/claude-agent-acp"),
+        aliases: &["claude-acp", "claude-code-acp"],
+        install: Some("parlor agents install claude"),
     },
     Preset {
         name: "codex",
         command: &["codex-acp"],
-        install: Some("npm install -g @agentclientprotocol/codex-acp"),
+        aliases: &["codex-acp"],
+        install: Some("parlor agents install codex"),
     },
     Preset {
         name: "gemini",
         command: &["gemini", "--acp"],
-        install: Some("npm install -g @google/gemini-cli"),
+        aliases: &[],
+        install: Some("parlor agents install gemini"),
     },
-    Preset { name: "opencode", command: &["opencode", "acp"], install: Some("npm install -g opencode-ai") },
-    Preset { name: "kimi", command: &["kimi", "acp"], install: Some("uv tool install kimi-cli") },
-    Preset { name: "goose", command: &["goose", "acp"], install: Some("brew install block-goose-cli") },
-    Preset { name: "demo", command: &["demo-agent"], install: None },
+    Preset {
+        name: "opencode",
+        command: &["opencode", "acp"],
+        aliases: &[],
+        install: Some("parlor agents install opencode"),
+    },
+    Preset {
+        name: "kimi",
+        command: &["kimi", "acp"],
+        aliases: &[],
+        install: Some("parlor agents install kimi"),
+    },
+    Preset {
+        name: "goose",
+        command: &["goose", "acp"],
+        aliases: &[],
+        install: Some("brew install block-goose-cli"),
+    },
+    Preset { name: "demo", command: &["demo-agent"], aliases: &[], install: None },
 ];
 
 impl Preset {
     /// The preset with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         PRESETS.iter().find(|preset| preset.name == name)
+    }
+
+    /// The name of the preset that has this alias; the same name if there is none.
+    pub fn canonical_name(name: &str) -> &str {
+        let preset = PRESETS.iter().find(|preset| preset.aliases.contains(&name));
+        preset.map_or(name, |preset| preset.name)
     }
 
     /// Whether it is part of this program.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use parlor_json::{Json, Object};
 
-use super::{Agents, ConfigError, NotifyTarget};
+use super::{Agents, ConfigError, InstalledAgent, NotifyTarget};
 use crate::lock;
 
 /// A configuration that may change while a server runs.
@@ -16,8 +16,13 @@ pub trait ConfigSource: Send + Sync {
     /// Reads the text of the file; `None` if it does not exist and need not exist. This blocks.
     fn read(&self) -> Result<Option<String>, ConfigError>;
 
+    /// Reads the installed agents, which may change without the file. This blocks.
+    fn installed(&self) -> Vec<InstalledAgent> {
+        Vec::new()
+    }
+
     /// Parses a text that was read.
-    fn parse(&self, text: Option<&str>) -> Result<LoadedConfig, ConfigError>;
+    fn parse(&self, text: Option<&str>, installed: Vec<InstalledAgent>) -> Result<LoadedConfig, ConfigError>;
 }
 
 /// The part of a configuration that applies to a running server.
@@ -39,8 +44,15 @@ pub(crate) struct ConfigWatch {
     report: Mutex<Report>,
 }
 
+/// What a configuration was parsed from.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    text: FileText,
+    installed: Vec<InstalledAgent>,
+}
+
 /// The text of the file, or why it cannot be read.
-type Seen = Result<Option<String>, ConfigError>;
+type FileText = Result<Option<String>, ConfigError>;
 
 /// What the server's status says about the configuration.
 #[derive(Debug, Default)]
@@ -52,10 +64,11 @@ struct Report {
 }
 
 impl ConfigWatch {
-    /// Watches a configuration whose present text is in force.
+    /// Watches a configuration whose present text is in force. This blocks.
     pub(crate) fn new(source: Box<dyn ConfigSource>, text: Option<String>) -> Self {
         let report = Report { is_missing: text.is_none(), ..Report::default() };
-        let seen = Arc::new(tokio::sync::Mutex::new(Ok(text)));
+        let installed = source.installed();
+        let seen = Arc::new(tokio::sync::Mutex::new(Seen { text: Ok(text), installed }));
         Self { source, seen, report: Mutex::new(report) }
     }
 
@@ -64,20 +77,22 @@ impl ConfigWatch {
         CheckGuard(Arc::clone(&self.seen).lock_owned().await)
     }
 
-    /// Reads the file. Returns its content if it has changed and is valid; if it is invalid, the status reports why. This
-    /// blocks.
+    /// Reads the file and the installed agents. Returns the configuration if one of them has changed and it is valid; if it is
+    /// invalid, the status reports why. This blocks.
     pub(crate) fn check(&self, mut guard: CheckGuard) -> Option<LoadedConfig> {
-        let seen = self.source.read();
+        let seen = Seen { text: self.source.read(), installed: self.source.installed() };
         if *guard.0 == seen {
             return None;
         }
         let path = self.source.path().display();
-        let loaded = seen.as_ref().map_err(Clone::clone).and_then(|text| self.source.parse(text.as_deref()));
-        let is_missing = matches!(seen, Ok(None));
+        let parse = |text: &Option<String>| self.source.parse(text.as_deref(), seen.installed.clone());
+        let loaded = seen.text.as_ref().map_err(Clone::clone).and_then(parse);
+        let is_missing = matches!(seen.text, Ok(None));
+        let changed = if guard.0.text == seen.text { "the installed agents" } else { "the configuration" };
         *guard.0 = seen;
         match loaded {
             Ok(loaded) => {
-                tracing::info!(%path, "the configuration has changed and is in force");
+                tracing::info!(%path, "{changed} changed and the new state is in force");
                 for setting in &loaded.needs_restart {
                     tracing::info!(%path, "{setting} takes effect after `parlor restart`");
                 }
@@ -86,7 +101,7 @@ impl ConfigWatch {
                 Some(loaded)
             }
             Err(error) => {
-                tracing::error!(%path, "the configuration has changed and is invalid, the one before stays in force: {error}");
+                tracing::error!(%path, "{changed} changed and the configuration is invalid, the one before stays in force: {error}");
                 let mut report = lock(&self.report);
                 (report.is_missing, report.error) = (is_missing, Some(error));
                 None
@@ -124,24 +139,32 @@ mod tests {
     use crate::config::{AgentConfig, Config};
 
     /// A source whose text the test sets.
-    struct TestSource(Arc<Mutex<Seen>>);
+    struct TestSource(Arc<Mutex<FileText>>, Arc<Mutex<Vec<InstalledAgent>>>);
 
     impl ConfigSource for TestSource {
         fn path(&self) -> &Path {
             Path::new("config.toml")
         }
 
-        fn read(&self) -> Seen {
+        fn read(&self) -> FileText {
             lock(&self.0).clone()
         }
 
-        fn parse(&self, text: Option<&str>) -> Result<LoadedConfig, ConfigError> {
+        fn installed(&self) -> Vec<InstalledAgent> {
+            lock(&self.1).clone()
+        }
+
+        fn parse(
+            &self,
+            text: Option<&str>,
+            installed: Vec<InstalledAgent>,
+        ) -> Result<LoadedConfig, ConfigError> {
             let name = text.unwrap_or("none");
             if name.contains(' ') {
                 return Err(invalid(name));
             }
             let agent = AgentConfig::new(name, vec![name.to_owned()]);
-            let agents = Agents::new(vec![agent], &Config::default())?;
+            let agents = Agents::new(vec![agent], &Config { installed, ..Config::default() })?;
             Ok(LoadedConfig { agents, notify: Vec::new(), needs_restart: vec![name.to_owned()] })
         }
     }
@@ -153,8 +176,9 @@ mod tests {
     #[tokio::test]
     async fn an_invalid_configuration_is_reported_until_it_is_valid_again() {
         let text = Arc::new(Mutex::new(Ok(Some("first".to_owned()))));
-        let watch = ConfigWatch::new(Box::new(TestSource(Arc::clone(&text))), Some("first".to_owned()));
-        let set = |to: Seen| *lock(&text) = to;
+        let source = TestSource(Arc::clone(&text), Arc::default());
+        let watch = ConfigWatch::new(Box::new(source), Some("first".to_owned()));
+        let set = |to: FileText| *lock(&text) = to;
         let check = async || {
             let loaded = watch.check(watch.begin_check().await)?;
             Some(loaded.agents.all()[0].name.clone())
@@ -181,5 +205,29 @@ mod tests {
         set(Ok(None));
         assert_eq!(check().await.as_deref(), Some("none"), "the file was removed");
         assert!(status().starts_with(r#"{"path":"config.toml","missing":true"#), "{}", status());
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_is_installed_while_the_server_runs_is_known_without_a_change_of_the_file() {
+        let installed = Arc::new(Mutex::new(Vec::new()));
+        let source = TestSource(Arc::new(Mutex::new(Ok(None))), Arc::clone(&installed));
+        let watch = ConfigWatch::new(Box::new(source), None);
+        assert!(watch.check(watch.begin_check().await).is_none(), "nothing has changed");
+        lock(&installed).push(InstalledAgent {
+            name: "qwen".to_owned(),
+            id: "qwen".to_owned(),
+            version: "1.0.0".to_owned(),
+            distribution: "npx".to_owned(),
+            package: "qwen@1.0.0".to_owned(),
+            program: vec!["bin/qwen".to_owned()],
+            args: vec!["--acp".to_owned()],
+            env: std::collections::BTreeMap::new(),
+            directory: "/agents/qwen/1.0.0".into(),
+        });
+        let loaded = watch.check(watch.begin_check().await).unwrap();
+        assert_eq!(loaded.agents.get("qwen").unwrap().command, ["/agents/qwen/1.0.0/bin/qwen", "--acp"]);
+        lock(&installed).clear();
+        let loaded = watch.check(watch.begin_check().await).unwrap();
+        assert_eq!(loaded.agents.get("qwen"), None);
     }
 }

@@ -50,7 +50,13 @@ impl ListQuery {
         let agents = hub.registry().agents();
         let (agent, config) = match requested.as_ref().map(JsonStr::to_text) {
             Some(all) if all == "*" => (None, None),
-            Some(named) => (Some(named.clone().into_owned()), agents.get(&named).cloned()),
+            Some(named) => {
+                let config = agents.get(&named).cloned();
+                (
+                    Some(config.as_ref().map_or_else(|| named.into_owned(), |config| config.name.clone())),
+                    config,
+                )
+            }
             None => {
                 match agents.chosen(client.peer.agent.as_ref(), &client.peer.search_path()) {
                     Ok(config) => (Some(config.name.clone()), Some(config)),
@@ -213,13 +219,16 @@ pub(super) async fn status(hub: &Arc<HubState>, client: &Client, id: &RequestId)
     result.set("clients", hub.clients());
     result.set("liveSessions", hub.live_sessions());
     let shown = agent_names(hub, client);
-    let agents = hub.registry().running().await.into_iter().map(|(name, pid, sessions)| {
+    let agents = hub.registry().running().await.into_iter().map(|running| {
         let mut agent = Object::default();
-        agent.set("name", shown(&name));
-        if let Some(pid) = pid {
+        agent.set("name", shown(&running.name));
+        if let Some(pid) = running.pid {
             agent.set("pid", pid);
         }
-        agent.set("sessions", sessions);
+        agent.set("sessions", running.sessions);
+        if client.is_driver() {
+            agent.set("program", running.program);
+        }
         agent
     });
     result.set("agents", Json::array(agents));

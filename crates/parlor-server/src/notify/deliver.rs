@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::event::NotifyEvent;
-use super::http_post::post;
 use crate::config::{NotifyFormat, NotifySink, NotifyTarget};
+use crate::http_client::post;
 
 /// Events that wait for a target.
 pub(super) const MAX_WAITING: usize = 64;

@@ -5,7 +5,6 @@
 
 mod deliver;
 mod event;
-mod http_post;
 mod schedule;
 
 use std::sync::{Arc, Mutex, Weak};

@@ -1,13 +1,16 @@
+mod manage;
+
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use parlor_server::config::{
-    AgentConfig, Agents as AgentSet, Config, McpConfig, Preset, Sandbox, program_at,
+    AgentConfig, Agents as AgentSet, Config, InstalledAgent, McpConfig, Preset, Sandbox, program_at,
 };
 use parlor_server::stored;
 use serde::{Deserialize, Serialize};
 
+use crate::agents_install::{Registry, is_newer};
 use crate::command_error::CommandError;
 use crate::offline_sessions::OfflineSessions;
 use crate::output::{self, DIM, GREEN, YELLOW, short_path};
@@ -16,14 +19,16 @@ use crate::render::safe;
 use crate::server;
 use crate::table::{Cell, Table, terminal_width};
 
-/// List the known agents
+/// List, install, update and remove agents
 ///
-/// Lists the agents of the running server, or else those of the configuration and the presets. `*` marks the default. The
-/// protocol version that the server speaks with an agent and the agent's features are known after it was first started. Whether you are logged in is known after an agent has required a
-/// login, and after `parlor login`; no agent is started for it.
+/// Without a command: lists the agents of the running server, or else those of the configuration, the installed ones and the presets. `*`
+/// marks the default. The protocol version that the server speaks with an agent and the agent's features are known after it was first
+/// started. Whether you are logged in is known after an agent has required a login, and after `parlor login`; no agent is started for it.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(crate) struct Agents {
+    #[command(subcommand)]
+    command: Option<AgentsCommand>,
     #[command(flatten)]
     paths: PathOptions,
     /// Print a list of objects as JSON
@@ -31,9 +36,21 @@ pub(crate) struct Agents {
     json: bool,
 }
 
+#[derive(Subcommand)]
+enum AgentsCommand {
+    Available(manage::Available),
+    Install(manage::Install),
+    Update(manage::Update),
+    Remove(manage::Remove),
+}
+
 const EXAMPLES: &str = "Examples:
   parlor agents
-  parlor agents --json";
+  parlor agents --json
+  parlor agents available
+  parlor agents install claude codex
+  parlor agents update
+  parlor agents remove codex";
 
 /// An agent in the list.
 #[derive(Serialize)]
@@ -46,6 +63,10 @@ struct ListedAgent {
     wrap: Vec<String>,
     source: &'static str,
     path: Option<String>,
+    /// The version that `parlor agents install` installed, if it is the one that is used.
+    version: Option<String>,
+    /// A newer version that `parlor agents update` would install.
+    update: Option<String>,
     install: Option<&'static str>,
     dialect: Option<String>,
     features: Option<Vec<String>>,
@@ -107,6 +128,16 @@ pub(super) struct KnownAgent {
 
 impl Agents {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
+        match self.command {
+            Some(AgentsCommand::Available(available)) => available.run(),
+            Some(AgentsCommand::Install(install)) => install.run(),
+            Some(AgentsCommand::Update(update)) => update.run(),
+            Some(AgentsCommand::Remove(remove)) => remove.run(),
+            None => self.list(),
+        }
+    }
+
+    fn list(self) -> Result<ExitCode, CommandError> {
         let data = self.paths.existing_data_dir()?;
         let socket = data.map(|data| data.socket()).filter(|socket| server::is_running(socket));
         let config = match (self.paths.config(), &socket) {
@@ -116,7 +147,7 @@ impl Agents {
                     "the configuration is invalid and not used ({}); see `parlor status`",
                     safe(&error.to_string())
                 );
-                Config::default()
+                Config { installed: self.paths.installed_agents(), ..Config::default() }
             }
             (config, _) => config?,
         };
@@ -127,8 +158,14 @@ impl Agents {
         // The protocol version is optional: errors of the store are reported by `parlor doctor`.
         let sessions = OfflineSessions::open(&self.paths).ok();
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let listed: Vec<_> =
-            known.into_iter().map(|agent| list(agent, &config, &path, sessions.as_ref())).collect();
+        let registry = Registry::load(None, &config).unwrap_or_else(|error| {
+            print_stderr!("{}", safe(&error.to_string()));
+            Registry::embedded()
+        });
+        let listed: Vec<_> = known
+            .into_iter()
+            .map(|agent| list(agent, &config, &registry, &path, sessions.as_ref()))
+            .collect();
         if self.json {
             output::print_json(&listed)?;
         } else {
@@ -182,6 +219,7 @@ pub(super) fn from_server(socket: &Path) -> Result<Vec<KnownAgent>, CommandError
 fn list(
     known: KnownAgent,
     config: &Config,
+    registry: &Registry,
     path: &std::ffi::OsStr,
     sessions: Option<&OfflineSessions>,
 ) -> ListedAgent {
@@ -189,11 +227,18 @@ fn list(
     let is_same = |other: &AgentConfig| other.name == agent.name && other.command == agent.command;
     let preset =
         Preset::named(&agent.name).filter(|preset| preset.agent().is_ok_and(|other| is_same(&other)));
-    let source = match preset {
+    let is_used = |installed: &&InstalledAgent| installed.command() == agent.command;
+    let installed = config.installed.iter().find(is_used);
+    let source = match (installed, preset) {
         _ if config.agents.iter().any(is_same) => "config",
-        Some(_) => "preset",
-        None => "command line",
+        (Some(_), _) => "installed",
+        (None, Some(_)) => "preset",
+        (None, None) => "command line",
     };
+    let update = installed.and_then(|installed| {
+        let version = &registry.get(&installed.name)?.version;
+        is_newer(version, &installed.version).then(|| version.clone())
+    });
     let found = program_at(agent.program(), path);
     let store = sessions.and_then(OfflineSessions::store);
     let cached = || {
@@ -206,6 +251,8 @@ fn list(
         default: is_default,
         source,
         path: found.map(|path| path.display().to_string()),
+        version: installed.map(|installed| installed.version.clone()),
+        update,
         install: preset.and_then(|preset| preset.install),
         dialect,
         features,
@@ -250,10 +297,14 @@ fn table(listed: &[ListedAgent]) -> Table {
     let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "~FEATURES", "LOGIN", installed]);
     table.drop_if_narrow(&["FEATURES", "COMMAND", "FROM", "SPEAKS"]);
     for agent in listed {
-        let installed = match (&agent.path, agent.install) {
-            (Some(path), _) => Cell::styled(&short_path(path), GREEN),
-            (None, Some(install)) => Cell::styled(&format!("no: {install}"), DIM),
-            (None, None) => Cell::styled("no", DIM),
+        let installed = match (&agent.path, &agent.version, agent.install) {
+            (Some(_), Some(version), _) => match &agent.update {
+                Some(update) => Cell::styled(&format!("{version} by parlor ({update} is available)"), YELLOW),
+                None => Cell::styled(&format!("{version} by parlor"), GREEN),
+            },
+            (Some(path), None, _) => Cell::styled(&short_path(path), GREEN),
+            (None, _, Some(install)) => Cell::styled(&format!("no: {install}"), DIM),
+            (None, _, None) => Cell::styled("no", DIM),
         };
         let program = agent.command.first().map(|program| {
             let name = Path::new(program).file_name().map_or(program.into(), |name| name.to_string_lossy());

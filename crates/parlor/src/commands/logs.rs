@@ -50,7 +50,7 @@ impl Logs {
             );
             return Ok(ExitCode::SUCCESS);
         };
-        let filter = self.agent.map(|agent| AgentFilter::new(&agent));
+        let filter = self.agent.map(|agent| AgentFilter::new(&paths.agent_name(&agent)));
         let is_wanted = |line: &str| filter.as_ref().is_none_or(|filter| filter.matches(line));
         let mut last_lines = VecDeque::new();
         let mut keep = |line: String| {

@@ -99,7 +99,7 @@ impl Ls {
     fn filter(&self) -> Result<Filter, CommandError> {
         let cwd = self.cwd.as_deref().map(path_options::canonical_directory).transpose()?;
         Ok(Filter {
-            agent: self.agent.clone(),
+            agent: self.agent.as_deref().map(|agent| self.paths.agent_name(agent)),
             cwd: cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
             archived: Some(self.archived),
             ..Filter::default()

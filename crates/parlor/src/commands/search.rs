@@ -131,7 +131,7 @@ impl Search {
         for (name, value) in [
             ("role", self.role.clone()),
             ("cwd", cwd.map(|cwd| cwd.to_string_lossy().into_owned())),
-            ("agent", self.agent.clone()),
+            ("agent", self.agent.as_deref().map(|agent| self.paths.agent_name(agent))),
             ("since", self.since.clone()),
         ] {
             if let Some(value) = value {

@@ -10,10 +10,10 @@ use std::time::Duration;
 use clap::Args;
 use parlor_process::Reaper;
 use parlor_server::config::{
-    AgentConfig, Agents, Config, ConfigError, ConfigFile, ConfigSource, DefaultAgent, LoadedConfig,
-    ServerConfig,
+    AgentConfig, Agents, Config, ConfigError, ConfigFile, ConfigSource, DefaultAgent, InstalledAgent,
+    LoadedConfig, ServerConfig,
 };
-use parlor_server::data_dir::{DataDir, Lock};
+use parlor_server::data_dir::{self, DataDir, Lock};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Role};
 use parlor_server::transport::{Limits, ListenError, Listeners};
 use parlor_store::{MemoryStore, SqliteStore, Store};
@@ -126,8 +126,12 @@ impl ConfigSource for ServedConfig {
         self.file.read()
     }
 
-    fn parse(&self, text: Option<&str>) -> Result<LoadedConfig, ConfigError> {
-        let config = self.file.parse(text)?;
+    fn installed(&self) -> Vec<InstalledAgent> {
+        InstalledAgent::read_all(&data_dir::agents(&self.data))
+    }
+
+    fn parse(&self, text: Option<&str>, installed: Vec<InstalledAgent>) -> Result<LoadedConfig, ConfigError> {
+        let config = self.file.parse(text, installed)?;
         let (agents, default) = split_agents(self.agents.clone());
         let agents = Agents::new(agents, &config)?;
         let agents = default.iter().try_fold(agents, |agents, name| agents.with_default(name))?;
@@ -137,6 +141,12 @@ impl ConfigSource for ServedConfig {
         let needs_restart = needs_restart.into_iter().map(str::to_owned).collect();
         Ok(LoadedConfig { agents, notify: config.notify, needs_restart })
     }
+}
+
+/// The settings that options of the command line replace.
+fn overridden(has_listen: bool, socket_only: bool) -> Vec<&'static str> {
+    let all = [(has_listen, "server.listen"), (socket_only, "server.socket_only")];
+    all.into_iter().filter_map(|(is_given, name)| is_given.then_some(name)).collect()
 }
 
 /// The agents that `--agent` adds, and the known one that it makes the default.
@@ -180,9 +190,10 @@ impl Serve {
     async fn serve(self, exe: &Path) -> Result<ServerEnd, CommandError> {
         let file = self.paths.config_file()?;
         let text = file.as_ref().map(ConfigFile::read).transpose().map_err(CommandError::config)?.flatten();
+        let installed = self.paths.installed_agents();
         let config = match &file {
-            Some(file) => file.parse(text.as_deref()).map_err(CommandError::config)?,
-            None => Config::default(),
+            Some(file) => file.parse(text.as_deref(), installed).map_err(CommandError::config)?,
+            None => Config { installed, ..Config::default() },
         };
         let data = self.paths.open_data_dir()?;
         let lock = data.lock().map_err(|error| CommandError::lock(&error))?;
@@ -215,10 +226,7 @@ impl Serve {
             data: data.path().to_owned(),
             agents: self.agents,
             in_force: config.server.clone(),
-            overridden: [(has_listen, "server.listen"), (self.socket_only, "server.socket_only")]
-                .into_iter()
-                .filter_map(|(is_given, name)| is_given.then_some(name))
-                .collect(),
+            overridden: overridden(has_listen, self.socket_only),
         });
         let config_source = source.map(|source| (Box::new(source) as Box<dyn ConfigSource>, text));
         let live_sessions = self.live_sessions;

@@ -10,6 +10,7 @@ use parlor_server::config::{AgentConfig, Agents, Config, Preset, default_path, s
 use parlor_server::probe::{ProbedAgent, probe};
 use parlor_server::stored;
 
+use crate::agents_install::{Registry, RegistryAgent};
 use crate::command_error::CommandError;
 use crate::commands::doctor::INITIALIZE_TIMEOUT;
 use crate::editors::Editor;
@@ -87,6 +88,13 @@ impl Setup {
         output::print(|out| write_agents(&found, out))?;
         let installed: Vec<_> = found.iter().filter(|agent| agent.is_installed).collect();
         if installed.is_empty() && self.agent.is_none() {
+            if let Some(name) = tty.as_ref().map(ask_install).transpose()?.flatten() {
+                if !self.run_command(&["agents", "install", &name])? {
+                    return Err(CommandError::failed(format_args!("agent '{name}' was not installed")));
+                }
+                drop(found);
+                return Self { agent: Some(name), ..self }.run();
+            }
             output::print(|out| write_editors(&Editor::installed(&path), &exe, out))?;
             return Err(CommandError::failed("no agent is installed")
                 .hint("install one of those above, then run `parlor setup` again; `parlor prompt` uses the demo agent until then"));
@@ -109,7 +117,7 @@ impl Setup {
             Self::write_default(&config, &chosen.name)?;
         }
         let mut exit_code = ExitCode::SUCCESS;
-        match test(chosen) {
+        match runtime::multi_threaded()?.block_on(test(chosen)) {
             Ok((probed, seconds)) => {
                 output::print(|out| {
                     writeln!(out, "{GREEN}ok{GREEN:#}  {} answers in {seconds:.1} s", safe(&chosen.name))
@@ -184,20 +192,23 @@ impl Setup {
         Ok(())
     }
 
-    /// Runs `parlor login` as a process of its own, which may use the terminal as it likes.
     fn log_in(&self, agent: &str) -> Result<(), CommandError> {
+        if !self.run_command(&["login", agent])? {
+            output::print(|out| writeln!(out, "  try it again: parlor login {}", safe(agent)))?;
+        }
+        Ok(())
+    }
+
+    /// Runs another command of parlor as a process of its own, which may use the terminal as it likes. Returns whether it succeeded.
+    fn run_command(&self, args: &[&str]) -> Result<bool, CommandError> {
         let mut command = Command::new(std::env::current_exe().map_err(CommandError::failed)?);
-        command.args(["login", agent]);
+        command.args(args);
         for (option, value) in [("--data", &self.paths.data), ("--config", &self.paths.config)] {
             if let Some(value) = value {
                 command.arg(option).arg(value);
             }
         }
-        let status = command.status().map_err(CommandError::failed)?;
-        if !status.success() {
-            output::print(|out| writeln!(out, "  try it again: parlor login {}", safe(agent)))?;
-        }
-        Ok(())
+        Ok(command.status().map_err(CommandError::failed)?.success())
     }
 }
 
@@ -247,6 +258,28 @@ fn write_agents(found: &[FoundAgent<'_>], out: &mut dyn Write) -> io::Result<()>
     writeln!(out, "     {BUILT_IN:<width$}  {DIM}built in, used while no other agent is installed{DIM:#}")
 }
 
+/// Asks for the agent to install; an empty line selects none.
+fn ask_install(tty: &Tty) -> Result<Option<String>, CommandError> {
+    let failed = |error: io::Error| CommandError::failed(format_args!("cannot use the terminal: {error}"));
+    let registry = Registry::embedded();
+    let mut lines = tty.reader().map_err(failed)?.lines();
+    loop {
+        tty.write(|out| write!(out, "Install an agent now (its name, or Enter for none): "))
+            .map_err(failed)?;
+        let line = lines.next().transpose().map_err(failed)?.unwrap_or_default();
+        match line.trim() {
+            "" => return Ok(None),
+            name => match registry.get(name) {
+                Some(agent) => return Ok(Some(agent.name().to_owned())),
+                None => {
+                    let names: Vec<_> = registry.agents().iter().map(RegistryAgent::name).collect();
+                    tty.write(|out| writeln!(out, "  one of {}", names.join(", "))).map_err(failed)?;
+                }
+            },
+        }
+    }
+}
+
 /// Asks for the default agent; an empty line selects the present one, or the first.
 fn ask_agent<'a>(
     tty: &Tty,
@@ -283,19 +316,16 @@ fn confirm(tty: &Tty, question: &str) -> Result<bool, CommandError> {
 }
 
 /// Starts an agent and waits for its response to `initialize`; also returns how many seconds that took.
-fn test(agent: &AgentConfig) -> Result<(ProbedAgent, f64), CommandError> {
+pub(super) async fn test(agent: &AgentConfig) -> Result<(ProbedAgent, f64), CommandError> {
     let exe = std::env::current_exe().map_err(CommandError::failed)?;
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
-    let runtime = runtime::multi_threaded()?;
     let started = Instant::now();
-    runtime.block_on(async {
-        let reaper = Reaper::start(&exe).map_err(CommandError::failed)?;
-        let response = probe(agent, &client_environment(), &cwd, &reaper, INITIALIZE_TIMEOUT).await;
-        let seconds = started.elapsed().as_secs_f64();
-        reaper.close().await;
-        let probed = response.map_err(|error| CommandError::failed(error.message()))?;
-        Ok((probed, seconds))
-    })
+    let reaper = Reaper::start(&exe).map_err(CommandError::failed)?;
+    let response = probe(agent, &client_environment(), &cwd, &reaper, INITIALIZE_TIMEOUT).await;
+    let seconds = started.elapsed().as_secs_f64();
+    reaper.close().await;
+    let probed = response.map_err(|error| CommandError::failed(error.message()))?;
+    Ok((probed, seconds))
 }
 
 fn write_editors(installed: &[Editor], exe: &str, out: &mut dyn Write) -> io::Result<()> {

@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -142,6 +142,11 @@ impl ServerStatus {
         Some(format!("{}: {message}", short_path(location)))
     }
 
+    /// The programs of the running agents.
+    pub(crate) fn programs(&self) -> Vec<PathBuf> {
+        self.agents.iter().filter_map(|agent| agent.program.as_ref().map(PathBuf::from)).collect()
+    }
+
     /// The losses of all sessions, added up by kind.
     pub(crate) fn losses_by_kind(&self) -> Vec<LossCount> {
         let mut kinds = BTreeMap::<&str, LossCount>::new();
@@ -158,6 +163,8 @@ struct RunningAgent {
     name: String,
     pid: Option<u32>,
     sessions: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<String>,
 }
 
 #[derive(Serialize)]

@@ -31,9 +31,12 @@ fn agents_are_listed_from_server_configuration_and_presets() {
         (&named(&list, "demo")["source"], &named(&list, "demo")["dialect"]),
         (&json!("preset"), &json!(null))
     );
-    assert!(named(&list, "claude")["install"].as_str().unwrap().contains("npm"));
+    assert_eq!(named(&list, "claude")["install"], "parlor agents install claude");
     let output = scenario.run(&["agents", "--config", &config]).success().plain();
-    assert!(output.stdout.contains("*  mine") && output.stdout.contains("no: npm install"), "{output:#?}");
+    assert!(
+        output.stdout.contains("*  mine") && output.stdout.contains("no: parlor agents install"),
+        "{output:#?}"
+    );
 
     let agent = format!("own={} --version 1", programs::test_agent());
     scenario.serve(&["--agent", &agent]);

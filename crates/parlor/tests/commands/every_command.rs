@@ -103,6 +103,15 @@ const CASES: &[Case] = &[
     },
     offline(&["logs", "-n", "1"]),
     fits(online(&["agents"])),
+    fits(offline(&["agents", "available"])),
+    offline(&["agents", "update"]),
+    Case {
+        with_server: Exits(2),
+        without_server: Exits(2),
+        killed_server: Exits(2),
+        silent_server: Exits(2),
+        ..offline(&["agents", "remove", "claude"])
+    },
     Case { silent_server: Exits(1), ..offline(&["doctor"]) },
     offline(&["setup", "--yes", "--agent", "demo"]),
     online(&["login", "demo"]),

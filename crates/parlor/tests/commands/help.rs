@@ -368,14 +368,22 @@ fn the_long_help_describes_command_arguments_and_options() {
     "#]]
     .assert_eq(&help("status"));
     expect![[r#"
-        List the known agents
+        List, install, update and remove agents
 
-        Lists the agents of the running server, or else those of the configuration and the presets. `*`
-        marks the default. The protocol version that the server speaks with an agent and the agent's
-        features are known after it was first started. Whether you are logged in is known after an agent has
-        required a login, and after `parlor login`; no agent is started for it.
+        Without a command: lists the agents of the running server, or else those of the configuration, the
+        installed ones and the presets. `*` marks the default. The protocol version that the server speaks
+        with an agent and the agent's features are known after it was first started. Whether you are logged
+        in is known after an agent has required a login, and after `parlor login`; no agent is started for
+        it.
 
         Usage: parlor agents [OPTIONS]
+               parlor agents <COMMAND>
+
+        Commands:
+          available  List the agents that can be installed
+          install    Install agents into the data directory
+          update     Update the agents that `parlor agents install` installed
+          remove     Remove agents that `parlor agents install` installed
 
         Options:
               --json
@@ -387,6 +395,10 @@ fn the_long_help_describes_command_arguments_and_options() {
         Examples:
           parlor agents
           parlor agents --json
+          parlor agents available
+          parlor agents install claude codex
+          parlor agents update
+          parlor agents remove codex
     "#]]
     .assert_eq(&help("agents"));
     expect![[r#"
@@ -564,7 +576,8 @@ fn sessions_requests_and_agents_are_completed() {
     wait_until("the request is open", || scenario.run(&["ls", "--json"]).json()[0]["openRequests"] == 1);
     let proposed = completed(&scenario, "fish", &["answer", ""]);
     assert!(proposed.starts_with('r') && proposed.contains("Delete it"), "{proposed}");
-    for words in [["login", ""].as_slice(), &["new", "--agent", ""]] {
+    assert_eq!(completed(&scenario, "fish", &["agents", "remove", ""]), "");
+    for words in [["login", ""].as_slice(), &["new", "--agent", ""], &["agents", "install", ""]] {
         let proposed = completed(&scenario, "fish", words);
         assert!(proposed.contains("claude") && proposed.contains("codex"), "{words:?}: {proposed}");
     }
@@ -589,8 +602,18 @@ fn completions_and_manual_pages_have_every_command() {
         .collect();
     pages.sort_unstable();
     let mut expected: Vec<_> = commands().iter().map(|name| format!("parlor-{name}.1")).collect();
-    expected
-        .extend(["parlor.1", "parlor-service-install.1", "parlor-service-uninstall.1"].map(str::to_owned));
+    expected.extend(
+        [
+            "parlor.1",
+            "parlor-agents-available.1",
+            "parlor-agents-install.1",
+            "parlor-agents-remove.1",
+            "parlor-agents-update.1",
+            "parlor-service-install.1",
+            "parlor-service-uninstall.1",
+        ]
+        .map(str::to_owned),
+    );
     expected.sort_unstable();
     assert_eq!(pages, expected);
     let page = scenario.run(&["man", "stop"]).success().stdout;

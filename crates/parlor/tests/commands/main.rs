@@ -1,5 +1,6 @@
 //! The commands with a server, without one, and with a broken installation.
 
+mod agents;
 mod backup;
 mod default_agent;
 mod doctor;

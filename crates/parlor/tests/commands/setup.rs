@@ -8,6 +8,7 @@ use parlor_testkit::programs;
 use parlor_testkit::scenario::Scenario;
 
 use crate::PARLOR;
+use crate::agents::fake_npm;
 use crate::default_agent::{install, path, run};
 use crate::terminal::Terminal;
 
@@ -39,7 +40,10 @@ fn without_a_terminal_nothing_is_changed() {
     install(&scenario, "codex-acp");
     let output = run(&scenario, &["setup"]).success();
     assert!(output.stdout.contains("  1  codex     installed\n"), "{output:#?}");
-    assert!(output.stdout.contains("     claude    not installed   npm install -g "), "{output:#?}");
+    assert!(
+        output.stdout.contains("     claude    not installed   parlor agents install claude\n"),
+        "{output:#?}"
+    );
     assert!(output.stdout.contains("Nothing was changed"), "{output:#?}");
     assert!(output.stdout.contains("ok  codex answers in "), "{output:#?}");
     assert!(output.stderr.contains("hint: `parlor setup --agent codex --yes`"), "{output:#?}");
@@ -90,7 +94,9 @@ fn an_agent_that_cannot_be_used_is_rejected_and_the_file_stays() {
     assert!(output.stderr.starts_with("parlor: unknown agent 'nobody'\n"), "{output:#?}");
     let output = run(&scenario, &["setup", "--agent", "claude", "--yes"]).exit_code(2);
     assert!(
-        output.stderr.starts_with("parlor: agent 'claude' is not installed\n  hint: install it: npm install"),
+        output.stderr.starts_with(
+            "parlor: agent 'claude' is not installed\n  hint: install it: parlor agents install"
+        ),
         "{output:#?}"
     );
     let output = run(&scenario, &["setup"]).exit_code(1);
@@ -126,6 +132,32 @@ fn the_agent_and_a_login_are_asked_for_on_a_terminal() {
         assert!(output.stdout.contains("codex     installed, logged in"), "{output:#?}");
         scenario.stop();
     }
+}
+
+#[test]
+fn an_agent_is_installed_on_a_terminal_if_there_is_none() {
+    let scenario = Scenario::new(PARLOR);
+    fake_npm(&scenario, "codex-acp", "");
+    let env = [("PATH", &*path(&scenario))];
+    let mut terminal = Terminal::with(&scenario, &["setup"], &env, 120);
+    terminal.wait_for("Install an agent now (its name, or Enter for none): ");
+    terminal.type_text("nobody\n");
+    terminal.wait_for("one of claude, codex, ");
+    terminal.type_text("codex-acp\n");
+    terminal.wait_for("installed codex 2.6.0 (");
+    let (code, seen) = terminal.wait();
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("codex answers in "), "{seen}");
+    assert_eq!(fs::read_to_string(config_file(&scenario)).unwrap(), "default_agent = \"codex\"\n");
+
+    let scenario = Scenario::new(PARLOR);
+    let env = [("PATH", "/nowhere")];
+    let mut terminal = Terminal::with(&scenario, &["setup"], &env, 120);
+    terminal.wait_for("Install an agent now (its name, or Enter for none): ");
+    terminal.type_text("\n");
+    let (code, seen) = terminal.wait();
+    assert_eq!(code, Some(1), "{seen}");
+    assert!(seen.contains("no agent is installed"), "{seen}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use parlor_server::probe::probe;
 use parlor_server::stored;
 
 use super::Check;
+use crate::agents_install::{Registry, is_newer};
 use crate::command_error::CommandError;
 use crate::offline_sessions::OfflineSessions;
 use crate::path_options::PathOptions;
@@ -40,6 +41,7 @@ pub(super) fn agents(
     let installed: Vec<_> =
         agents.all().iter().filter(|agent| is_installed(agent)).map(|agent| agent.name.as_str()).collect();
     checks.push(Check::ok("agents", format!("installed: {}", installed.join(", "))));
+    checks.extend(installations(config, paths));
     for agent in config.agents.iter().filter(|agent| !is_installed(agent)) {
         let program = agent.program();
         let (message, hint) = if agent.sandbox.wrap.is_empty() {
@@ -83,6 +85,43 @@ pub(super) fn agents(
         }
     }
     Ok(checks)
+}
+
+/// Checks the agents in the data directory: whether they are complete, and whether there are newer versions.
+fn installations(config: &Config, paths: &PathOptions) -> Vec<Check> {
+    let registry = Registry::load(None, config);
+    let mut checks = Vec::new();
+    if let Err(error) = &registry {
+        checks.push(Check::warn(
+            "agents",
+            error.to_string(),
+            "correct `agent_registry` in the configuration",
+        ));
+    }
+    let registry = registry.unwrap_or_else(|_| Registry::embedded());
+    for installed in &config.installed {
+        let newer =
+            registry.get(&installed.name).filter(|agent| is_newer(&agent.version, &installed.version));
+        if let Some(newer) = newer {
+            let message =
+                format!("{} {}: version {} is available", installed.name, installed.version, newer.version);
+            checks.push(Check::warn(
+                "agents",
+                message,
+                format!("run: parlor agents update {}", installed.name),
+            ));
+        }
+    }
+    let entries = paths.agents_dir().ok().and_then(|directory| std::fs::read_dir(directory).ok());
+    let directories =
+        entries.into_iter().flatten().filter_map(Result::ok).filter(|entry| entry.path().is_dir());
+    for name in directories.map(|entry| entry.file_name().to_string_lossy().into_owned()) {
+        if config.installed.iter().all(|installed| installed.name != name) {
+            let hint = format!("run: parlor agents install {name}");
+            checks.push(Check::warn("agents", format!("{name}: the installation is not complete"), hint));
+        }
+    }
+    checks
 }
 
 /// Checks that the programs of MCP servers exist, and the agents that they are for. Their secrets are not printed.

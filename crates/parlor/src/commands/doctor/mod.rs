@@ -123,7 +123,7 @@ fn run_checks(paths: &PathOptions, full: bool) -> Result<Vec<Check>, CommandErro
         checks.extend(["token", "token.read"].into_iter().filter_map(|name| files::token(&data, name)));
         checks.extend(server::running(&data));
     }
-    match Config::load(paths.config.clone(), std::env::var_os("PARLOR_CONFIG")) {
+    match Config::load(paths.config.clone(), std::env::var_os("PARLOR_CONFIG"), paths.installed_agents()) {
         Ok(config) => {
             checks.push(match &config.path {
                 Some(path) => Check::ok("configuration", short_path(&path.display().to_string())),
