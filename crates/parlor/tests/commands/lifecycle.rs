@@ -153,7 +153,7 @@ fn a_server_with_an_invalid_configuration_is_not_restarted() {
     let scenario = Scenario::new(PARLOR);
     fs::write(scenario.config(), "").unwrap();
     let config = scenario.config();
-    let server = spawn_server(&scenario, &["--config", config.to_str().unwrap()]);
+    let mut server = spawn_server(&scenario, &["--config", config.to_str().unwrap()]);
     fs::write(scenario.config(), "what?").unwrap();
     let output = scenario.run(&["restart"]).exit_code(2);
     assert!(output.stderr.contains("the server was not restarted"), "{output:#?}");
@@ -162,6 +162,7 @@ fn a_server_with_an_invalid_configuration_is_not_restarted() {
     fs::write(scenario.config(), "").unwrap();
     scenario.run(&["restart"]).success();
     scenario.run(&["stop"]).success();
+    assert!(exit_status(&mut server).success());
 }
 
 #[test]
