@@ -586,6 +586,7 @@ impl Session {
             }
             Input::Accepted { prompt, message, fields } => {
                 self.on_accepted(prompt, message.as_ref(), fields, new_id, out);
+                self.send_dropped_again(new_id, out);
             }
             Input::Rejected { prompt, error } => {
                 self.prompts.on_rejected(prompt, &error, &self.clients, out);
@@ -598,10 +599,7 @@ impl Session {
             Input::Dropped { prompt, error } => {
                 self.prompts.on_dropped(prompt, &error, &self.clients, out);
                 self.review_candidate(new_id, out);
-                // Prompts that the agent drops one by one are sent again in order, after the last of them.
-                if self.agent.is_some() && !self.prompts.any_spared() {
-                    self.advance(new_id, out);
-                }
+                self.send_dropped_again(new_id, out);
             }
             Input::Steered(prompt) => self.on_steered(prompt, new_id, out),
             Input::NotSteered(prompt) => {
@@ -981,6 +979,14 @@ impl Session {
         if let Some(state) = self.transcript.state().filter(|_| is_over) {
             // The turn has ended before the response.
             self.prompts.end(prompt, state, out);
+            self.advance(new_id, out);
+        }
+    }
+
+    /// Sends the prompts again that the agent dropped with a cancelled turn. It drops them one by one: they are sent in order,
+    /// after it has accepted or dropped the last of them.
+    fn send_dropped_again(&mut self, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
+        if self.agent.is_some() && !self.prompts.any_spared() {
             self.advance(new_id, out);
         }
     }

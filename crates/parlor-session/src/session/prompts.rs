@@ -104,8 +104,8 @@ pub(super) struct SessionPrompt {
     waiters: Vec<Waiter>,
     /// The client that withdrew it after it was sent to the agent.
     withdrawn: Option<ClientId>,
-    /// Whether a turn was cancelled while the agent had this prompt, which was not withdrawn: if the agent drops it,
-    /// it is sent again.
+    /// Whether a turn was cancelled while the agent had this prompt, which was not withdrawn: if the agent drops it, before or
+    /// after it reports the end of the turn, it is sent again.
     spared: bool,
     /// The number of agents that were lost before they accepted it.
     lost_agents: u8,
@@ -465,8 +465,6 @@ impl Prompts {
         }
         out.ended_after = Some(out.changes.len());
         self.open.take_ended().into_iter().for_each(|(open, state)| respond_ended(&open, &state, out));
-        // The cancelled turn has ended without dropping these.
-        self.open.all.iter_mut().for_each(|open| open.spared = false);
         let unended = |recent: &&mut RecentKey| recent.message.is_some() && recent.ended.is_none();
         for recent in self.recent.iter_mut().filter(unended) {
             recent.ended = Some(state.clone());
