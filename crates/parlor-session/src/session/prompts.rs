@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use parlor_json::{Json, JsonRef, JsonStr, Object};
 
-use super::{ClientId, Clients, Effect, Scope, Step, blocks};
+use super::{ClientId, Clients, Effect, PromptTiming, Scope, Step, blocks};
 use crate::stored::{read_state, state_object};
 use crate::turns::{OpenPrompt, OpenPrompts, PromptId, PromptState};
 use crate::{Activity, MessageId, State, UpdateError};
@@ -24,18 +24,6 @@ pub struct Prompt {
     pub key: Option<JsonStr>,
     /// When the agent is to get it.
     pub timing: PromptTiming,
-}
-
-/// When the agent is to get a prompt.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum PromptTiming {
-    /// After the prompts that wait.
-    #[default]
-    InOrder,
-    /// Before the prompts that wait to be sent.
-    Next,
-    /// In the running turn. If that ends before the agent has the prompt, as [`Next`](Self::Next).
-    InTurn,
 }
 
 /// A queued prompt, for display.
@@ -103,10 +91,10 @@ pub(super) struct SessionPrompt {
     /// The clients without a response: its sender, and those that sent it again.
     waiters: Vec<Waiter>,
     /// The client that withdrew it after it was sent to the agent.
-    withdrawn: Option<ClientId>,
+    pub(super) withdrawn: Option<ClientId>,
     /// Whether a turn was cancelled while the agent had this prompt, which was not withdrawn: if the agent drops it, before or
     /// after it reports the end of the turn, it is sent again.
-    spared: bool,
+    pub(super) spared: bool,
     /// The number of agents that were lost before they accepted it.
     lost_agents: u8,
 }
@@ -256,39 +244,6 @@ impl Prompts {
             open.sent_after = seq;
             out.effects.push(Effect::SendPrompt(open.prompt.clone()));
         }
-    }
-
-    /// Sends the prompts for the running turn to the agent. Without a turn, they are the next prompts.
-    pub(super) fn send_in_turn(&mut self, is_running: bool, seq: u64, out: &mut Step) {
-        let is_due = |open: &&mut Open| {
-            open.state == PromptState::Queued && open.prompt.timing == PromptTiming::InTurn
-        };
-        for open in self.open.all.iter_mut().filter(is_due) {
-            if is_running {
-                open.state = PromptState::Sent;
-                open.sent_after = seq;
-                out.effects.push(Effect::Steer(open.prompt.clone()));
-            } else {
-                open.prompt.timing = PromptTiming::Next;
-            }
-        }
-    }
-
-    /// Handles a prompt that the agent did not take into its turn, which had ended: it is queued, unless it was withdrawn.
-    pub(super) fn on_not_steered(&mut self, id: PromptId, clients: &Clients, out: &mut Step) {
-        let Some(open) = self.open.get_mut(id).filter(|open| !open.is_inserted()) else { return };
-        if let Some(by) = open.withdrawn {
-            return self.fail(id, &PromptOutcome::Withdrawn { by: Some(by) }, clients, out);
-        }
-        open.prompt.timing = PromptTiming::Next;
-        open.spared = false;
-        open.requeue();
-    }
-
-    /// The prompt that started the running turn.
-    pub(super) fn turn(&self) -> Option<&Open> {
-        let mut turn = self.open.all.iter().rev().filter(|open| open.is_inserted());
-        turn.find(|open| open.prompt.timing != PromptTiming::InTurn)
     }
 
     pub(super) fn on_accepted(&mut self, id: PromptId, fields: Object) {
