@@ -111,7 +111,7 @@ impl SessionMachine {
             return;
         };
         if is_steer {
-            return self.send(client, steering::response(&id, outcome));
+            return self.send(client, steering::response(&id, outcome, self.session.transcript()));
         }
         let Some(subscriber) = self.subscribers.get(&client) else { return };
         let dialect = subscriber.client.dialect;

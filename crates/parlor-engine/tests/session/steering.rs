@@ -4,6 +4,7 @@ use expect_test::expect;
 use parlor_dialect::Dialect;
 use parlor_engine::{AgentCall, AgentEvent, ClientCall, Event};
 use parlor_json::Json;
+use parlor_session::session::{ClientId, Scope};
 use parlor_wire::RequestId;
 
 use crate::harness::{Script, chunk, lines};
@@ -178,4 +179,38 @@ fn a_client_gets_the_agents_error_and_agents_without_steering_have_no_such_metho
     steering(&mut script, 1, 7, "");
     let sent = script.sent(1);
     assert!(sent[0].starts_with("7 failed: agent 'agent' accepts no prompts while it works"), "{sent:?}");
+}
+
+#[test]
+fn a_client_keeps_a_prompt_whose_agent_is_lost_if_it_asked_for_that() {
+    for (idle, outcome, is_kept) in
+        [("promptRequired", "promptRequired", true), ("", "startedNewTurn", false)]
+    {
+        let mut script = running(STEERING);
+        steering(&mut script, 1, 7, idle);
+        script.agent_ends();
+        script.restores(false);
+        let sent = script.sent(1);
+        assert!(sent.contains(&format!(r#"7 -> {{"outcome":"{outcome}"}}"#)), "{sent:?}");
+        assert_eq!(sent.iter().filter(|line| line.starts_with("7 ")).count(), 1, "{sent:?}");
+        let is_sent = script.commands().iter().any(|command| command.starts_with("2: session/prompt"));
+        assert_eq!(is_sent, !is_kept, "{idle}");
+    }
+}
+
+#[test]
+fn a_prompt_that_the_agent_drops_with_a_turn_of_another_client_is_the_next_one() {
+    let dropped = r#"{"code":-32800,"message":"cancelled"}"#;
+    for (scope, is_sent) in [(Scope::Turn, true), (Scope::Session, false)] {
+        let mut script = running(STEERING);
+        script.attach(2, Dialect::V2);
+        steer(&mut script, 2, "true");
+        script.handle([Event::CancelTurn { by: ClientId(2), scope }]);
+        answers(&mut script, Err(dropped));
+        script.commands();
+        script.responds(0, r#"{"stopReason":"cancelled"}"#);
+        let commands = script.commands();
+        let is_next = commands.iter().any(|command| command.starts_with("1: session/prompt"));
+        assert_eq!(is_next, is_sent, "{scope:?}: {commands:?}");
+    }
 }

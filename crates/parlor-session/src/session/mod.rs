@@ -473,7 +473,8 @@ impl Session {
         let withdrawn = self.prompts.running_withdrawn_by().map(|by| self.decider(by));
         let by = self.cancelling.take().or(withdrawn);
         if self.is_running() {
-            let prompt = self.prompts.open.running().and_then(|open| open.message().cloned());
+            let running = self.prompts.turn().or_else(|| self.prompts.open.running());
+            let prompt = running.and_then(|open| open.message().cloned());
             let event = match (self.hooks.turn_end)(state) {
                 TurnEnd::Completed => None,
                 TurnEnd::Failed(error) => Some(EventKind::TurnFailed { prompt, error }),

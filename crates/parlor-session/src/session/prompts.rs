@@ -185,11 +185,9 @@ impl Prompts {
         let (id, content) = (prompt.id, prompt.content.clone());
         let (sent_after, withdrawn, spared, lost_agents) = (0, None, false, 0);
         let owned = SessionPrompt { prompt, sent_after, waiters, withdrawn, spared, lost_agents };
-        if is_next {
-            self.open.push_next(id, &content, owned);
-        } else {
-            self.open.push(id, &content, owned);
-        }
+        self.open.push_before(id, &content, owned, |other| {
+            is_next && other.prompt.timing == PromptTiming::InOrder
+        });
     }
 
     pub(super) fn queued_prompts(&self) -> Vec<QueuedPrompt> {
@@ -313,10 +311,7 @@ impl Prompts {
     /// Handles a prompt that the agent dropped from its queue: it is queued again if a cancelled turn spared it.
     pub(super) fn on_dropped(&mut self, id: PromptId, error: &Json, clients: &Clients, out: &mut Step) {
         match self.open.get_mut(id).filter(|open| open.spared) {
-            Some(open) => {
-                open.requeue();
-                open.spared = false;
-            }
+            Some(open) => open.queue_again(),
             None => self.on_rejected(id, error, clients, out),
         }
     }
@@ -434,8 +429,7 @@ impl Prompts {
             open.respond(&PromptOutcome::Withdrawn { by }, out);
         }
         for open in self.open.all.iter_mut().filter(|open| open.is_with_agent()) {
-            open.requeue();
-            open.spared = false;
+            open.queue_again();
             open.lost_agents = open.lost_agents.saturating_add(1);
         }
     }
@@ -482,6 +476,15 @@ impl Open {
     /// Whether it is neither withdrawn nor inserted.
     fn is_waiting(&self) -> bool {
         !self.is_inserted() && self.withdrawn.is_none()
+    }
+
+    /// Queues it again. A prompt for a running turn is the next one: the turn has ended, or was cancelled.
+    pub(super) fn queue_again(&mut self) {
+        self.requeue();
+        self.spared = false;
+        if self.prompt.timing == PromptTiming::InTurn {
+            self.prompt.timing = PromptTiming::Next;
+        }
     }
 
     /// Whether clients see it in the queue: it waits, and not only for the response of the agent whose turn it joins.

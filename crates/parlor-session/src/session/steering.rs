@@ -15,7 +15,7 @@ pub enum PromptTiming {
     /// After the prompts that wait.
     #[default]
     InOrder,
-    /// Before the prompts that wait to be sent.
+    /// Before the prompts that wait to be sent, in the order of arrival with others of these.
     Next,
     /// In the running turn. If that ends before the agent has the prompt, as [`Next`](Self::Next).
     InTurn,
@@ -28,6 +28,12 @@ impl Session {
         // turns, there is no turn that could end.
         let has_turn = self.agent == Some(PromptMode::Queued) || self.prompts.turn().is_some();
         has_turn && self.is_wanted_turn_running()
+    }
+
+    /// Whether the agent was asked to take a prompt into its turn, and it is not in the transcript.
+    pub fn is_being_steered(&self, prompt: PromptId) -> bool {
+        let found = self.prompts.open.get(prompt);
+        found.is_some_and(|open| open.prompt.timing == PromptTiming::InTurn && open.is_with_agent())
     }
 
     /// Inserts a prompt that the agent has taken into its turn.
@@ -78,9 +84,7 @@ impl Prompts {
         if let Some(by) = open.withdrawn {
             return self.fail(id, &PromptOutcome::Withdrawn { by: Some(by) }, clients, out);
         }
-        open.prompt.timing = PromptTiming::Next;
-        open.spared = false;
-        open.requeue();
+        open.queue_again();
     }
 
     /// The prompt that started the running turn.
