@@ -358,7 +358,8 @@ impl Prompts {
             if is_in_scope {
                 withdrawn.push(open.id);
             } else {
-                open.spared = open.is_with_agent() && open.withdrawn.is_none();
+                // A prompt whose turn has started is cancelled with the turn.
+                open.spared = open.is_with_agent() && open.withdrawn.is_none() && !open.is_running_early();
             }
         }
         withdrawn.into_iter().for_each(|id| self.withdraw_waiting(id, by, out));

@@ -722,3 +722,27 @@ fn a_prompt_that_the_agent_has_and_that_was_withdrawn_is_cancelled_and_the_turn_
     scenario.run("dropped 3");
     assert!(both.intersection(&scenario.session.cancelled()).is_empty());
 }
+
+#[test]
+fn a_prompt_whose_turn_was_cancelled_before_the_agent_accepted_it_is_not_sent_again() {
+    check(&expect![[r#"
+        attach 1
+        attach 2
+        ready queued
+        prompt 1 by 2 one
+            send 1
+            queue: [1 one (2)]
+        prompt 2 by 2 two
+            send 2
+            queue: [1 one (2), 2 two (2)]
+        state running
+            - state running
+        cancel by 1 turn
+            cancel turn
+        dropped 1
+            respond 1 to 2: rejected "dropped"
+            queue: [2 two (2)]
+        dropped 2
+            send 2
+    "#]]);
+}
