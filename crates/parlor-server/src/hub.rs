@@ -264,7 +264,7 @@ impl Hub {
         &self.shared.browsers
     }
 
-    /// Tells these targets what a person may want to know. A later configuration replaces them.
+    /// Notifies these targets. A later configuration replaces them.
     #[cfg(feature = "notify")]
     pub fn set_notify(&self, targets: Vec<crate::config::NotifyTarget>) {
         self.shared.notifier.set_targets(targets);

@@ -56,7 +56,7 @@ pub struct Config {
     pub server: ServerConfig,
     /// The settings of the terminal client.
     pub client: ClientConfig,
-    /// The targets that are told what a person may want to know.
+    /// The targets of notifications.
     pub notify: Vec<NotifyTarget>,
 }
 
