@@ -418,7 +418,7 @@ fn a_replay_clears_only_replayed_messages() {
         r#"client: user_message parlor-1 "Hi""#,
         "client: state_update running",
     ];
-    relay.client(prompt(5, "Hi"), &told);
+    relay.client(prompt(5, "Hi"), &expected);
     relay.agent(chunk("C"), &[r#"client: agent_message_chunk m "C""#]);
     // Resuming without a replay neither.
     let resume = json!({ "id": 3, "method": "session/resume", "params": { "sessionId": "s", "cwd": "/w", "replayFrom": null } });
@@ -765,9 +765,9 @@ fn extras_of_a_line_are_kept_while_it_is_held_back() {
     chunk["more"] = json!(2);
     relay.agent(chunk, &[]);
     let other = line(maybe_named_chunk("agent_message_chunk", Some("a"), "yo"));
-    let expected = relay.0.line(Side::Agent, &other).unwrap();
-    let told: Value = serde_json::from_str(&told.lines[0].text).unwrap();
-    assert_eq!((&told["params"]["_meta"], &told["more"]), (&json!({ "n": 1 }), &json!(2)));
+    let sent = relay.0.line(Side::Agent, &other).unwrap();
+    let sent: Value = serde_json::from_str(&sent.lines[0].text).unwrap();
+    assert_eq!((&sent["params"]["_meta"], &sent["more"]), (&json!({ "n": 1 }), &json!(2)));
 }
 
 #[test]
@@ -776,9 +776,9 @@ fn finish_returns_the_lines_that_are_held_back() {
         let mut relay = Relay::between(agent, client);
         relay.0.line(Side::Client, &line(prompt(1, "hi there"))).unwrap();
         relay.agent(user_chunk("m", "hi"), &[]);
-        let expected = relay.0.finish();
-        let told: Vec<_> = told.lines.iter().map(|line| short(line.by, &line.text)).collect();
-        assert_eq!(told, [r#"client: user_message_chunk m "hi""#]);
+        let sent = relay.0.finish();
+        let sent: Vec<_> = sent.lines.iter().map(|line| short(line.by, &line.text)).collect();
+        assert_eq!(sent, [r#"client: user_message_chunk m "hi""#]);
         assert!(relay.0.finish().lines.is_empty());
     }
 }

@@ -15,7 +15,7 @@ fn holds(options: &Options) {
 
 #[test]
 fn the_invariants_hold_for_a_fixed_set_of_seeds_in_which_everything_happens() {
-    let report = run(&Options { seed: 1, seeds: 100, steps: 700, ..Options::default() });
+    let report = run(&Options { seed: 1, seeds: 80, steps: 1000, ..Options::default() });
     assert!(report.failure.is_none(), "{report}");
     for what in [
         "agents bound without history",

@@ -151,7 +151,7 @@ impl World {
             session.prompts.iter().filter(|prompt| !prompt.is_accepted).cloned().collect();
         let cancelled: Vec<_> = unaccepted.iter().filter(|prompt| prompt.was_cancelled).cloned().collect();
         // It takes prompts in order, and drops them in any order.
-        let dropped = self.random.pick(&cancelled).filter(|_| self.random.percent(50));
+        let dropped = self.random.pick(&cancelled[cancelled.len() / 2..]).filter(|_| self.random.percent(80));
         let dropped = dropped.filter(|_| self.processes[place.process].plan.drops_queue);
         if let Some(prompt) = dropped {
             return self.reject(place, prompt.call, code::REQUEST_CANCELLED);

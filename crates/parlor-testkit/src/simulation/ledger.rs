@@ -28,6 +28,8 @@ pub(super) struct PromptRecord {
     pub(super) excuse: Option<&'static str>,
     /// How many agents of its session were lost since it was sent.
     pub(super) crashes: usize,
+    /// Whether its sender wants it back if the agent cannot take it into its running turn.
+    pub(super) is_for_turn_only: bool,
     /// When an agent last took it into its running turn, in the order of all of them.
     pub(super) steered_at: Option<u64>,
 }
@@ -80,6 +82,9 @@ impl Ledger {
     pub(super) fn agent_lost(&mut self, session: &SessionId) {
         for prompt in self.prompts.values_mut().filter(|prompt| prompt.session == *session) {
             prompt.crashes += 1;
+            if prompt.is_for_turn_only {
+                prompt.excuse.get_or_insert("it is given back");
+            }
             if prompt.crashes >= MAX_CRASHES {
                 prompt.excuse.get_or_insert("too many agents were lost");
             }
@@ -102,6 +107,7 @@ impl Ledger {
             stage: PromptStage::Sent,
             excuse: None,
             crashes: 0,
+            is_for_turn_only: false,
             steered_at: None,
         });
         record.senders.insert(by);
@@ -112,6 +118,14 @@ impl Ledger {
         self.steered += 1;
         if let Some(prompt) = token.and_then(|token| self.prompts.get_mut(&token)) {
             prompt.steered_at = Some(self.steered);
+        }
+    }
+
+    /// An agent did not take a prompt into its turn.
+    pub(super) fn prompt_not_steered(&mut self, token: Option<u64>) {
+        let prompt = token.and_then(|token| self.prompts.get_mut(&token));
+        if let Some(prompt) = prompt.filter(|prompt| prompt.is_for_turn_only) {
+            prompt.excuse.get_or_insert("it is given back");
         }
     }
 

@@ -39,8 +39,12 @@ impl World {
         self.count("prompts for running turns");
         self.ledger.prompt_sent(token, &session, client);
         let by_method = self.random.percent(30);
+        let is_for_turn_only = by_method && self.random.percent(30);
+        if let Some(prompt) = self.ledger.prompts.get_mut(&token) {
+            prompt.is_for_turn_only = is_for_turn_only;
+        }
         let meta = match self.random.below(3) {
-            0 if by_method => r#"{"steering":{"idleBehavior":"promptRequired"}}"#,
+            _ if is_for_turn_only => r#"{"steering":{"idleBehavior":"promptRequired"}}"#,
             _ if by_method => "{}",
             0 => r#"{"parlor/steer":"cancel"}"#,
             _ => r#"{"parlor/steer":true}"#,
@@ -83,7 +87,10 @@ impl World {
                 repeat = self.repetition(place, &prompt.content);
                 Ok(outcome("injected"))
             }
-            SteerAnswer::PromptRequired => Ok(outcome("promptRequired")),
+            SteerAnswer::PromptRequired => {
+                self.ledger.prompt_not_steered(prompt.token);
+                Ok(outcome("promptRequired"))
+            }
             SteerAnswer::Failed => {
                 self.ledger.excuse(prompt.token, "the agent did not take it into its turn");
                 Ok(outcome("failed"))
