@@ -214,3 +214,37 @@ fn a_prompt_that_the_agent_drops_with_a_turn_of_another_client_is_the_next_one()
         assert_eq!(is_next, is_sent, "{scope:?}: {commands:?}");
     }
 }
+
+#[test]
+fn a_cancelled_turn_leaves_queued_prompts_and_the_same_key_does_not_cancel_again() {
+    let mut script = running("{}");
+    script.attach(2, Dialect::V2);
+    script.prompt(2, 1, "Queued");
+    let keyed = |script: &mut Script, id: u64| {
+        let meta = r#"{"parlor/steer":"cancel","parlor/key":"k"}"#;
+        let params =
+            format!(r#"{{"sessionId":"s","prompt":[{{"type":"text","text":"Now"}}],"_meta":{meta}}}"#);
+        let params = Json::parse(params).unwrap().to_object().unwrap();
+        script.call(1, ClientCall::Prompt { id: RequestId::from(id), params });
+    };
+    keyed(&mut script, 2);
+    assert_eq!(script.commands(), ["1: session/cancel"]);
+    script.responds(0, r#"{"stopReason":"cancelled"}"#);
+    assert!(script.commands()[0].contains("Now"));
+    keyed(&mut script, 3);
+    assert_eq!(script.commands(), [""; 0], "the prompt is running");
+    script.responds(1, r#"{"stopReason":"end_turn"}"#);
+    assert!(script.commands()[0].contains("Queued"));
+}
+
+#[test]
+fn a_request_between_turns_is_not_a_turn_for_a_prompt() {
+    let mut script = running(STEERING);
+    script.responds(0, r#"{"stopReason":"end_turn"}"#);
+    script.asks(1, "session/request_permission", r#"{"sessionId":"theirs","options":[]}"#);
+    script.sent(1);
+    script.commands();
+    steering(&mut script, 1, 7, "promptRequired");
+    assert_eq!(script.sent(1), [r#"7 -> {"outcome":"promptRequired"}"#]);
+    assert_eq!(script.commands(), [""; 0]);
+}

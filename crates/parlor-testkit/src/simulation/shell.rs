@@ -509,10 +509,9 @@ impl World {
             };
             let prompt_at_agent = prompt_of(last_block(blocks));
             if let Some(session) = process.sessions.get_mut(&place.session) {
-                match call {
-                    AgentCall::Steer(_) => session.steers.push(prompt_at_agent),
-                    _ => session.prompts.push(prompt_at_agent),
-                }
+                let is_steer = matches!(call, AgentCall::Steer(_));
+                let prompts = if is_steer { &mut session.steers } else { &mut session.prompts };
+                prompts.push(prompt_at_agent);
             }
             if let Some(shell) = self.shells.get_mut(&link.session) {
                 shell.sent_prompts.insert(*prompt, id);
