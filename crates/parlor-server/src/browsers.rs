@@ -535,7 +535,8 @@ mod tests {
             )
         };
         let good = "a".repeat(64);
-        let mut listed = vec![browser("", NOW), browser("short", NOW), browser(&"é".repeat(32), NOW)];
+        let later = NOW + 1_000_000;
+        let mut listed = vec![browser("", later), browser("short", later), browser(&"é".repeat(32), later)];
         listed.extend((0..=MAX_BROWSERS).map(|n| browser(&good, NOW + i64::try_from(n).unwrap())));
         std::fs::write(&path, format!("[{}]", listed.join(","))).unwrap();
         let browsers = Browsers::default();

@@ -68,7 +68,9 @@ async fn deliver(target: &NotifyTarget, delivery: &Delivery) -> Result<(), Strin
                     Err(Failure::Temporary(format!("no response within {} s", URL_TIMEOUT.as_secs())))
                 })
             }
-            NotifySink::Command(words) => run_command(words, delivery).await.map_err(Failure::Final),
+            NotifySink::Command(words) => {
+                run_command(words, delivery, COMMAND_TIMEOUT).await.map_err(Failure::Final)
+            }
         };
         match (outcome, retries.next()) {
             (Ok(()), _) => return Ok(()),
@@ -107,7 +109,11 @@ async fn post_event(target: &NotifyTarget, Delivery { event, page }: &Delivery) 
 }
 
 /// Runs a program in a process group of its own, which is killed if it takes too long.
-async fn run_command(words: &[String], Delivery { event, page }: &Delivery) -> Result<(), String> {
+async fn run_command(
+    words: &[String],
+    Delivery { event, page }: &Delivery,
+    limit: Duration,
+) -> Result<(), String> {
     let (program, args) = words.split_first().ok_or("the command is empty")?;
     let page = page.as_deref();
     let mut child = Command::new(program)
@@ -145,11 +151,11 @@ async fn run_command(words: &[String], Delivery { event, page }: &Delivery) -> R
             status = child.wait() => (status, timeout(STDERR_TIMEOUT, streams).await.unwrap_or_default()),
         }
     };
-    let Ok((status, stderr)) = timeout(COMMAND_TIMEOUT, ended).await else {
+    let Ok((status, stderr)) = timeout(limit, ended).await else {
         if let Some(group) = group {
             let _ = kill_process_group(group, Signal::KILL);
         }
-        return Err(format!("it did not end within {} s", COMMAND_TIMEOUT.as_secs()));
+        return Err(format!("it did not end within {} s", limit.as_secs()));
     };
     match status {
         Ok(status) if status.success() => Ok(()),
@@ -244,8 +250,10 @@ mod tests {
     async fn a_delivery_to_an_address_that_does_not_respond_is_given_up() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
+        let started = tokio::time::Instant::now();
         let failed = deliver(&target(url, NotifyFormat::Json), &delivery()).await;
         assert_eq!(failed, Err("no response within 10 s".to_owned()));
+        assert_eq!(started.elapsed().as_secs(), 42, "three attempts and two pauses");
     }
 
     #[tokio::test]
@@ -255,15 +263,42 @@ mod tests {
         let script =
             format!("{{ cat; echo \"$PARLOR_EVENT|$PARLOR_TEXT|$PARLOR_URL\"; }} > {}", file.display());
         let command = |script: &str| ["sh", "-c", script].map(str::to_owned).to_vec();
-        run_command(&command(&script), &delivery()).await.unwrap();
+        run_command(&command(&script), &delivery(), COMMAND_TIMEOUT).await.unwrap();
         let delivered = std::fs::read_to_string(file).unwrap();
         let json = event(NotifyKind::NeedsYou).to_json(Some("http://page"));
         assert_eq!(delivered, format!("{json}\nneeds_you|run make|http://page/s/s%201#t-x\n"));
-        let failed = run_command(&command("echo 'no display' >&2; exit 3"), &delivery()).await;
+        let failed =
+            run_command(&command("echo 'no display' >&2; exit 3"), &delivery(), COMMAND_TIMEOUT).await;
         assert_eq!(failed, Err("exit status: 3: no display".to_owned()));
-        let missing = run_command(&["/nothing/here".to_owned()], &delivery()).await;
+        let missing = run_command(&["/nothing/here".to_owned()], &delivery(), COMMAND_TIMEOUT).await;
         assert!(missing.unwrap_err().contains("No such file"));
-        // It reads nothing and leaves a child behind.
-        run_command(&command("sleep 1 & exit 0"), &delivery()).await.unwrap();
+        // It reads nothing and leaves a child behind, which keeps its standard error open.
+        let child = dir.path().join("child");
+        let script = format!("sleep 1000 & echo $! > {}", child.display());
+        run_command(&command(&script), &delivery(), Duration::from_secs(10)).await.unwrap();
+        let child = std::fs::read_to_string(child).unwrap().trim().parse().ok().and_then(Pid::from_raw);
+        rustix::process::kill_process(child.unwrap(), Signal::KILL).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_program_that_does_not_end_is_killed_with_its_children() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("child");
+        let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
+        let words = ["sh", "-c", &script].map(str::to_owned);
+        let failed = run_command(&words, &delivery(), Duration::from_secs(2)).await;
+        assert_eq!(failed, Err("it did not end within 2 s".to_owned()));
+        let child = std::fs::read_to_string(file).expect("the program ran").trim().to_owned();
+        // A killed process is a zombie until its parent has taken notice of it.
+        let is_over = || match std::fs::read_to_string(format!("/proc/{child}/stat")) {
+            Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
+            Err(_) => true,
+        };
+        let killed = async {
+            while !is_over() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), killed).await.expect("the child is killed");
     }
 }
