@@ -23,7 +23,7 @@ pub(crate) fn in_front(holder: &Object, name: &str, value: impl Into<Json>) -> O
     std::iter::once((JsonStr::new(name), value.into())).chain(rest).collect()
 }
 
-/// Converts every object of a list; `None` removes it. Other elements stay, as does a value that is no list. Unchanged elements keep their text.
+/// Converts every object of a list; `None` removes it. Other elements stay, as does a value that is not a list. Unchanged elements keep their text.
 pub(crate) fn each(list: &Json, mut convert: impl FnMut(Object) -> Option<Object>) -> Json {
     let Some(elements) = list.elements() else { return list.clone() };
     let mut changed = false;

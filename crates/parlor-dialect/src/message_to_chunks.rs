@@ -81,7 +81,7 @@ impl fmt::Display for NotAsChunks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BadUpdate(bad) => bad.fmt(f),
-            Self::NotAMessage => f.write_str("the update is no whole message"),
+            Self::NotAMessage => f.write_str("the update is not a whole message"),
             Self::PatchOnly => f.write_str("chunks cannot patch a message without content"),
             Self::ContentCleared => f.write_str("chunks cannot clear the content of a message"),
             Self::MetaCleared => f.write_str("chunks cannot clear the metadata of a message"),

@@ -132,7 +132,7 @@ fn difference(found: &Value, expected: &Value, path: &str) -> Option<String> {
 
 /// Compares what sessions folded to, and names the first place where they differ.
 ///
-/// Commands and modes that one version tells with the answer to `session/new` and the other with updates of
+/// Commands and modes that one version sends with the response to `session/new` and the other with updates of
 /// their own are no difference: a fold sees updates only. Nor is a title that a tool call had to get, which is
 /// reported as a loss.
 #[track_caller]

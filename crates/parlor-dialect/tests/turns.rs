@@ -113,10 +113,10 @@ fn overlapping() -> Relay {
 #[test]
 fn overlapping_prompts_of_a_v1_agent_are_one_turn_after_the_other() {
     let mut relay = overlapping();
-    let told = [vec!["client: state_update idle end_turn".to_owned()], begun(2, "B")].concat();
+    let expected = [vec!["client: state_update idle end_turn".to_owned()], begun(2, "B")].concat();
     relay.agent(
         json!({ "id": 1, "result": { "stopReason": "end_turn" } }),
-        &told.iter().map(String::as_str).collect::<Vec<_>>(),
+        &expected.iter().map(String::as_str).collect::<Vec<_>>(),
     );
     relay.agent(
         json!({ "id": 2, "result": { "stopReason": "refusal" } }),
@@ -412,13 +412,13 @@ fn a_replay_clears_only_replayed_messages() {
     // A load after which the next turn begins has replayed what it had.
     relay.client(load(4), &["agent: session/load 4"]);
     relay.agent(json!({ "id": 4, "result": {} }), &[r#"client: 4 = {"configOptions":[]}"#]);
-    let told = [
+    let expected = [
         "agent: session/prompt 5",
         r#"client: 5 = {"messageId":"parlor-1"}"#,
         r#"client: user_message parlor-1 "Hi""#,
         "client: state_update running",
     ];
-    relay.client(prompt(5, "Hi"), &told);
+    relay.client(prompt(5, "Hi"), &expected);
     relay.agent(chunk("C"), &[r#"client: agent_message_chunk m "C""#]);
     // Resuming without a replay neither.
     let resume = json!({ "id": 3, "method": "session/resume", "params": { "sessionId": "s", "cwd": "/w", "replayFrom": null } });
@@ -765,9 +765,9 @@ fn extras_of_a_line_are_kept_while_it_is_held_back() {
     chunk["more"] = json!(2);
     relay.agent(chunk, &[]);
     let other = line(maybe_named_chunk("agent_message_chunk", Some("a"), "yo"));
-    let told = relay.0.line(Side::Agent, &other).unwrap();
-    let told: Value = serde_json::from_str(&told.lines[0].text).unwrap();
-    assert_eq!((&told["params"]["_meta"], &told["more"]), (&json!({ "n": 1 }), &json!(2)));
+    let sent = relay.0.line(Side::Agent, &other).unwrap();
+    let sent: Value = serde_json::from_str(&sent.lines[0].text).unwrap();
+    assert_eq!((&sent["params"]["_meta"], &sent["more"]), (&json!({ "n": 1 }), &json!(2)));
 }
 
 #[test]
@@ -776,9 +776,9 @@ fn finish_returns_the_lines_that_are_held_back() {
         let mut relay = Relay::between(agent, client);
         relay.0.line(Side::Client, &line(prompt(1, "hi there"))).unwrap();
         relay.agent(user_chunk("m", "hi"), &[]);
-        let told = relay.0.finish();
-        let told: Vec<_> = told.lines.iter().map(|line| short(line.by, &line.text)).collect();
-        assert_eq!(told, [r#"client: user_message_chunk m "hi""#]);
+        let sent = relay.0.finish();
+        let sent: Vec<_> = sent.lines.iter().map(|line| short(line.by, &line.text)).collect();
+        assert_eq!(sent, [r#"client: user_message_chunk m "hi""#]);
         assert!(relay.0.finish().lines.is_empty());
     }
 }

@@ -19,3 +19,16 @@ pub fn foreign_meta(holder: &Object) -> Object {
     let foreign = meta.iter().filter(|(key, _)| !key.to_text().starts_with("parlor/"));
     foreign.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
+
+/// Removes the keys that start with `parlor/` from `_meta`, and `_meta` if it has no others: they are for the server.
+pub fn keep_foreign_meta(holder: &mut Object) {
+    if holder.get_object("_meta").is_none() {
+        return;
+    }
+    let meta = foreign_meta(holder);
+    if meta.is_empty() {
+        holder.remove("_meta");
+    } else {
+        holder.set("_meta", meta);
+    }
+}

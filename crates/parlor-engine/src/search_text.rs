@@ -90,7 +90,7 @@ fn tool_text(body: &Body) -> String {
 /// How deep strings are looked for.
 const DEPTH: usize = 16;
 
-/// Adds the strings of a value, each on a line, as far as they count. Pictures and sounds are no text, and neither are the
+/// Adds the strings of a value, each on a line, as far as they count. Pictures and sounds are not text, and neither are the
 /// names of types.
 fn strings(value: JsonRef<'_>, text: &mut String, depth: usize) {
     if text.len() > MOST || depth > DEPTH {

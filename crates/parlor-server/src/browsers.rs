@@ -51,7 +51,8 @@ const MAX_FILE: u64 = 256 << 10;
 #[derive(Default)]
 pub struct Browsers {
     state: Mutex<State>,
-    /// Where browsers are stored; without it they are signed out when the server ends.
+    /// Where browsers are stored; without it they are signed out when the server ends. It is locked while the file is written, and
+    /// `state` is not, so that a stalled disk delays nothing else.
     file: Mutex<Option<PathBuf>>,
     /// Counts how often browsers were signed out, for connections that have to end with that.
     signed_out: watch::Sender<u64>,
@@ -77,6 +78,8 @@ struct State {
     links: Vec<Link>,
     tickets: Vec<Ticket>,
     browsers: Vec<Browser>,
+    /// Whether the file has other browsers or times.
+    is_dirty: bool,
 }
 
 struct Link {
@@ -116,6 +119,11 @@ impl Secret {
         })))
     }
 
+    /// Whether it can be one that was created here, and not an empty or short text in a file that was edited.
+    fn is_valid(&self) -> bool {
+        self.0.len() == 64 && self.0.bytes().all(|byte| byte.is_ascii_hexdigit())
+    }
+
     fn is(&self, shown: &str) -> bool {
         self.0.as_bytes().ct_eq(shown.as_bytes()).into()
     }
@@ -130,15 +138,18 @@ impl fmt::Debug for Secret {
 
 impl Browsers {
     /// Reads the browsers that are signed in, and stores later changes in the same file. A file that cannot be understood is
-    /// replaced: its browsers have to sign in again.
+    /// replaced: its browsers have to sign in again. This blocks.
     pub fn load(&self, path: &Path) -> Result<(), DataDirError> {
-        let browsers = match data_dir::read_private(path, MAX_FILE)? {
+        let mut browsers: Vec<Browser> = match data_dir::read_private(path, MAX_FILE)? {
             Some(text) => serde_json::from_str(&text).unwrap_or_else(|error| {
                 tracing::warn!(%error, "cannot read the browsers that are signed in: they have to sign in again");
                 Vec::new()
             }),
             None => Vec::new(),
         };
+        browsers.retain(|browser| browser.cookie.is_valid());
+        browsers.sort_by_key(|browser| std::cmp::Reverse(browser.last_used_at));
+        browsers.truncate(MAX_BROWSERS);
         lock(&self.state).browsers = browsers;
         *lock(&self.file) = Some(path.to_owned());
         Ok(())
@@ -154,32 +165,38 @@ impl Browsers {
         Ok(code.0)
     }
 
-    /// Signs a browser in with the code of a link, and returns its cookie; `None` if the code is not valid any more.
+    /// Signs a browser in with the code of a link, and returns its cookie; `None` if the code is not valid any more. If the
+    /// browser cannot be stored, it is not signed in, and the link can be used again. This blocks.
     pub fn sign_in(&self, code: &str, name: &str, now: i64) -> Result<Option<String>, DataDirError> {
         let cookie =
             Secret::new().map_err(data_dir::io_error("create a cookie for", Path::new("a browser")))?;
-        let mut state = lock(&self.state);
-        let link = state.links.iter().position(|link| link.code.is(code) && link.expires_at > now);
-        let Some(link) = link.map(|at| state.links.remove(at)) else { return Ok(None) };
-        let id = uuid::Uuid::new_v4().simple().to_string();
-        let browser = Browser {
-            id,
-            cookie: cookie.clone(),
-            is_observer: link.role == Role::Observer,
-            name: name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect(),
-            signed_in_at: now,
-            last_used_at: now,
+        let file = lock(&self.file);
+        let (link, browser, browsers) = {
+            let mut state = lock(&self.state);
+            let link = state.links.iter().position(|link| link.code.is(code) && link.expires_at > now);
+            let Some(link) = link.map(|at| state.links.remove(at)) else { return Ok(None) };
+            let browser = Browser {
+                id: uuid::Uuid::new_v4().simple().to_string(),
+                cookie: cookie.clone(),
+                is_observer: link.role == Role::Observer,
+                name: name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect(),
+                signed_in_at: now,
+                last_used_at: now,
+            };
+            let browsers = with_browser(state.browsers.clone(), browser.clone(), now);
+            (link, browser, browsers)
         };
-        state.browsers.retain(|browser| browser.is_valid(now));
-        if state.browsers.len() >= MAX_BROWSERS {
-            let oldest = (0..state.browsers.len()).min_by_key(|at| state.browsers[*at].last_used_at);
-            if let Some(at) = oldest {
-                state.browsers.swap_remove(at);
-            }
-            self.signed_out.send_modify(|count| *count += 1);
+        let stored = write(file.as_deref(), &browsers);
+        let mut state = lock(&self.state);
+        if let Err(error) = stored {
+            state.links.push(link);
+            return Err(error);
         }
-        state.browsers.push(browser);
-        self.store(&state)?;
+        // Others may have been signed out meanwhile.
+        state.browsers = with_browser(std::mem::take(&mut state.browsers), browser, now);
+        drop(state);
+        // A browser may have been removed to make room.
+        self.signed_out.send_modify(|count| *count += 1);
         Ok(Some(cookie.0))
     }
 
@@ -195,10 +212,26 @@ impl Browsers {
             browser.last_used_at = now;
         }
         let found = browser.to_signed_in();
-        if is_stale && let Err(error) = self.store(&state) {
-            tracing::warn!(%error, "cannot store when a browser was last used");
-        }
+        state.is_dirty |= is_stale;
         Some(found)
+    }
+
+    /// Whether [`store`](Self::store) has something to write.
+    pub fn is_dirty(&self) -> bool {
+        lock(&self.state).is_dirty
+    }
+
+    /// Stores the times at which browsers were last used, and what could not be stored before. This blocks.
+    pub fn store(&self) -> Result<(), DataDirError> {
+        let file = lock(&self.file);
+        let browsers = {
+            let mut state = lock(&self.state);
+            if !std::mem::take(&mut state.is_dirty) {
+                return Ok(());
+            }
+            state.browsers.clone()
+        };
+        write(file.as_deref(), &browsers).inspect_err(|_| lock(&self.state).is_dirty = true)
     }
 
     /// Creates a ticket with which a page of this browser opens one WebSocket.
@@ -234,16 +267,21 @@ impl Browsers {
         list
     }
 
-    /// Signs a browser out; `false` if it is not signed in. Its connections end.
+    /// Signs a browser out; `false` if it is not signed in. Its connections end, also if that cannot be stored: then it is signed
+    /// in again after a restart of the server, unless a later call succeeds. This blocks.
     pub fn sign_out(&self, id: &str) -> Result<bool, DataDirError> {
-        let mut state = lock(&self.state);
-        let before = state.browsers.len();
-        state.browsers.retain(|browser| browser.id != id);
-        let is_signed_out = state.browsers.len() < before;
+        let is_signed_out = {
+            let mut state = lock(&self.state);
+            let before = state.browsers.len();
+            state.browsers.retain(|browser| browser.id != id);
+            let is_signed_out = state.browsers.len() < before;
+            state.is_dirty |= is_signed_out;
+            is_signed_out
+        };
         if is_signed_out {
             self.signed_out.send_modify(|count| *count += 1);
-            self.store(&state)?;
         }
+        self.store()?;
         Ok(is_signed_out)
     }
 
@@ -255,12 +293,6 @@ impl Browsers {
                 return;
             }
         }
-    }
-
-    fn store(&self, state: &State) -> Result<(), DataDirError> {
-        let Some(path) = lock(&self.file).clone() else { return Ok(()) };
-        let text = serde_json::to_string(&state.browsers).expect("strings and numbers are JSON");
-        data_dir::replace(&path, text.as_bytes())
     }
 }
 
@@ -284,6 +316,23 @@ impl fmt::Debug for Browsers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Browsers").finish_non_exhaustive()
     }
+}
+
+/// The browsers with one more, without those that are not valid any more and the one that is too many.
+fn with_browser(mut browsers: Vec<Browser>, browser: Browser, now: i64) -> Vec<Browser> {
+    browsers.retain(|browser| browser.is_valid(now));
+    if browsers.len() >= MAX_BROWSERS {
+        let oldest = (0..browsers.len()).min_by_key(|at| browsers[*at].last_used_at);
+        oldest.into_iter().for_each(|at| drop(browsers.swap_remove(at)));
+    }
+    browsers.push(browser);
+    browsers
+}
+
+fn write(file: Option<&Path>, browsers: &[Browser]) -> Result<(), DataDirError> {
+    let Some(path) = file else { return Ok(()) };
+    let text = serde_json::to_string(browsers).expect("strings and numbers are JSON");
+    data_dir::replace(path, text.as_bytes())
 }
 
 /// The time some time after another one.
@@ -404,5 +453,99 @@ mod tests {
         assert!(waiting.as_mut().poll(&mut context).is_pending(), "another browser was signed out");
         browsers.sign_out(&ids[0]).unwrap();
         waiting.await;
+    }
+
+    /// Replaces the directory of the file by a file, so that nothing can be written there.
+    fn break_disk(directory: &Path) {
+        std::fs::remove_dir_all(directory).unwrap();
+        std::fs::write(directory, "").unwrap();
+    }
+
+    fn repair_disk(directory: &Path) {
+        std::fs::remove_file(directory).unwrap();
+        std::fs::create_dir(directory).unwrap();
+    }
+
+    #[test]
+    fn a_browser_that_cannot_be_stored_is_not_signed_in_and_its_link_works_later() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = temporary.path().join("data");
+        std::fs::create_dir(&directory).unwrap();
+        let path = directory.join("browsers");
+        let browsers = Browsers::default();
+        browsers.load(&path).unwrap();
+        let code = browsers.new_link(Role::Driver, NOW).unwrap();
+        break_disk(&directory);
+        browsers.sign_in(&code, "x", NOW).unwrap_err();
+        assert_eq!(browsers.list(NOW), []);
+        repair_disk(&directory);
+        assert!(browsers.sign_in(&code, "x", NOW).unwrap().is_some());
+        assert_eq!(browsers.list(NOW).len(), 1);
+    }
+
+    #[test]
+    fn a_browser_is_signed_out_at_once_and_stored_as_soon_as_that_is_possible() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = temporary.path().join("data");
+        std::fs::create_dir(&directory).unwrap();
+        let path = directory.join("browsers");
+        let browsers = Browsers::default();
+        browsers.load(&path).unwrap();
+        let cookie = signed_in(&browsers, Role::Driver);
+        let stored = std::fs::read(&path).unwrap();
+        let id = browsers.find(&cookie, NOW).unwrap().id;
+        break_disk(&directory);
+        browsers.sign_out(&id).unwrap_err();
+        assert_eq!(browsers.find(&cookie, NOW), None);
+        browsers.sign_out(&id).unwrap_err();
+        repair_disk(&directory);
+        std::fs::write(&path, stored).unwrap();
+        assert!(!browsers.sign_out(&id).unwrap());
+        let restarted = Browsers::default();
+        restarted.load(&path).unwrap();
+        assert_eq!(restarted.find(&cookie, NOW), None);
+    }
+
+    #[test]
+    fn the_time_of_the_last_use_is_stored_once_an_hour() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("browsers");
+        let browsers = Browsers::default();
+        browsers.load(&path).unwrap();
+        let cookie = signed_in(&browsers, Role::Driver);
+        browsers.find(&cookie, after(NOW, LAST_USED_STEP) - 1).unwrap();
+        assert!(!browsers.is_dirty());
+        let later = after(NOW, LAST_USED_STEP);
+        browsers.find(&cookie, later).unwrap();
+        assert!(browsers.is_dirty());
+        browsers.store().unwrap();
+        assert!(!browsers.is_dirty());
+        let restarted = Browsers::default();
+        restarted.load(&path).unwrap();
+        assert_eq!(restarted.list(later)[0].last_used_at, later);
+    }
+
+    #[test]
+    fn browsers_in_an_edited_file_need_a_valid_cookie_and_are_limited() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("browsers");
+        let browser = |cookie: &str, at: i64| {
+            format!(
+                r#"{{"id":"b{at}","cookie":"{cookie}","is_observer":false,"name":"x","signed_in_at":{at},"last_used_at":{at}}}"#
+            )
+        };
+        let good = "a".repeat(64);
+        let later = NOW + 1_000_000;
+        let mut listed = vec![browser("", later), browser("short", later), browser(&"é".repeat(32), later)];
+        listed.extend((0..=MAX_BROWSERS).map(|n| browser(&good, NOW + i64::try_from(n).unwrap())));
+        std::fs::write(&path, format!("[{}]", listed.join(","))).unwrap();
+        let browsers = Browsers::default();
+        browsers.load(&path).unwrap();
+        for cookie in ["", "short"] {
+            assert_eq!(browsers.find(cookie, NOW), None, "{cookie:?}");
+        }
+        let list = browsers.list(NOW);
+        assert_eq!(list.len(), MAX_BROWSERS);
+        assert!(list.iter().all(|browser| browser.last_used_at > NOW), "the oldest is signed out");
     }
 }

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
-use parlor_engine::{ClientInfo, ClientRequestId};
+use parlor_engine::{ClientInfo, ClientRequestId, fields};
 use parlor_json::{JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_session::session::ClientId;
 use parlor_wire::{OutgoingRequests, RequestId, RpcError};
 
 use crate::agent::AgentRequest;
-use crate::hub::{Peer, Role, TransportKind};
+use crate::hub::{Peer, Role, SessionPeer, TransportKind};
 use crate::lock;
 use crate::send_queue::SendQueue;
 use crate::session::Inbox;
@@ -91,6 +91,12 @@ impl Client {
         let is_driver = self.peer.role == Role::Driver;
         let is_local = matches!(self.peer.transport, TransportKind::Stdio | TransportKind::Unix);
         ClientInfo::new(self.id, dialect, initialize, is_driver, is_local)
+    }
+
+    /// This client, for the start of a session's agent.
+    pub(crate) fn session_peer(&self) -> SessionPeer {
+        let initialize_meta = self.negotiated().map(|info| fields::foreign_meta(&info.initialize));
+        SessionPeer { peer: Arc::clone(&self.peer), initialize_meta: initialize_meta.unwrap_or_default() }
     }
 
     /// The negotiated dialect and capabilities; `None` before `initialize`.

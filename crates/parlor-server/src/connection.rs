@@ -410,9 +410,10 @@ impl Connection {
                 self.require_driver().and_then(|()| browsers::link(hub, client, id, params))
             }
             #[cfg(feature = "http")]
-            "_parlor/browsers/sign_out" => {
-                self.require_driver().and_then(|()| browsers::sign_out(hub, client, id, params))
-            }
+            "_parlor/browsers/sign_out" => match self.require_driver() {
+                Ok(()) => browsers::sign_out(hub, client, id, params).await,
+                Err(error) => Err(error),
+            },
             "_parlor/unsubscribe" => {
                 hub.feed().unsubscribe(client.id);
                 client.queue.push(Frame::response(id, &Object::default()));

@@ -163,6 +163,15 @@ impl Feed {
         lock(&self.state).watched.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Remembers sessions again that could not be read, without waking the notifier.
+    #[cfg(feature = "notify")]
+    pub(crate) fn watch_again(&self, sessions: HashSet<String>) {
+        if let Some(watched) = &mut lock(&self.state).watched {
+            let room = MAX_CHANGED.saturating_sub(watched.len());
+            watched.extend(sessions.into_iter().take(room));
+        }
+    }
+
     /// Replaces the open requests of a session. Requests that stay open keep their ids.
     pub(crate) fn set_requests(&self, session: &SessionId, open: Vec<OpenRequest>) {
         let mut state = lock(&self.state);

@@ -63,6 +63,14 @@ impl Peer {
     }
 }
 
+/// The client on whose behalf the agent of a session is started.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionPeer {
+    pub(crate) peer: Arc<Peer>,
+    /// The metadata of its `initialize` that is not for the server.
+    pub(crate) initialize_meta: Object,
+}
+
 /// A way to connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransportKind {
@@ -124,7 +132,7 @@ pub(crate) struct HubState {
     registry: Registry,
     sessions: Mutex<HashMap<SessionId, Arc<OnceCell<Inbox>>>>,
     /// The client that last acted in a live session: the session's agent is started in its environment.
-    peers: Mutex<HashMap<SessionId, Arc<Peer>>>,
+    peers: Mutex<HashMap<SessionId, SessionPeer>>,
     /// Clients to attach to forked sessions when these are opened.
     attach_on_open: Mutex<HashMap<SessionId, Weak<Client>>>,
     losses: LossCounts,
@@ -265,7 +273,7 @@ impl Hub {
         &self.shared.browsers
     }
 
-    /// Tells these targets what a person may want to know. A later configuration replaces them.
+    /// Notifies these targets. A later configuration replaces them.
     #[cfg(feature = "notify")]
     pub fn set_notify(&self, targets: Vec<crate::config::NotifyTarget>) {
         self.shared.notifier.set_targets(targets);
@@ -501,12 +509,12 @@ impl HubState {
         self.config.as_ref().map(ConfigWatch::status)
     }
 
-    /// Has the agent of a session run in this client's environment when it is started next.
-    pub(crate) fn set_peer(&self, session: &SessionId, peer: &Arc<Peer>) {
-        lock(&self.peers).insert(session.clone(), Arc::clone(peer));
+    /// Starts the agent of a session on behalf of this client the next time.
+    pub(crate) fn set_peer(&self, session: &SessionId, client: &Client) {
+        lock(&self.peers).insert(session.clone(), client.session_peer());
     }
 
-    pub(crate) fn peer_of(&self, session: &SessionId) -> Option<Arc<Peer>> {
+    pub(crate) fn peer_of(&self, session: &SessionId) -> Option<SessionPeer> {
         lock(&self.peers).get(session).cloned()
     }
 

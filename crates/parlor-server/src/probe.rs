@@ -32,7 +32,7 @@ pub async fn probe(
 ) -> Result<ProbedAgent, RpcError> {
     let env = chosen_env(config, env);
     let startup = Startup::new(timeout);
-    let agent = agent::start(config, &env, cwd, None, reaper, startup).await?;
+    let agent = agent::start(config, &env, cwd, &Object::default(), None, reaper, startup).await?;
     let (dialect, info) = (agent.info.dialect, agent.info.initialize.clone());
     let capabilities =
         ["agentCapabilities", "capabilities"].into_iter().find_map(|name| info.get_object(name));

@@ -26,6 +26,7 @@ pub struct ClientBuilder {
     wants_seq: bool,
     wants_events: bool,
     capabilities: Value,
+    meta: Value,
 }
 
 /// A client that has initialized its connection.
@@ -61,6 +62,7 @@ impl ClientBuilder {
             wants_seq: false,
             wants_events: false,
             capabilities: json!({}),
+            meta: json!({}),
         }
     }
 
@@ -92,6 +94,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Sends this metadata with `initialize`.
+    #[must_use]
+    pub fn with_meta(mut self, meta: Value) -> Self {
+        self.meta = meta;
+        self
+    }
+
     /// Connects to a server and initializes the connection.
     pub fn connect(self, server: &Server) -> Client {
         let ends = transport::connect(server, &self);
@@ -116,7 +125,7 @@ impl ClientBuilder {
         let is_v1 = self.dialect == Dialect::V1;
         let (info, capabilities) =
             if is_v1 { ("clientInfo", "clientCapabilities") } else { ("info", "capabilities") };
-        let mut params = json!({ "protocolVersion": if is_v1 { 1 } else { 2 }, "_meta": {} });
+        let mut params = json!({ "protocolVersion": if is_v1 { 1 } else { 2 }, "_meta": self.meta });
         params[info] = json!({ "name": "test", "version": "1" });
         params[capabilities] = self.capabilities;
         // On standard streams it is an argument of the command.

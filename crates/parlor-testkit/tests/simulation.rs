@@ -15,7 +15,7 @@ fn holds(options: &Options) {
 
 #[test]
 fn the_invariants_hold_for_a_fixed_set_of_seeds_in_which_everything_happens() {
-    let report = run(&Options { seed: 1, seeds: 60, steps: 700, ..Options::default() });
+    let report = run(&Options { seed: 1, seeds: 80, steps: 1000, ..Options::default() });
     assert!(report.failure.is_none(), "{report}");
     for what in [
         "agents bound without history",
@@ -31,7 +31,11 @@ fn the_invariants_hold_for_a_fixed_set_of_seeds_in_which_everything_happens() {
         "peer requests answered",
         "power cuts",
         "prompts accepted",
+        "prompts dropped with the turn of another",
+        "prompts for running turns",
+        "prompts given back",
         "prompts refused",
+        "prompts taken into running turns",
         "replicas compared in part, v1",
         "replicas compared in part, v2",
         "replicas compared, draft",

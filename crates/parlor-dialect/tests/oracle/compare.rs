@@ -3,7 +3,7 @@
 //! Members that the type does not know are left out. What the type knows has to come back the same, except:
 //!
 //! - `null` may come back as nothing, where the schema allows null: the type holds `None` for both. This is
-//!   also all that becomes of `_meta: null` where the type cannot tell it from no metadata.
+//!   also all that becomes of `_meta: null` where the type cannot distinguish it from no metadata.
 //! - A member that was not said may come back, if its value is the `default` of its schema, or is null or
 //!   an empty array or object that stands for nothing said.
 //! - A member whose value is the schema's `default`, or is an empty array or object that the schema does not

@@ -134,7 +134,7 @@ fn one_update(from: Dialect, to: Dialect, scene: Scene, update: &Value, found: &
         outcome.lines -= 1;
     }
     if outcome.lines + outcome.losses == 0 && !silence {
-        walk.fault(&name, "is translated to nothing, and no loss is told", &line);
+        walk.fault(&name, "is translated to nothing, and no loss is reported", &line);
     }
     walk.checker.counts
 }
@@ -150,7 +150,7 @@ fn one_notification(
     let line = notification(method.name, params);
     let outcome = walk.say(method.by, &line);
     if outcome.lines + outcome.losses == 0 {
-        walk.fault(method.name, "is translated to nothing, and no loss is told", &line);
+        walk.fault(method.name, "is translated to nothing, and no loss is reported", &line);
     }
     walk.checker.counts
 }
@@ -169,7 +169,7 @@ fn one_call(
     let request = request(&json!("sample"), method, params);
     let asked = walk.say(by, &request);
     if asked.lines + asked.losses == 0 {
-        walk.fault(method, "is translated to nothing, and no loss is told", &request);
+        walk.fault(method, "is translated to nothing, and no loss is reported", &request);
     }
     if from == Dialect::Draft && method == "session/prompt" {
         result.as_object_mut().map(|result| result.remove("messageId"));
@@ -192,7 +192,11 @@ fn one_call(
     }
     // A request that the other version cannot express was answered, and its loss reported.
     if said == 0 && asked.losses == 0 {
-        walk.fault(&format!("{method} result"), "is translated to nothing, and no loss is told", &response);
+        walk.fault(
+            &format!("{method} result"),
+            "is translated to nothing, and no loss is reported",
+            &response,
+        );
     }
     walk.checker.counts
 }

@@ -1,4 +1,4 @@
-//! The faults of the translator that a test finds, those that are alike told once.
+//! The faults of the translator that a test finds, equal ones reported once.
 
 use std::collections::BTreeMap;
 

@@ -121,7 +121,7 @@ impl Version {
     pub(crate) fn update_branches(&self) -> &[Value] {
         let update = &self.update().schema["$defs"]["SessionUpdate"];
         let branches = update.get("oneOf").or_else(|| update.get("anyOf")).and_then(Value::as_array);
-        branches.expect("updates are told apart by name")
+        branches.expect("updates are distinguished by name")
     }
 }
 

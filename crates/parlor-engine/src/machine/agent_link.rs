@@ -496,6 +496,7 @@ impl SessionMachine {
         self.cancel_forwarded();
         self.decoder.on_turn_boundary();
         self.refused_settings = None;
+        self.give_back_all();
         self.step(Input::AgentLost(state));
         self.resume_forks(Some(error));
         self.resume_calls(Some(error));

@@ -10,7 +10,7 @@ use parlor_wire::{RequestId, RpcError, code};
 
 use super::broadcast::BufferOffsets;
 use super::{SessionMachine, StepOffsets, steering};
-use crate::{ClientInfo, Frame};
+use crate::{ClientInfo, Frame, fields};
 
 impl SessionMachine {
     pub(super) fn on_prompt(&mut self, client: &Arc<ClientInfo>, id: RequestId, mut params: Object) {
@@ -22,13 +22,15 @@ impl SessionMachine {
             return self.send(client.id, Frame::error(&id, &error));
         }
         let key = params.get_nested("_meta", "parlor/key").and_then(|key| key.to_json_str());
-        let steer = params.remove_nested("_meta", STEER_MARK);
+        let steer = params.get_nested("_meta", STEER_MARK);
         let timing = match self.prompt_timing(client.id, steer.as_ref(), key.as_ref()) {
             Ok(timing) => timing,
             Err(error) => return self.send(client.id, Frame::error(&id, &error)),
         };
         self.set_archived(false);
         params.remove("sessionId");
+        // A server that acts as the agent would take a prompt that it dropped, and that is sent again, for the one it dropped.
+        fields::keep_foreign_meta(&mut params);
         let prompt = PromptId(self.next_prompt);
         self.next_prompt += 1;
         self.prompts.insert(prompt, (client.id, id));
@@ -109,7 +111,7 @@ impl SessionMachine {
             return;
         };
         if is_steer {
-            return self.send(client, steering::response(&id, outcome));
+            return self.send(client, steering::response(&id, outcome, self.session.transcript()));
         }
         let Some(subscriber) = self.subscribers.get(&client) else { return };
         let dialect = subscriber.client.dialect;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use parlor_dialect::live;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{
-    ClientId, Input, Prompt, PromptId, PromptOutcome, PromptTiming, STEER_MARK, Scope,
+    ClientId, Input, Prompt, PromptId, PromptOutcome, PromptTiming, STEER_MARK, Scope, is_steered,
 };
+use parlor_session::{EntryId, Role, Transcript};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::{SessionMachine, params_for};
@@ -49,7 +50,8 @@ impl SessionMachine {
         let agent = self.agent.as_ref().filter(|_| self.session.is_wanted_turn_running());
         let Some(AgentLink { agent, .. }) = agent else { return Ok(PromptTiming::Next) };
         if agent.has(Capability::Steering) {
-            return Ok(PromptTiming::InTurn);
+            let has_turn = self.session.has_turn_to_steer();
+            return Ok(if has_turn { PromptTiming::InTurn } else { PromptTiming::Next });
         }
         if !cancels {
             let message = format!(
@@ -105,6 +107,24 @@ impl SessionMachine {
         }
     }
 
+    /// Gives a prompt whose turn has ended back to the client, which asked for that.
+    fn give_back(&mut self, prompt: PromptId) {
+        self.respond_steer(prompt, &outcome("promptRequired"));
+        let error = RpcError::new(code::REQUEST_CANCELLED, "the turn has ended").to_json();
+        self.step(Input::Rejected { prompt, error });
+    }
+
+    /// Gives the prompts back that clients wanted in the turn of a lost agent and in no other.
+    pub(super) fn give_back_all(&mut self) {
+        let is_given_back = |(prompt, behavior): &(&PromptId, &IdleBehavior)| {
+            **behavior == IdleBehavior::PromptRequired && self.session.is_being_steered(**prompt)
+        };
+        let mut prompts: Vec<_> =
+            self.steer_requests.iter().filter(is_given_back).map(|(prompt, _)| *prompt).collect();
+        prompts.sort_unstable();
+        prompts.into_iter().for_each(|prompt| self.give_back(prompt));
+    }
+
     /// Sends a prompt to the agent for its running turn.
     pub(super) fn steer(&mut self, prompt: &Prompt) {
         let Some(AgentLink { agent, session, .. }) = self.agent.clone() else { return };
@@ -120,15 +140,11 @@ impl SessionMachine {
 
     pub(super) fn on_steer_response(&mut self, prompt: PromptId, reply: Result<Json, Json>) {
         self.flush_info();
-        let [required, started, injected] = ["promptRequired", "startedNewTurn", "injected"].map(outcome);
+        let [started, injected] = ["startedNewTurn", "injected"].map(outcome);
         let outcome = reply.map(|result| result.to_object().unwrap_or_default().get_string("outcome"));
         let input = match outcome.as_ref().map(Option::as_deref) {
             Ok(Some("promptRequired")) => match self.steer_requests.get(&prompt) {
-                Some(IdleBehavior::PromptRequired) => {
-                    self.respond_steer(prompt, &required);
-                    let error = RpcError::new(code::REQUEST_CANCELLED, "the turn has ended");
-                    Input::Rejected { prompt, error: error.to_json() }
-                }
+                Some(IdleBehavior::PromptRequired) => return self.give_back(prompt),
                 Some(IdleBehavior::StartTurn) | None => {
                     self.respond_steer(prompt, &started);
                     Input::NotSteered(prompt)
@@ -144,6 +160,10 @@ impl SessionMachine {
                 self.decoder.on_turn_boundary();
                 Input::Steered(prompt)
             }
+            // An agent may drop it with a turn that was cancelled.
+            Err(error) if RpcError::from_raw(error.raw()).code() == code::REQUEST_CANCELLED => {
+                Input::Dropped { prompt, error: error.clone() }
+            }
             Err(error) => Input::Rejected { prompt, error: error.clone() },
         };
         let is_steered = matches!(input, Input::Steered(_));
@@ -156,10 +176,13 @@ impl SessionMachine {
 }
 
 /// The response to a `_session/steering` whose prompt has this outcome.
-pub(super) fn response(id: &RequestId, of: &PromptOutcome) -> Frame {
+pub(super) fn response(id: &RequestId, of: &PromptOutcome, transcript: &Transcript) -> Frame {
     match of {
-        PromptOutcome::Accepted { .. } | PromptOutcome::Ended { .. } => {
-            Frame::response(id, &outcome("injected"))
+        PromptOutcome::Accepted { message, .. } | PromptOutcome::Ended { message, .. } => {
+            // It is the prompt of a turn of its own if the agent was lost.
+            let entry = transcript.get(&EntryId::Message(Role::User, message.clone()));
+            let name = if entry.is_some_and(is_steered) { "injected" } else { "startedNewTurn" };
+            Frame::response(id, &outcome(name))
         }
         PromptOutcome::Rejected { error, .. } => Frame::error(id, &RpcError::from_raw(error.raw())),
         PromptOutcome::Withdrawn { .. } => {

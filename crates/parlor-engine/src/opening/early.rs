@@ -38,7 +38,7 @@ pub enum EarlyMessage {
     },
     /// The agent cancels its request with this id.
     RequestCancelled(RequestId),
-    /// The line of a notification that is no update.
+    /// The line of a notification that is not an update.
     Notification(String),
 }
 
@@ -49,7 +49,7 @@ pub(super) struct EarlyMessages {
     decoder: Decoder,
     replay: Replay,
     kept: Vec<EarlyMessage>,
-    /// How many bytes of updates are kept, and how many messages that are no updates.
+    /// How many bytes of updates are kept, and how many messages that are not updates.
     kept_bytes: usize,
     kept_messages: usize,
     /// How many lines and messages were dropped because of a limit.

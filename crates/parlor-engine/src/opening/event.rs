@@ -68,7 +68,7 @@ pub enum OpeningAction {
         /// Whether it creates an agent session, whose id is not known yet.
         creates: bool,
     },
-    /// Tells the agent that the open request is cancelled. Its response is still waited for.
+    /// Cancels the open request at the agent. Its response is still waited for.
     CancelCall,
     /// Asks for the sessions that the agent lists; [`OpeningEvent::Listed`] follows.
     List,

@@ -40,7 +40,7 @@ fn is_missing(error: &RpcError, names: &[&str], id: &str) -> bool {
     texts.iter().any(|text| has_missing(&text.to_lowercase(), names, &id))
 }
 
-/// Adds all strings in a value that are no keys.
+/// Adds all strings in a value that are not keys.
 fn add_texts(value: JsonRef<'_>, texts: &mut Vec<String>) {
     if let Some(text) = JsonStr::from_raw(value) {
         texts.push(text.to_text().into_owned());

@@ -217,7 +217,7 @@ fn update(dialect: Dialect, name: &str, argument: &str) -> String {
         "state" => format!(r#"{{"sessionUpdate":"state_update","state":"{argument}"}}"#),
         "commands" => r#"{"sessionUpdate":"available_commands_update","availableCommands":[]}"#.to_owned(),
         "bad" => r#"{"sessionUpdate":"agent_message_chunk"}"#.to_owned(),
-        other => panic!("{other} is no event"),
+        other => panic!("{other} is not an event"),
     };
     live::update_line(&SESSION.into(), &update, None)
 }

@@ -69,6 +69,24 @@ fn a_queued_prompt_is_withdrawn_by_its_sender_and_by_any_driver() {
 }
 
 #[test]
+fn keys_of_the_server_are_not_sent_to_the_agent_with_a_prompt() {
+    for (meta, sent) in [
+        (r#"{"parlor/key":"k","x":1,"parlor/steer":false}"#, r#","_meta":{"x":1}}"#),
+        (r#"{"parlor/key":"k"}"#, "}]}"),
+        ("{}", "}]}"),
+    ] {
+        let mut script = Script::new(Dialect::V2);
+        script.attach(1, Dialect::V2);
+        let params =
+            format!(r#"{{"sessionId":"s","prompt":[{{"type":"text","text":"Hi"}}],"_meta":{meta}}}"#);
+        let params = Json::parse(params).unwrap().to_object().unwrap();
+        script.call(1, ClientCall::Prompt { id: RequestId::from(1_u64), params });
+        let commands = script.commands();
+        assert!(commands.last().is_some_and(|command| command.ends_with(sent)), "{commands:?}");
+    }
+}
+
+#[test]
 fn a_cancel_of_the_turn_keeps_the_prompts_of_others_and_one_of_the_session_does_not() {
     for (scope, left) in [(Scope::Turn, 1), (Scope::Session, 0)] {
         let mut script = Script::new(Dialect::V1);

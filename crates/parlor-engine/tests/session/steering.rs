@@ -4,6 +4,7 @@ use expect_test::expect;
 use parlor_dialect::Dialect;
 use parlor_engine::{AgentCall, AgentEvent, ClientCall, Event};
 use parlor_json::Json;
+use parlor_session::session::{ClientId, Scope};
 use parlor_wire::RequestId;
 
 use crate::harness::{Script, chunk, lines};
@@ -178,4 +179,72 @@ fn a_client_gets_the_agents_error_and_agents_without_steering_have_no_such_metho
     steering(&mut script, 1, 7, "");
     let sent = script.sent(1);
     assert!(sent[0].starts_with("7 failed: agent 'agent' accepts no prompts while it works"), "{sent:?}");
+}
+
+#[test]
+fn a_client_keeps_a_prompt_whose_agent_is_lost_if_it_asked_for_that() {
+    for (idle, outcome, is_kept) in
+        [("promptRequired", "promptRequired", true), ("", "startedNewTurn", false)]
+    {
+        let mut script = running(STEERING);
+        steering(&mut script, 1, 7, idle);
+        script.agent_ends();
+        script.restores(false);
+        let sent = script.sent(1);
+        assert!(sent.contains(&format!(r#"7 -> {{"outcome":"{outcome}"}}"#)), "{sent:?}");
+        assert_eq!(sent.iter().filter(|line| line.starts_with("7 ")).count(), 1, "{sent:?}");
+        let is_sent = script.commands().iter().any(|command| command.starts_with("2: session/prompt"));
+        assert_eq!(is_sent, !is_kept, "{idle}");
+    }
+}
+
+#[test]
+fn a_prompt_that_the_agent_drops_with_a_turn_of_another_client_is_the_next_one() {
+    let dropped = r#"{"code":-32800,"message":"cancelled"}"#;
+    for (scope, is_sent) in [(Scope::Turn, true), (Scope::Session, false)] {
+        let mut script = running(STEERING);
+        script.attach(2, Dialect::V2);
+        steer(&mut script, 2, "true");
+        script.handle([Event::CancelTurn { by: ClientId(2), scope }]);
+        answers(&mut script, Err(dropped));
+        script.commands();
+        script.responds(0, r#"{"stopReason":"cancelled"}"#);
+        let commands = script.commands();
+        let is_next = commands.iter().any(|command| command.starts_with("1: session/prompt"));
+        assert_eq!(is_next, is_sent, "{scope:?}: {commands:?}");
+    }
+}
+
+#[test]
+fn a_cancelled_turn_leaves_queued_prompts_and_the_same_key_does_not_cancel_again() {
+    let mut script = running("{}");
+    script.attach(2, Dialect::V2);
+    script.prompt(2, 1, "Queued");
+    let keyed = |script: &mut Script, id: u64| {
+        let meta = r#"{"parlor/steer":"cancel","parlor/key":"k"}"#;
+        let params =
+            format!(r#"{{"sessionId":"s","prompt":[{{"type":"text","text":"Now"}}],"_meta":{meta}}}"#);
+        let params = Json::parse(params).unwrap().to_object().unwrap();
+        script.call(1, ClientCall::Prompt { id: RequestId::from(id), params });
+    };
+    keyed(&mut script, 2);
+    assert_eq!(script.commands(), ["1: session/cancel"]);
+    script.responds(0, r#"{"stopReason":"cancelled"}"#);
+    assert!(script.commands()[0].contains("Now"));
+    keyed(&mut script, 3);
+    assert_eq!(script.commands(), [""; 0], "the prompt is running");
+    script.responds(1, r#"{"stopReason":"end_turn"}"#);
+    assert!(script.commands()[0].contains("Queued"));
+}
+
+#[test]
+fn a_request_between_turns_is_not_a_turn_for_a_prompt() {
+    let mut script = running(STEERING);
+    script.responds(0, r#"{"stopReason":"end_turn"}"#);
+    script.asks(1, "session/request_permission", r#"{"sessionId":"theirs","options":[]}"#);
+    script.sent(1);
+    script.commands();
+    steering(&mut script, 1, 7, "promptRequired");
+    assert_eq!(script.sent(1), [r#"7 -> {"outcome":"promptRequired"}"#]);
+    assert_eq!(script.commands(), [""; 0]);
 }

@@ -42,7 +42,7 @@ fn the_last_number_that_a_client_is_sent_when_it_caught_up_is_that_of_the_last_c
     stage.happens([attaches(1, V2, 1, ReplayFrom::New)]);
     stage.happens([prompts(1, V2, 2, "one")]);
     stage.fills(1, true);
-    // The second prompt waits, which is told to the client alone, after some changes and before others.
+    // The second prompt waits, which is sent to this client alone, after some changes and before others.
     let chunk =
         r#"{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"hi"}}"#;
     stage.says(&[chunk]);
@@ -74,8 +74,8 @@ fn a_driver_that_resumes_is_told_that_no_prompt_waits_any_more() {
     stage.happens([Event::Disconnected(ClientId(1))]);
     stage.happens([Event::CancelTurn { by: ClientId(9), scope: Scope::Session }]);
     stage.happens([attaches(2, V2, 1, ReplayFrom::After(seq))]);
-    let told = queues(&mut stage, 2);
-    assert!(told.len() == 1 && told[0].contains(r#""parlor/queue":[]"#), "{told:?}");
+    let received = queues(&mut stage, 2);
+    assert!(received.len() == 1 && received[0].contains(r#""parlor/queue":[]"#), "{received:?}");
 }
 
 #[test]

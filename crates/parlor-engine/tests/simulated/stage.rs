@@ -204,7 +204,7 @@ pub(crate) fn object(text: &str) -> Object {
     serde_json::from_str(text).unwrap()
 }
 
-/// A driver that is told the numbers of changes.
+/// A driver that receives the numbers of changes.
 pub(crate) fn client(id: u64, dialect: Dialect) -> Arc<ClientInfo> {
     let initialize = object(r#"{"_meta":{"parlor/seq":true}}"#);
     Arc::new(ClientInfo::new(ClientId(id), dialect, initialize, true, true))

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 use super::{Agent, AgentSessionCache, LoginStates, Startup, start};
 use crate::config::{AgentConfig, Agents, ProcessMode, Sandbox, chosen_env};
-use crate::hub::Peer;
+use crate::hub::{Peer, SessionPeer};
 use crate::lock;
 use crate::services::access::FileAccess;
 use crate::session_thread::SessionThread;
@@ -120,13 +120,16 @@ impl Registry {
     pub(crate) async fn get(
         &self,
         config: &AgentConfig,
-        peer: Option<&Peer>,
+        peer: Option<&SessionPeer>,
         cwd: &Path,
         session: &SessionId,
         startup: Startup,
     ) -> Result<Arc<Agent>, RpcError> {
-        let key = Key::new(config, peer, session);
+        let key = Key::new(config, peer.map(|peer| &*peer.peer), session);
         let env = key.env.clone();
+        // Other clients use a process that is shared, and the one that is started only to know the agent's capabilities.
+        let is_own = key.session.as_ref().is_some_and(|session| *session != SessionId::from(""));
+        let meta = peer.filter(|_| is_own).map(|peer| peer.initialize_meta.clone()).unwrap_or_default();
         let slot = Arc::clone(self.running.lock().await.entry(key).or_default());
         let since = Instant::now();
         let mut slot = slot.lock().await;
@@ -147,7 +150,7 @@ impl Registry {
         let (agent, reaper) = (config.clone(), self.reaper.clone());
         let started = self
             .session_thread
-            .spawn(async move { start::start(&agent, &env, &cwd, known, &reaper, startup).await });
+            .spawn(async move { start::start(&agent, &env, &cwd, &meta, known, &reaper, startup).await });
         let started = started.await.unwrap_or_else(|_| {
             let message = format!("cannot start agent '{}': the server is stopping", config.label());
             Err(RpcError::new(code::INTERNAL_ERROR, message))

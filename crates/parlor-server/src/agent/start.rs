@@ -55,16 +55,17 @@ pub const AGENT_UNAVAILABLE: &str = "agent_unavailable";
 /// The `reason` in the data of an error: the agent of a session is not configured any more.
 pub const AGENT_NOT_CONFIGURED: &str = "agent_not_configured";
 
-/// Starts an agent. Errors have the reason [`AGENT_UNAVAILABLE`].
+/// Starts an agent, with this metadata in `initialize`. Errors have the reason [`AGENT_UNAVAILABLE`].
 pub(crate) async fn start(
     config: &AgentConfig,
     env: &[(String, String)],
     cwd: &Path,
+    meta: &Object,
     version: Option<u16>,
     reaper: &Reaper,
     startup: Startup,
 ) -> Result<Arc<Agent>, RpcError> {
-    start_with_version(config, env, cwd, version, reaper, startup).await.map_err(|error| {
+    start_with_version(config, env, cwd, meta, version, reaper, startup).await.map_err(|error| {
         let data = error.data().and_then(Json::to_object).unwrap_or_default();
         error.with_data(data.with("reason", AGENT_UNAVAILABLE).to_json())
     })
@@ -76,6 +77,7 @@ async fn start_with_version(
     config: &AgentConfig,
     env: &[(String, String)],
     cwd: &Path,
+    meta: &Object,
     version: Option<u16>,
     reaper: &Reaper,
     startup: Startup,
@@ -89,7 +91,7 @@ async fn start_with_version(
         (None, _) => Dialect::V2,
     };
     let start_and_initialize =
-        async |dialect| start_and_initialize(config, env, cwd, dialect, reaper, startup).await;
+        async |dialect| start_and_initialize(config, env, cwd, (dialect, meta), reaper, startup).await;
     let started = start_and_initialize(wanted).await;
     let is_fixed = config.dialect.is_some() || config.version.is_some();
     let (started, dialect) = match started {
@@ -136,7 +138,7 @@ async fn start_embedded(
     embedded.start(theirs);
     let (mut read, mut write) = tokio::io::split(ours);
     let response = async {
-        write.write_all(initialize_line(Dialect::V2, config.fs).as_bytes()).await.ok()?;
+        write.write_all(initialize_line(Dialect::V2, config.fs, &Object::default()).as_bytes()).await.ok()?;
         read_response(&mut read).await
     };
     match tokio::time::timeout_at(startup.until.into(), response).await {
@@ -150,16 +152,19 @@ async fn start_embedded(
     }
 }
 
-fn initialize_line(dialect: Dialect, fs: FileAccess) -> String {
-    write::request(&RequestId::from(0), "initialize", Some(initialize_params(dialect, fs).to_json().raw()))
-        + "\n"
+fn initialize_line(dialect: Dialect, fs: FileAccess, meta: &Object) -> String {
+    let mut params = initialize_params(dialect, fs);
+    for (name, value) in meta.iter() {
+        params.set_nested("_meta", &name.to_text(), value.clone());
+    }
+    write::request(&RequestId::from(0), "initialize", Some(params.to_json().raw())) + "\n"
 }
 
 async fn start_and_initialize(
     config: &AgentConfig,
     env: &[(String, String)],
     cwd: &Path,
-    dialect: Dialect,
+    (dialect, meta): (Dialect, &Object),
     reaper: &Reaper,
     startup: Startup,
 ) -> Result<Initialized, StartError> {
@@ -205,7 +210,7 @@ async fn start_and_initialize(
         return Err(RpcError::new(code::INTERNAL_ERROR, message).into());
     };
     let response = async {
-        stdin.write_all(initialize_line(dialect, config.fs).as_bytes()).await.ok()?;
+        stdin.write_all(initialize_line(dialect, config.fs, meta).as_bytes()).await.ok()?;
         read_response(&mut stdout).await
     };
     let response = tokio::time::timeout_at(startup.until.into(), response).await;

@@ -62,7 +62,7 @@ pub struct Config {
     pub server: ServerConfig,
     /// The settings of the terminal client.
     pub client: ClientConfig,
-    /// The targets that are told what a person may want to know.
+    /// The targets of notifications.
     pub notify: Vec<NotifyTarget>,
     /// A registry of agents, whose entries come before those that parlor has.
     pub agent_registry: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! `[[notify]]`: programs and addresses that are told of what a person may want to know.
+//! `[[notify]]`: programs and addresses that receive notifications for people.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,26 +20,26 @@ const MAX_DELAY: u64 = 24 * 60 * 60;
 /// A `[[notify]]` table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotifyTarget {
-    /// What is told.
+    /// Where notifications are delivered.
     pub sink: NotifySink,
-    /// The events of which it is told.
+    /// The events that it is notified of.
     pub events: Vec<NotifyKind>,
-    /// How long a request stays open, or a turn unseen, before it is told.
+    /// How long a request stays open, or a turn unseen, before a notification is sent.
     pub delay: Duration,
     /// The address of the page in links, if it is not the one on this machine.
     pub page: Option<String>,
-    /// Whether it is told what is asked for and what an agent answered, and the title of the session.
+    /// Whether notifications contain what an agent asks for or answered, and the title of the session.
     pub has_details: bool,
 }
 
-/// What is told of an event.
+/// Where notifications are delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotifySink {
     /// An address, to which the event is posted.
     Url {
         /// An `http://` or `https://` address.
         url: String,
-        /// The form of the request.
+        /// The format of the request.
         format: NotifyFormat,
         /// Headers of the request.
         headers: BTreeMap<String, String>,
@@ -48,7 +48,7 @@ pub enum NotifySink {
     Command(Vec<String>),
 }
 
-/// The form of a request that tells of an event.
+/// The format of a request with a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NotifyFormat {
@@ -58,7 +58,7 @@ pub enum NotifyFormat {
     Ntfy,
 }
 
-/// What happened.
+/// An event that people are notified of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotifyKind {
@@ -85,7 +85,7 @@ impl NotifyKind {
 }
 
 impl NotifyTarget {
-    /// A target that is told of all events, with the default delay.
+    /// A target for all events, with the default delay.
     pub fn new(sink: NotifySink) -> Self {
         Self { sink, events: NotifyKind::ALL.to_vec(), delay: DELAY, page: None, has_details: true }
     }
@@ -217,7 +217,7 @@ fn is_header(name: &str, value: &str) -> bool {
         && value.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
 }
 
-/// Servers of ntfy have their own form of requests.
+/// Servers of ntfy have their own format of requests.
 #[cfg(feature = "config")]
 fn default_format(url: &str) -> NotifyFormat {
     let host = url.split('/').nth(2).unwrap_or_default();

@@ -30,7 +30,7 @@ pub trait ConfigSource: Send + Sync {
 pub struct LoadedConfig {
     /// The agents that clients can choose.
     pub agents: Agents,
-    /// The targets that are told what a person may want to know.
+    /// The targets of notifications.
     pub notify: Vec<NotifyTarget>,
     /// The settings that differ from those in force and take effect after a restart.
     pub needs_restart: Vec<String>,

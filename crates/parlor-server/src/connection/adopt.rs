@@ -79,7 +79,7 @@ async fn adopt(
     let has_cwd = named.is_some();
     let cwd = named.or_else(|| listed.as_ref().map(|row| row.cwd.clone())).unwrap_or_else(|| "/".to_owned());
     let startup = Startup::new(config.startup_timeout);
-    let agent = hub.registry().get(&config, Some(&client.peer), cwd.as_ref(), id, startup).await;
+    let agent = hub.registry().get(&config, Some(&client.session_peer()), cwd.as_ref(), id, startup).await;
     let agent = agent.map_err(|error| session_not_found(id, error.message()))?;
     agent.add_client(client);
     let mut params = params.clone();
@@ -132,7 +132,7 @@ async fn adopt(
     }
     lines.extend(replay);
     let opened = StoredSession::new(row);
-    hub.set_peer(id, &client.peer);
+    hub.set_peer(id, client);
     Ok(session::start(Arc::clone(hub), opened, Some(adopted), Some(lines)))
 }
 

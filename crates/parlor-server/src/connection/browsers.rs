@@ -46,7 +46,7 @@ pub(super) fn list(hub: &Arc<HubState>, client: &Arc<Client>, id: &RequestId) {
 }
 
 /// Signs a browser out.
-pub(super) fn sign_out(
+pub(super) async fn sign_out(
     hub: &Arc<HubState>,
     client: &Arc<Client>,
     id: &RequestId,
@@ -54,7 +54,10 @@ pub(super) fn sign_out(
 ) -> Result<(), RpcError> {
     let browser = params.get_string("id");
     let browser = browser.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`id` must be a string"))?;
-    match hub.browsers().sign_out(&browser) {
+    let (shared, id_of_browser) = (Arc::clone(hub), browser.clone());
+    let signed_out = tokio::task::spawn_blocking(move || shared.browsers().sign_out(&id_of_browser)).await;
+    let signed_out = signed_out.map_err(|error| RpcError::new(code::INTERNAL_ERROR, error.to_string()))?;
+    match signed_out {
         Ok(true) => {
             client.queue.push(Frame::response(id, &Object::default()));
             Ok(())
@@ -62,7 +65,10 @@ pub(super) fn sign_out(
         Ok(false) => {
             Err(RpcError::new(code::INVALID_PARAMS, format!("no browser with the id {browser} is signed in")))
         }
-        Err(error) => Err(RpcError::new(code::INTERNAL_ERROR, error.to_string())),
+        Err(error) => {
+            let message = format!("the browser is signed out until the server restarts: {error}");
+            Err(RpcError::new(code::INTERNAL_ERROR, message))
+        }
     }
 }
 

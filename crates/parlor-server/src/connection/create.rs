@@ -82,7 +82,7 @@ async fn try_new(
         data: data(client, params, agent.info.dialect).to_text(),
     };
     let opened = StoredSession::new(row);
-    hub.set_peer(session, &client.peer);
+    hub.set_peer(session, client);
     hub.losses().count(session, losses);
     hub.start_session(opened, session, bound);
     let attach =
@@ -121,7 +121,7 @@ pub(super) async fn agent(
     let (hub, client, config) = (Arc::clone(hub), Arc::clone(client), config.clone());
     let (cwd, session) = (cwd.to_owned(), session.clone());
     let started = tokio::spawn(async move {
-        hub.registry().get(&config, Some(&client.peer), &cwd, &session, startup).await
+        hub.registry().get(&config, Some(&client.session_peer()), &cwd, &session, startup).await
     });
     started.await.unwrap_or_else(|_| {
         Err(RpcError::new(code::INTERNAL_ERROR, "cannot start the agent: the server is stopping"))

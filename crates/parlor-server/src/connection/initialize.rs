@@ -78,7 +78,11 @@ pub(super) async fn initialized(
         let cwd = client.peer.cwd.clone().unwrap_or_else(|| "/".into());
         // A client whose agent cannot be started can still read sessions.
         let startup = Startup::new(config.startup_timeout);
-        match hub.registry().get(&config, Some(&client.peer), &cwd, &SessionId::from(""), startup).await {
+        match hub
+            .registry()
+            .get(&config, Some(&client.session_peer()), &cwd, &SessionId::from(""), startup)
+            .await
+        {
             Ok(_) => known = hub.registry().load_agent_info(&config).await,
             Err(error) => {
                 tracing::warn!(agent = config.name, "{}", error.message());

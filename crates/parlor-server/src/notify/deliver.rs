@@ -1,4 +1,4 @@
-//! Tells one target of events, one after the other.
+//! Delivers notifications to one target, one after the other.
 
 use std::io;
 use std::process::Stdio;
@@ -16,16 +16,16 @@ use super::event::NotifyEvent;
 use crate::config::{NotifyFormat, NotifySink, NotifyTarget};
 use crate::http_client::post;
 
-/// Events that wait for a target.
-pub(super) const MAX_WAITING: usize = 64;
+/// Pending notifications of a target.
+pub(super) const MAX_PENDING: usize = 64;
 
-/// How long an address may take.
+/// How long an address may take to respond.
 const URL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a program may run.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The pauses before an address is tried again.
+/// The pauses before a delivery is tried again.
 const RETRIES: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
 
 /// Bytes of the standard error of a program that failed, for the log.
@@ -34,27 +34,27 @@ const MAX_STDERR: u64 = 2048;
 /// How long the rest of the standard error is waited for when the program has ended.
 const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// An event with the address of the page.
+/// A notification: an event and the address of the page.
 #[derive(Debug)]
 pub(super) struct Delivery {
     pub(super) event: NotifyEvent,
     pub(super) page: Option<String>,
 }
 
-/// Why an event was not delivered.
+/// Why a notification was not delivered.
 #[derive(Debug)]
 enum Failure {
-    /// It may succeed later.
+    /// A later attempt may succeed.
     Temporary(String),
     Final(String),
 }
 
-/// Delivers events until no more can arrive.
-pub(super) async fn run(target: Arc<NotifyTarget>, mut waiting: mpsc::Receiver<Delivery>) {
-    while let Some(delivery) = waiting.recv().await {
+/// Delivers notifications until no more can arrive.
+pub(super) async fn run(target: Arc<NotifyTarget>, mut pending: mpsc::Receiver<Delivery>) {
+    while let Some(delivery) = pending.recv().await {
         let event = delivery.event.kind.name();
         if let Err(reason) = deliver(&target, &delivery).await {
-            tracing::warn!(target = target.name(), event, "cannot notify: {reason}");
+            tracing::warn!(target = target.name(), event, "cannot deliver a notification: {reason}");
         }
     }
 }
@@ -65,15 +65,20 @@ async fn deliver(target: &NotifyTarget, delivery: &Delivery) -> Result<(), Strin
         let outcome = match &target.sink {
             NotifySink::Url { .. } => {
                 timeout(URL_TIMEOUT, post_event(target, delivery)).await.unwrap_or_else(|_| {
-                    Err(Failure::Temporary(format!("no answer within {} s", URL_TIMEOUT.as_secs())))
+                    Err(Failure::Temporary(format!("no response within {} s", URL_TIMEOUT.as_secs())))
                 })
             }
-            NotifySink::Command(words) => run_command(words, delivery).await.map_err(Failure::Final),
+            NotifySink::Command(words) => {
+                run_command(words, delivery, COMMAND_TIMEOUT).await.map_err(Failure::Final)
+            }
         };
         match (outcome, retries.next()) {
             (Ok(()), _) => return Ok(()),
             (Err(Failure::Temporary(reason)), Some(pause)) => {
-                tracing::debug!(target = target.name(), "cannot notify, will try again: {reason}");
+                tracing::debug!(
+                    target = target.name(),
+                    "cannot deliver a notification, will try again: {reason}"
+                );
                 sleep(*pause).await;
             }
             (Err(Failure::Temporary(reason) | Failure::Final(reason)), _) => return Err(reason),
@@ -104,7 +109,11 @@ async fn post_event(target: &NotifyTarget, Delivery { event, page }: &Delivery) 
 }
 
 /// Runs a program in a process group of its own, which is killed if it takes too long.
-async fn run_command(words: &[String], Delivery { event, page }: &Delivery) -> Result<(), String> {
+async fn run_command(
+    words: &[String],
+    Delivery { event, page }: &Delivery,
+    limit: Duration,
+) -> Result<(), String> {
     let (program, args) = words.split_first().ok_or("the command is empty")?;
     let page = page.as_deref();
     let mut child = Command::new(program)
@@ -142,11 +151,11 @@ async fn run_command(words: &[String], Delivery { event, page }: &Delivery) -> R
             status = child.wait() => (status, timeout(STDERR_TIMEOUT, streams).await.unwrap_or_default()),
         }
     };
-    let Ok((status, stderr)) = timeout(COMMAND_TIMEOUT, ended).await else {
+    let Ok((status, stderr)) = timeout(limit, ended).await else {
         if let Some(group) = group {
             let _ = kill_process_group(group, Signal::KILL);
         }
-        return Err(format!("it did not end within {} s", COMMAND_TIMEOUT.as_secs()));
+        return Err(format!("it did not end within {} s", limit.as_secs()));
     };
     match status {
         Ok(status) if status.success() => Ok(()),
@@ -229,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_of_the_other_side_is_tried_again_and_a_refusal_is_not() {
+    async fn a_delivery_is_tried_again_after_a_server_error_and_not_after_a_client_error() {
         let (url, mut requests) = endpoint(&["503 Busy", "200 OK", "403 Forbidden"]).await;
         let target = target(url, NotifyFormat::Json);
         deliver(&target, &delivery()).await.unwrap();
@@ -238,29 +247,58 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_address_that_does_not_answer_is_given_up() {
+    async fn a_delivery_to_an_address_that_does_not_respond_is_given_up() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
+        let started = tokio::time::Instant::now();
         let failed = deliver(&target(url, NotifyFormat::Json), &delivery()).await;
-        assert_eq!(failed, Err("no answer within 10 s".to_owned()));
+        assert_eq!(failed, Err("no response within 10 s".to_owned()));
+        assert_eq!(started.elapsed().as_secs(), 42, "three attempts and two pauses");
     }
 
     #[tokio::test]
     async fn a_program_gets_the_event_in_its_environment_and_input() {
         let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("told");
+        let file = dir.path().join("delivered");
         let script =
             format!("{{ cat; echo \"$PARLOR_EVENT|$PARLOR_TEXT|$PARLOR_URL\"; }} > {}", file.display());
         let command = |script: &str| ["sh", "-c", script].map(str::to_owned).to_vec();
-        run_command(&command(&script), &delivery()).await.unwrap();
-        let told = std::fs::read_to_string(file).unwrap();
+        run_command(&command(&script), &delivery(), COMMAND_TIMEOUT).await.unwrap();
+        let delivered = std::fs::read_to_string(file).unwrap();
         let json = event(NotifyKind::NeedsYou).to_json(Some("http://page"));
-        assert_eq!(told, format!("{json}\nneeds_you|run make|http://page/s/s%201#t-x\n"));
-        let failed = run_command(&command("echo 'no display' >&2; exit 3"), &delivery()).await;
+        assert_eq!(delivered, format!("{json}\nneeds_you|run make|http://page/s/s%201#t-x\n"));
+        let failed =
+            run_command(&command("echo 'no display' >&2; exit 3"), &delivery(), COMMAND_TIMEOUT).await;
         assert_eq!(failed, Err("exit status: 3: no display".to_owned()));
-        let missing = run_command(&["/nothing/here".to_owned()], &delivery()).await;
+        let missing = run_command(&["/nothing/here".to_owned()], &delivery(), COMMAND_TIMEOUT).await;
         assert!(missing.unwrap_err().contains("No such file"));
-        // It reads nothing and leaves a child behind.
-        run_command(&command("sleep 1 & exit 0"), &delivery()).await.unwrap();
+        // It reads nothing and leaves a child behind, which keeps its standard error open.
+        let child = dir.path().join("child");
+        let script = format!("sleep 1000 & echo $! > {}", child.display());
+        run_command(&command(&script), &delivery(), Duration::from_secs(10)).await.unwrap();
+        let child = std::fs::read_to_string(child).unwrap().trim().parse().ok().and_then(Pid::from_raw);
+        rustix::process::kill_process(child.unwrap(), Signal::KILL).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_program_that_does_not_end_is_killed_with_its_children() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("child");
+        let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
+        let words = ["sh", "-c", &script].map(str::to_owned);
+        let failed = run_command(&words, &delivery(), Duration::from_secs(2)).await;
+        assert_eq!(failed, Err("it did not end within 2 s".to_owned()));
+        let child = std::fs::read_to_string(file).expect("the program ran").trim().to_owned();
+        // A killed process is a zombie until its parent has taken notice of it.
+        let is_over = || match std::fs::read_to_string(format!("/proc/{child}/stat")) {
+            Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
+            Err(_) => true,
+        };
+        let killed = async {
+            while !is_over() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), killed).await.expect("the child is killed");
     }
 }

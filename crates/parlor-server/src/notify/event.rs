@@ -1,4 +1,4 @@
-//! An event as targets are told of it.
+//! The content of a notification.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use parlor_store::{SessionRow, Store, StoreError};
 use parlor_view::address::{element_id, percent_encoded, session_path};
 use parlor_view::tool_call::{ToolDetails, ToolSubject};
 
-use super::schedule::DueNotice;
+use super::schedule::DueNotification;
 use crate::config::NotifyKind;
 use crate::feed::{ListedRequest, request_name};
 use crate::stored::{self, SessionData};
@@ -45,7 +45,7 @@ impl NotifyEvent {
     /// Reads what is known of an event from the store; `None` if its session was deleted. This blocks.
     pub(super) fn read(
         store: &dyn Store,
-        due: &DueNotice,
+        due: &DueNotification,
         requests: &[(u64, ListedRequest)],
         now: i64,
     ) -> Result<Option<Self>, StoreError> {
@@ -125,7 +125,7 @@ impl NotifyEvent {
         event.to_json().as_str().to_owned()
     }
 
-    /// The variables of a program that is told of the event.
+    /// The environment variables of a program that receives the notification.
     pub(super) fn variables(&self, page: Option<&str>) -> Vec<(&'static str, String)> {
         vec![
             ("PARLOR_EVENT", self.kind.name().to_owned()),
@@ -139,7 +139,7 @@ impl NotifyEvent {
         ]
     }
 
-    /// The query with which ntfy is told of title, priority, tags and link.
+    /// The query of a request to ntfy: title, priority, tags and link.
     pub(super) fn ntfy_query(&self, page: Option<&str>) -> String {
         let (priority, tag) = match self.kind {
             NotifyKind::NeedsYou => ("high", "raised_hand"),
@@ -153,7 +153,11 @@ impl NotifyEvent {
 }
 
 /// What the oldest of the requests asks for, and the tool call that it is about.
-fn of_requests(due: &DueNotice, requests: &[(u64, ListedRequest)], cwd: &str) -> (String, Option<EntryId>) {
+fn of_requests(
+    due: &DueNotification,
+    requests: &[(u64, ListedRequest)],
+    cwd: &str,
+) -> (String, Option<EntryId>) {
     let mut of_due =
         requests.iter().filter(|(id, _)| due.requests.contains(id)).map(|(_, listed)| &listed.request);
     let Some(request) = of_due.next().map(Arc::as_ref) else { return (String::new(), None) };

@@ -1,4 +1,4 @@
-//! Decides when a target is told of something. It has no clock: times are in milliseconds since 1970.
+//! Decides when a notification is due. It has no clock: times are in milliseconds since 1970.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,10 +7,11 @@ use crate::config::NotifyKind;
 /// Sessions whose last turn is remembered. Turns of the others are known to have ended before a certain time.
 const MAX_REMEMBERED: usize = 4096;
 
-/// What one target is told of, and when.
+/// The notifications of one target, and when they are due.
 ///
-/// A session with open requests is told once, when the first of them has been open for the delay, and again when all of them were
-/// answered and another one is opened. The end of a turn is told if no person has seen it within the delay and no other turn runs.
+/// A session with open requests gets one notification, when the first of them has been open for the delay, and another one when all
+/// of them were answered and a new one is opened. The end of a turn is notified if no person has seen it within the delay and no
+/// other turn runs.
 #[derive(Debug)]
 pub(super) struct Schedule {
     delay: i64,
@@ -26,7 +27,7 @@ pub(super) struct Schedule {
 #[derive(Debug)]
 struct OpenRequests {
     ids: BTreeSet<u64>,
-    /// When they are told; `None` if they were.
+    /// When their notification is due; `None` if it was sent.
     due: Option<i64>,
 }
 
@@ -47,9 +48,9 @@ pub(super) struct LastTurn {
     pub(super) is_running: bool,
 }
 
-/// Something of which a target has to be told now. Sessions are JSON literals.
+/// A notification that is due. Sessions are JSON literals.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct DueNotice {
+pub(super) struct DueNotification {
     pub(super) session: String,
     pub(super) kind: NotifyKind,
     /// The requests that are open.
@@ -57,7 +58,7 @@ pub(super) struct DueNotice {
 }
 
 impl Schedule {
-    /// A schedule of a target that is told of turns which end after `now`.
+    /// A schedule of a target that is notified of turns which end after `now`.
     pub(super) fn new(delay: i64, now: i64) -> Self {
         Self {
             delay,
@@ -68,7 +69,7 @@ impl Schedule {
         }
     }
 
-    /// Takes over which requests are open, with their sessions.
+    /// Replaces the open requests, with their sessions.
     pub(super) fn on_requests<'a>(&mut self, open: impl IntoIterator<Item = (u64, &'a str)>, now: i64) {
         let mut by_session: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
         for (id, session) in open {
@@ -86,7 +87,7 @@ impl Schedule {
         }
     }
 
-    /// Takes over the last turn of a session whose row has changed.
+    /// Updates the last turn of a session whose row has changed.
     pub(super) fn on_turn(&mut self, session: &str, turn: LastTurn, now: i64) {
         if !turn.is_unread || turn.is_running {
             self.turns.remove(session);
@@ -110,27 +111,43 @@ impl Schedule {
         }
     }
 
-    /// When something is due next.
+    /// Makes a notification due later that could not be read from the store, unless there is no reason for it any more.
+    pub(super) fn postpone(&mut self, notification: DueNotification, until: i64) {
+        let DueNotification { session, kind, .. } = notification;
+        match kind {
+            NotifyKind::NeedsYou => {
+                if let Some(open) = self.requests.get_mut(&session) {
+                    open.due.get_or_insert(until);
+                }
+            }
+            NotifyKind::TurnEnded | NotifyKind::TurnFailed => {
+                let has_failed = kind == NotifyKind::TurnFailed;
+                self.turns.entry(session).or_insert(EndedTurn { due: until, has_failed });
+            }
+        }
+    }
+
+    /// When the next notification is due.
     pub(super) fn next_due(&self) -> Option<i64> {
         let requests = self.requests.values().filter_map(|open| open.due);
         requests.chain(self.turns.values().map(|turn| turn.due)).min()
     }
 
-    /// Takes what is due.
-    pub(super) fn take_due(&mut self, now: i64) -> Vec<DueNotice> {
+    /// Removes and returns the notifications that are due.
+    pub(super) fn take_due(&mut self, now: i64) -> Vec<DueNotification> {
         let mut due = Vec::new();
         for (session, open) in &mut self.requests {
             if open.due.is_some_and(|at| at <= now) {
                 open.due = None;
                 let requests = open.ids.iter().copied().collect();
-                due.push(DueNotice { session: session.clone(), kind: NotifyKind::NeedsYou, requests });
+                due.push(DueNotification { session: session.clone(), kind: NotifyKind::NeedsYou, requests });
             }
         }
         self.turns.retain(|session, turn| {
             let is_due = turn.due <= now;
             if is_due {
                 let kind = if turn.has_failed { NotifyKind::TurnFailed } else { NotifyKind::TurnEnded };
-                due.push(DueNotice { session: session.clone(), kind, requests: Vec::new() });
+                due.push(DueNotification { session: session.clone(), kind, requests: Vec::new() });
             }
             !is_due
         });
@@ -142,7 +159,7 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    fn names(due: &[DueNotice]) -> Vec<(&str, &'static str, &[u64])> {
+    fn names(due: &[DueNotification]) -> Vec<(&str, &'static str, &[u64])> {
         due.iter().map(|due| (due.session.as_str(), due.kind.name(), due.requests.as_slice())).collect()
     }
 
@@ -150,7 +167,7 @@ mod tests {
         LastTurn { ended_at: Some(1_500), has_failed: false, is_unread: true, is_running: false };
 
     #[test]
-    fn a_request_that_is_answered_within_the_delay_is_not_told() {
+    fn a_request_that_is_answered_within_the_delay_is_not_notified() {
         let mut schedule = Schedule::new(1_000, 0);
         schedule.on_requests([(1, "a"), (2, "b")], 0);
         assert_eq!(schedule.next_due(), Some(1_000));
@@ -161,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_told_once_until_all_its_requests_are_answered() {
+    fn a_session_is_notified_once_until_all_its_requests_are_answered() {
         let mut schedule = Schedule::new(0, 0);
         schedule.on_requests([(1, "a"), (2, "a")], 0);
         assert_eq!(names(&schedule.take_due(0)), [("a", "needs_you", &[1, 2][..])]);
@@ -173,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_told_once_unless_a_person_sees_it() {
+    fn a_turn_is_notified_once_unless_a_person_sees_it() {
         let mut schedule = Schedule::new(1_000, 1_000);
         schedule.on_turn("old", LastTurn { ended_at: Some(900), ..ENDED }, 1_500);
         schedule.on_turn("a", ENDED, 1_500);
@@ -192,7 +209,25 @@ mod tests {
     }
 
     #[test]
-    fn many_sessions_are_forgotten_without_telling_them_again() {
+    fn a_postponed_notification_is_due_later_unless_its_reason_is_gone() {
+        let mut schedule = Schedule::new(0, 0);
+        schedule.on_requests([(1, "a"), (2, "b")], 0);
+        schedule.on_turn("c", LastTurn { has_failed: true, ..ENDED }, 1_500);
+        schedule.on_turn("d", ENDED, 1_500);
+        for due in schedule.take_due(1_500) {
+            schedule.postpone(due, 2_000);
+        }
+        assert!(schedule.take_due(1_999).is_empty());
+        assert_eq!(schedule.next_due(), Some(2_000));
+        schedule.on_requests([(2, "b")], 1_999);
+        schedule.on_turn("d", LastTurn { is_unread: false, ..ENDED }, 1_999);
+        let due = schedule.take_due(2_000);
+        assert_eq!(names(&due), [("b", "needs_you", &[2][..]), ("c", "turn_failed", &[][..])]);
+        assert_eq!(schedule.next_due(), None);
+    }
+
+    #[test]
+    fn sessions_that_are_forgotten_are_not_notified_again() {
         let mut schedule = Schedule::new(0, 0);
         let ended = |at: i64| LastTurn { ended_at: Some(at), ..ENDED };
         let count = i64::try_from(MAX_REMEMBERED).unwrap() * 2;

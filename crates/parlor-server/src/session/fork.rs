@@ -69,7 +69,7 @@ async fn announce(hub: &Arc<HubState>, client: Arc<Client>, start: ForkStart, ho
     let announced = match how {
         How::Native(bound) => match hub.start_forked(&session, *bound).await {
             Ok(None) => {
-                hub.set_peer(&session, &client.peer);
+                hub.set_peer(&session, &client);
                 let from = ReplayFrom::Forked(vec![(FORK, Json::from("native"))]);
                 let attach =
                     ClientCall::Attach { id: id.clone(), from, cwd: None, members: Object::default() };

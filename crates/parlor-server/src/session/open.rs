@@ -171,7 +171,7 @@ impl SessionTask {
             let deleted = async {
                 let startup = Startup::new(config.startup_timeout);
                 let agent =
-                    hub.registry().get(&config, peer.as_deref(), row.cwd.as_ref(), &id, startup).await?;
+                    hub.registry().get(&config, peer.as_ref(), row.cwd.as_ref(), &id, startup).await?;
                 let mut params = Object::default();
                 params.set("sessionId", agents.as_json());
                 let deleted = agent.call("session/delete", &params).await;

@@ -91,7 +91,7 @@ impl SessionTask {
         );
         // The agent is started in the environment of the client that acted last.
         if acts || matches!(call, ClientCall::Attach { .. }) && client.is_driver() {
-            self.hub.set_peer(self.machine.id(), &client.peer);
+            self.hub.set_peer(self.machine.id(), client);
         }
         if let ClientCall::Fork(_) = call {
             self.forking.push(Arc::clone(client));

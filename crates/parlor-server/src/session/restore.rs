@@ -54,7 +54,7 @@ pub(super) async fn restore(
     let config = hub.config_of(row).ok_or_else(|| not_configured(hub, row, id))?;
     let startup = Startup::new(config.startup_timeout);
     let peer = hub.peer_of(id);
-    let agent = hub.registry().get(&config, peer.as_deref(), row.cwd.as_ref(), id, startup).await?;
+    let agent = hub.registry().get(&config, peer.as_ref(), row.cwd.as_ref(), id, startup).await?;
     let data = parlor_engine::SessionData::of(row);
     let known = row.agent_session.as_deref().and_then(JsonStr::from_literal).map(SessionId::from);
     let stored = RestoreSource { session: id, agent_session: known.as_ref(), cwd: &row.cwd, data: &data };
@@ -69,7 +69,7 @@ pub(super) async fn restore(
 /// The error for a session whose agent was removed from the configuration.
 fn not_configured(hub: &HubState, row: &parlor_store::SessionRow, id: &SessionId) -> RpcError {
     let agents = hub.registry().agents();
-    let path = hub.peer_of(id).map(|peer| peer.search_path());
+    let path = hub.peer_of(id).map(|peer| peer.peer.search_path());
     let path = path.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
     let installed = agents.all().iter().filter(|agent| agent.is_installed(&path));
     let names: Vec<_> = installed.map(|agent| agent.name.as_str()).collect();

@@ -125,7 +125,7 @@ impl SessionTask {
         let config = hub.config_of(row);
         let terminals = self.terminals.get_or_insert_with(|| {
             let peer = hub.peer_of(id_here);
-            let client_env = peer.as_ref().map_or(&[][..], |peer| &peer.env);
+            let client_env = peer.as_ref().map_or(&[][..], |peer| &peer.peer.env);
             let env = config.map(|config| chosen_env(&config, client_env)).unwrap_or_default();
             let env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
             let (events, mut reader) = tokio::sync::mpsc::channel::<TerminalEvent>(64);

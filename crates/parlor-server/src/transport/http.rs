@@ -105,7 +105,8 @@ pub(super) struct ConnInfo {
     pub(super) local_address: SocketAddr,
 }
 
-/// The headers of all responses that have no others: nothing of them is run, framed, guessed, kept or told to other sites.
+/// The headers of all responses that have no others: browsers neither run, frame, guess nor store
+/// anything of them, and send no referrer to other sites.
 static SAFE_HEADERS: [(HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,

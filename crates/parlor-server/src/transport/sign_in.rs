@@ -18,6 +18,7 @@ use serde::Deserialize;
 use super::access::{PAGE_HOST, Refusal, only, split_port};
 use super::http::{AppState, ConnInfo};
 use crate::browsers::SignedIn;
+use crate::data_dir::DataDirError;
 
 /// How long a browser keeps its cookie, in seconds. The server decides how long it is valid.
 const COOKIE_AGE: u32 = 400 * 24 * 60 * 60;
@@ -63,7 +64,9 @@ async fn sign_in(
     }
     let Ok(Query(SignInQuery { code, session })) = query else { return refuse(&state, &headers, BAD_LINK) };
     let name = headers.get(header::USER_AGENT).and_then(|name| name.to_str().ok()).unwrap_or("a browser");
-    let cookie = match state.hub.browsers().sign_in(&code, name, now()) {
+    let (hub, name) = (Arc::clone(&state.hub), name.to_owned());
+    let cookie = blocking(move || hub.browsers().sign_in(&code, &name, now())).await;
+    let cookie = match cookie {
         Ok(cookie) => cookie,
         Err(error) => {
             tracing::error!(%error, "cannot store a browser that signs in");
@@ -101,10 +104,15 @@ async fn sign_out(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let browser = acting(&state, &headers, &info)?;
-    if let Err(error) = state.hub.browsers().sign_out(&browser.id) {
-        tracing::error!(%error, "cannot store that a browser was signed out");
-    }
-    let mut response = (StatusCode::SEE_OTHER, [(header::LOCATION, "/")]).into_response();
+    let hub = Arc::clone(&state.hub);
+    let mut response = match blocking(move || hub.browsers().sign_out(&browser.id)).await {
+        Ok(_) => (StatusCode::SEE_OTHER, [(header::LOCATION, "/")]).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "cannot store that a browser was signed out");
+            let message = "This browser is signed out until the server restarts. The server cannot store it; see `parlor logs`.\n";
+            (StatusCode::INTERNAL_SERVER_ERROR, message).into_response()
+        }
+    };
     set_cookie(&mut response, &info, "", 0, is_secure(&headers));
     Ok(response)
 }
@@ -133,14 +141,40 @@ fn acting(state: &AppState, headers: &HeaderMap, info: &ConnInfo) -> Result<Sign
     signed_in(state, headers, info).ok_or(NOT_SIGNED_IN)
 }
 
+/// Runs code that waits for the disk where it delays no connection.
+async fn blocking<T: Send + 'static>(
+    call: impl FnOnce() -> Result<T, DataDirError> + Send + 'static,
+) -> Result<T, DataDirError> {
+    match tokio::task::spawn_blocking(call).await {
+        Ok(result) => result,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// Stores when browsers were last used, without waiting for it.
+fn store_in_background(state: &AppState) {
+    if !state.hub.browsers().is_dirty() {
+        return;
+    }
+    let hub = Arc::clone(&state.hub);
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = hub.browsers().store() {
+            tracing::warn!(%error, "cannot store when a browser was last used");
+        }
+    });
+}
+
 /// The browser that sends a request, if it is signed in.
 pub(super) fn signed_in(state: &AppState, headers: &HeaderMap, info: &ConnInfo) -> Option<SignedIn> {
     let name = cookie_name(info);
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
     let mut cookies =
         cookies.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
-    cookies
-        .find_map(|(known, value)| if known == name { state.hub.browsers().find(value, now()) } else { None })
+    let found = cookies.find_map(
+        |(known, value)| if known == name { state.hub.browsers().find(value, now()) } else { None },
+    );
+    store_in_background(state);
+    found
 }
 
 /// Whether a request is of a page with the same origin as the address of the request. A request without an origin is not.

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use parlor_dialect::Dialect;
-use parlor_server::config::{AgentConfig, Agents, Config, ConfigError, ConfigSource, LoadedConfig};
+use parlor_server::config::{
+    AgentConfig, Agents, Config, ConfigError, ConfigSource, InstalledAgent, LoadedConfig,
+};
 use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Role};
 use parlor_store::{MemoryStore, Store};
 use parlor_testkit::async_client::AsyncClient;
@@ -82,7 +84,7 @@ impl ConfigSource for Source {
         Ok(Some(self.file.0.lock().unwrap().clone()))
     }
 
-    fn parse(&self, text: Option<&str>) -> Result<LoadedConfig, ConfigError> {
+    fn parse(&self, text: Option<&str>, _: Vec<InstalledAgent>) -> Result<LoadedConfig, ConfigError> {
         let config = Config::parse(text.unwrap_or_default(), self.path())?;
         let agents = Agents::new(vec![self.agent.clone()], &config)?;
         Ok(LoadedConfig { agents, notify: Vec::new(), needs_restart: Vec::new() })
@@ -132,7 +134,7 @@ impl Server {
         let text = source.read().unwrap();
         let options = Options {
             store: Arc::new(MemoryStore::default()) as Arc<dyn Store>,
-            agents: source.parse(text.as_deref()).unwrap().agents,
+            agents: source.parse(text.as_deref(), Vec::new()).unwrap().agents,
             config: Some((Box::new(source), text)),
             reaper: shell::reaper(),
             idle: Duration::from_secs(600),

@@ -221,8 +221,8 @@ fn chunk(id: &str, text: &str) -> Value {
 async fn agent_texts(server: &Server, session: &str) -> Vec<String> {
     let mut client = server.client(Dialect::V1).await;
     client.load(session).await.unwrap();
-    let told = client.take_received();
-    let chunks = told.iter().map(|line| &line["params"]["update"]);
+    let received = client.take_received();
+    let chunks = received.iter().map(|line| &line["params"]["update"]);
     let chunks = chunks.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
     chunks.map(|update| update["content"]["text"].as_str().unwrap().to_owned()).collect()
 }
@@ -412,8 +412,8 @@ fn user_chunk(id: &str, content: Value) -> Value {
 async fn messages(server: &Server, session: &str) -> Vec<Value> {
     let mut client = server.client(Dialect::V1).await;
     client.load(session).await.unwrap();
-    let told = client.take_received();
-    let chunks = told.iter().map(|line| &line["params"]["update"]);
+    let received = client.take_received();
+    let chunks = received.iter().map(|line| &line["params"]["update"]);
     let is_chunk = |kind: &str| ["user_message_chunk", "agent_message_chunk"].contains(&kind);
     let chunks = chunks.filter(|update| update["sessionUpdate"].as_str().is_some_and(is_chunk));
     chunks.map(|update| update["content"].clone()).collect()

@@ -6,7 +6,7 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use parlor_server::browsers::SignedIn;
 use parlor_server::hub::Role;
-use parlor_server::transport::Limits;
+use parlor_server::transport::{Limits, PageUpgrade};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -15,7 +15,8 @@ use super::{Server, in_time};
 /// A server with a page that names the role of the browser.
 async fn server() -> Server {
     let show = async |Extension(browser): Extension<SignedIn>| format!("the page for {:?}", browser.role);
-    let page = Router::new().route("/", get(show));
+    let open = async |upgrade: PageUpgrade| upgrade.open(async |_| {});
+    let page = Router::new().route("/", get(show)).route("/live", get(open));
     Server::with_page(Limits::default(), |http| http.hosts.push("parlor.example".into()), Some(page)).await
 }
 
@@ -159,6 +160,28 @@ async fn only_the_page_itself_gets_tickets_and_signs_out() {
     assert_eq!(out.status, 303);
     assert!(out.header("set-cookie").unwrap().contains("Max-Age=0"));
     assert_eq!(send(&server, "GET /", &[("Cookie", &cookie)]).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_ticket_works_once_and_only_for_the_browser_that_got_it() {
+    let server = server().await;
+    let own = format!("http://{}", page_host(&server));
+    let [one, two] = [sign_in(&server).await, sign_in(&server).await];
+    let ticket = async || {
+        let headers = [("Cookie", one.as_str()), ("Origin", own.as_str())];
+        format!("GET /live?ticket={}", send(&server, "POST /ticket", &headers).await.body)
+    };
+    let open = async |request: &str, cookie: &str| {
+        send(&server, request, &[("Cookie", cookie), ("Origin", &own)]).await.status
+    };
+    let request = ticket().await;
+    // It is valid, and what is missing is only the handshake of a WebSocket.
+    assert_ne!(open(&request, &one).await, 403);
+    assert_eq!(open(&request, &one).await, 403, "it was used");
+    let request = ticket().await;
+    assert_eq!(open(&request, &two).await, 403, "another browser got it");
+    assert_eq!(open(&request, &one).await, 403, "it was used");
+    assert_eq!(open("GET /live", &one).await, 403);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use parlor_json::{Json, JsonStr, Object};
 
-use super::Session;
+use super::{Session, is_steered};
 use crate::stored::{forked_head, forked_slot};
 use crate::{Entry, EntryId, MessageId, Role, Row, Slot};
 
@@ -92,9 +92,6 @@ pub enum Boundary {
     /// Perhaps nothing: agents may count the tool call or other entry that follows to the message.
     Unknown,
 }
-
-/// The metadata key of a user message that was inserted in a running turn.
-pub const STEER_MARK: &str = "parlor/steer";
 
 /// The slots that are copied. Usage is not: the fork starts at zero.
 const SLOTS: [Slot; 5] = [Slot::Info, Slot::Commands, Slot::Options, Slot::Mode, Slot::Model];
@@ -217,7 +214,7 @@ impl Session {
 /// What ends before these entries.
 fn boundary_before(entries: &[Entry]) -> Boundary {
     match entries.iter().find(|entry| !is_event(entry)) {
-        Some(entry) if is_prompt(entry) && !is_steering(entry) => Boundary::Turn,
+        Some(entry) if is_prompt(entry) && !is_steered(entry) => Boundary::Turn,
         Some(entry) if matches!(entry.id(), EntryId::Message(..)) => Boundary::Message,
         // Without a next entry, the agent is still working on the turn.
         Some(_) | None => Boundary::Unknown,
@@ -226,11 +223,6 @@ fn boundary_before(entries: &[Entry]) -> Boundary {
 
 fn is_event(entry: &Entry) -> bool {
     matches!(entry.id(), EntryId::Event(_))
-}
-
-/// Whether a user message was inserted in a running turn.
-fn is_steering(entry: &Entry) -> bool {
-    entry.body().meta.as_ref().is_some_and(|meta| meta.get_bool(STEER_MARK) == Some(true))
 }
 
 fn is_prompt(entry: &Entry) -> bool {

@@ -3,37 +3,44 @@
 //! [`Session::step`] takes one [`Input`] and returns the changes of the transcript and the [`Effect`]s that the
 //! caller performs after storing them. It does no I/O and has no clock.
 
+mod cancellation;
 mod echo;
+mod effect;
 mod envelope;
 mod fork;
 mod id_map;
+mod input;
 mod matching;
 mod peer_requests;
 mod prompts;
+mod steering;
 mod title;
 
 use std::collections::BTreeMap;
 
 use parlor_json::{Json, JsonStr, Object};
 
+pub use self::cancellation::{Cancelled, Scope};
 use self::echo::Echoes;
+pub use self::effect::{Effect, Inserted, Step};
 pub use self::envelope::Envelope;
 use self::envelope::{CutUpdates, Envelopes};
-pub use self::fork::{
-    AgentForkMessage, AgentForkPoint, Boundary, Fork, ForkError, ForkedEntry, Point, STEER_MARK,
-};
+pub use self::fork::{AgentForkMessage, AgentForkPoint, Boundary, Fork, ForkError, ForkedEntry, Point};
 pub use self::id_map::IdMap;
+pub use self::input::Input;
 use self::peer_requests::PeerRequests;
 pub use self::peer_requests::{Answer, PeerRequestId, Reply};
 use self::prompts::Prompts;
-pub use self::prompts::{Prompt, PromptOutcome, PromptTiming, QueuedPrompt};
+pub use self::prompts::{Prompt, PromptOutcome, QueuedPrompt};
+use self::steering::steer_mark;
+pub use self::steering::{PromptTiming, STEER_MARK, is_steered};
 pub use self::title::TITLE_MARK;
 use self::title::Titles;
 use crate::turns::Candidate;
 pub use crate::turns::{PromptId, PromptState};
 use crate::{
-    Activity, Body, Change, Content, Decider, Entry, EntryId, Event, EventId, EventKind, IdSource, MessageId,
-    MetaPatch, Role, Slot, State, Target, ToolCallId, Transcript, UnixMillis, Update, UpdateError, Upsert,
+    Activity, Body, Content, Decider, EntryId, Event, EventId, EventKind, IdSource, MessageId, Role, Slot,
+    State, Target, Transcript, UnixMillis, Update, UpdateError, Upsert,
 };
 
 /// A transcript with its attached clients, open prompts, open peer requests and agent.
@@ -89,45 +96,6 @@ pub struct DialectHooks {
     pub linked_settings: fn(&Transcript, Slot) -> Vec<Update>,
 }
 
-/// The turn and prompts that were cancelled and that the agent has not ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cancelled {
-    /// The turn, by a number that is unique among the session's cancelled turns.
-    turn: Option<u64>,
-    /// The prompts that the agent was sent.
-    prompts: Vec<PromptId>,
-}
-
-impl Cancelled {
-    /// Whether there is neither a turn nor a prompt.
-    pub fn is_empty(&self) -> bool {
-        self.turn.is_none() && self.prompts.is_empty()
-    }
-
-    /// The intersection with another one.
-    #[must_use]
-    pub fn intersection(&self, other: &Self) -> Self {
-        let prompts = self.prompts.iter().copied().filter(|prompt| other.prompts.contains(prompt));
-        Self { turn: self.turn.filter(|_| self.turn == other.turn), prompts: prompts.collect() }
-    }
-
-    /// Whether there are only prompts.
-    pub fn has_no_turn(&self) -> bool {
-        self.turn.is_none()
-    }
-}
-
-/// Which prompts are withdrawn when a turn is cancelled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// All that are not in the transcript.
-    Session,
-    /// Those of the client that cancels.
-    Turn,
-    /// None.
-    Prompt,
-}
-
 /// How a turn ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnEnd {
@@ -173,205 +141,6 @@ pub enum PromptMode {
     Serial,
     /// Any number at any time; the agent reports when it accepts one, its message id, and its own state.
     Queued,
-}
-
-/// Everything that can happen to a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Input {
-    /// A client attached.
-    Attached(ClientId, Client),
-    /// A client's connection ended.
-    Detached(ClientId),
-    /// A client closed the session: its waiting prompts are withdrawn.
-    Closed(ClientId),
-    /// A client sent a prompt.
-    Prompted(Prompt),
-    /// A client withdrew a prompt. If its turn has started, the turn is cancelled.
-    Withdrawn {
-        /// The prompt.
-        prompt: PromptId,
-        /// The client.
-        by: ClientId,
-    },
-    /// A client cancelled the running turn, and prompts that wait.
-    Cancelled {
-        /// The client.
-        by: ClientId,
-        /// Which of the prompts are withdrawn.
-        scope: Scope,
-    },
-    /// The session is bound to an agent.
-    AgentReady {
-        /// How it accepts prompts.
-        mode: PromptMode,
-        /// Whether it does not know the ids of existing entries, because it was sent the transcript as text.
-        without_history: bool,
-    },
-    /// As `AgentReady`, for an agent with early updates: no prompt is sent until they are applied.
-    AgentRestored {
-        /// How it accepts prompts.
-        mode: PromptMode,
-        /// Whether it does not know the ids of existing entries, because it was sent the transcript as text.
-        without_history: bool,
-    },
-    /// All early updates of a restored agent are applied.
-    EarlyUpdatesApplied,
-    /// The agent is about to be sent the transcript in this envelope.
-    ContextHandedOver(Envelope),
-    /// The agent was lost. If the session was busy, this is its state now.
-    AgentLost(State),
-    /// The agent was released while idle, and will be restored when it is needed.
-    AgentReleased,
-    /// The agent sent an update.
-    AgentUpdate(Update, IdSource),
-    /// The agent accepted a prompt.
-    Accepted {
-        /// The prompt.
-        prompt: PromptId,
-        /// Its message, if the agent's response has an id.
-        message: Option<MessageId>,
-        /// The other members of the response.
-        fields: Object,
-    },
-    /// The agent rejected a prompt.
-    Rejected {
-        /// The prompt.
-        prompt: PromptId,
-        /// The error object.
-        error: Json,
-    },
-    /// The agent has taken a prompt into its running turn.
-    Steered(PromptId),
-    /// The agent has not taken a prompt into its turn, because the turn had ended.
-    NotSteered(PromptId),
-    /// The agent dropped a prompt from its queue, as agents do when a turn is cancelled.
-    Dropped {
-        /// The prompt.
-        prompt: PromptId,
-        /// The error object.
-        error: Json,
-    },
-    /// An agent with [`PromptMode::Serial`] ended a turn.
-    Ended {
-        /// The prompt that started it.
-        prompt: PromptId,
-        /// The state at its end.
-        state: State,
-    },
-    /// The agent sent a peer request.
-    RequestOpened {
-        /// The request.
-        peer_request: PeerRequestId,
-        /// Whether only clients that can show forms receive it.
-        form: bool,
-        /// The tool call that it requests permission for.
-        call: Option<ToolCallId>,
-    },
-    /// A client answered a peer request.
-    RequestAnswered {
-        /// The request.
-        peer_request: PeerRequestId,
-        /// The client.
-        by: ClientId,
-        /// Its answer.
-        answer: Answer,
-    },
-    /// A client answered a peer request that it need not have been sent.
-    RequestDecided {
-        /// The request.
-        peer_request: PeerRequestId,
-        /// The client.
-        by: ClientId,
-        /// The result.
-        result: Json,
-    },
-    /// The agent cancelled a peer request.
-    RequestCancelled(PeerRequestId),
-    /// The server itself updates the transcript.
-    ServerUpdate(Update),
-    /// An event is to be recorded in the transcript.
-    EventOccurred(EventKind),
-    /// A person set or cleared the session's title.
-    Titled(Option<JsonStr>),
-}
-
-/// An action for the caller, to be performed after the changes of the step are stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
-    /// Send this prompt to the agent.
-    SendPrompt(Prompt),
-    /// Have the agent take this prompt into its running turn.
-    Steer(Prompt),
-    /// Cancel a prompt that the agent was sent and has not inserted.
-    CancelPrompt(PromptId),
-    /// Cancel the agent's turn.
-    CancelTurn,
-    /// Respond to the client that sent a prompt. With [`ClientId::UNKNOWN`], no waiting client is attached: the
-    /// failure is kept for those that attach later.
-    RespondPrompt {
-        /// The prompt.
-        prompt: PromptId,
-        /// The client that sent it.
-        by: ClientId,
-        /// The outcome.
-        outcome: PromptOutcome,
-    },
-    /// Send a peer request to a client.
-    SendRequest(PeerRequestId, ClientId),
-    /// Cancel a peer request at a client.
-    CancelClientRequest(PeerRequestId, ClientId),
-    /// Respond to a peer request of the agent.
-    RespondRequest(PeerRequestId, Reply),
-    /// Record a decision; the response to the agent follows.
-    RecordDecision {
-        /// The request.
-        peer_request: PeerRequestId,
-        /// The client whose answer counts.
-        by: ClientId,
-        /// The answer.
-        result: Json,
-    },
-    /// Send the prompt queue to the drivers.
-    QueueChanged,
-    /// Start or restore an agent: a prompt is queued and there is none.
-    StartAgent,
-}
-
-/// The result of one step.
-#[derive(Debug, Default)]
-pub struct Step {
-    /// The changes of the transcript, in order.
-    pub changes: Vec<Change>,
-    /// The actions to perform after the changes are stored, in order.
-    pub effects: Vec<Effect>,
-    /// Whether the changes must be flushed to disk before the effects are performed.
-    pub durable: bool,
-    /// Whether the side state (queue, ids, titles, envelopes) changed.
-    pub side_state_dirty: bool,
-    /// Prompts that were inserted in the transcript.
-    pub inserted: Vec<Inserted>,
-    /// The number of changes after which a turn ended: clients that wait for the end are answered there, before the
-    /// changes of the next turn.
-    pub ended_after: Option<usize>,
-    /// Prompts whose turn ended, with the state that ended it.
-    pub ended: Vec<(PromptId, State)>,
-    /// Updates that were rejected.
-    pub rejected: Vec<UpdateError>,
-}
-
-/// A prompt that was inserted in the transcript.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Inserted {
-    /// The prompt.
-    pub prompt: PromptId,
-    /// The client that sent it.
-    pub by: ClientId,
-    /// Its message.
-    pub message: MessageId,
-    /// Its content.
-    pub content: Json,
-    /// The number of changes of the step that precede it.
-    pub change_index: usize,
 }
 
 impl Session {
@@ -492,24 +261,6 @@ impl Session {
         self.activity().is_busy() || self.prompts.open.running().is_some()
     }
 
-    /// Whether the agent has not ended a turn or prompt that was cancelled.
-    pub fn is_cancelling(&self) -> bool {
-        self.cancelling.is_some() || !self.prompts.withdrawn().is_empty()
-    }
-
-    /// The turn and prompts that were cancelled and that the agent has not ended.
-    pub fn cancelled(&self) -> Cancelled {
-        Cancelled {
-            turn: self.cancelling.is_some().then_some(self.cancels),
-            prompts: self.prompts.withdrawn(),
-        }
-    }
-
-    /// Whether a turn is running that was not cancelled and whose prompt was not withdrawn.
-    pub fn is_wanted_turn_running(&self) -> bool {
-        self.is_running() && self.cancelling.is_none() && !self.prompts.is_withdrawn_running()
-    }
-
     /// Handles one input. `new_id` returns ids that no session uses.
     pub fn step(
         &mut self,
@@ -586,6 +337,7 @@ impl Session {
             }
             Input::Accepted { prompt, message, fields } => {
                 self.on_accepted(prompt, message.as_ref(), fields, new_id, out);
+                self.send_dropped_again(new_id, out);
             }
             Input::Rejected { prompt, error } => {
                 self.prompts.on_rejected(prompt, &error, &self.clients, out);
@@ -598,10 +350,7 @@ impl Session {
             Input::Dropped { prompt, error } => {
                 self.prompts.on_dropped(prompt, &error, &self.clients, out);
                 self.review_candidate(new_id, out);
-                // Prompts that the agent drops one by one are sent again in order, after the last of them.
-                if self.agent.is_some() && !self.prompts.any_spared() {
-                    self.advance(new_id, out);
-                }
+                self.send_dropped_again(new_id, out);
             }
             Input::Steered(prompt) => self.on_steered(prompt, new_id, out),
             Input::NotSteered(prompt) => {
@@ -724,7 +473,8 @@ impl Session {
         let withdrawn = self.prompts.running_withdrawn_by().map(|by| self.decider(by));
         let by = self.cancelling.take().or(withdrawn);
         if self.is_running() {
-            let prompt = self.prompts.open.running().and_then(|open| open.message().cloned());
+            let running = self.prompts.turn().or_else(|| self.prompts.open.running());
+            let prompt = running.and_then(|open| open.message().cloned());
             let event = match (self.hooks.turn_end)(state) {
                 TurnEnd::Completed => None,
                 TurnEnd::Failed(error) => Some(EventKind::TurnFailed { prompt, error }),
@@ -966,25 +716,6 @@ impl Session {
         true
     }
 
-    /// Inserts a prompt that the agent has taken into its turn.
-    fn on_steered(&mut self, prompt: PromptId, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
-        let is_over = !self.activity().is_busy();
-        let is_repeated =
-            self.candidate.as_ref().is_some_and(|candidate| candidate.progress(prompt).is_some());
-        self.prompts.on_accepted(prompt, Object::default());
-        if is_repeated && !is_over {
-            // The rest of its message comes before the end of the turn.
-            return;
-        }
-        self.insert(prompt, None, new_id, out);
-        self.review_candidate(new_id, out);
-        if let Some(state) = self.transcript.state().filter(|_| is_over) {
-            // The turn has ended before the response.
-            self.prompts.end(prompt, state, out);
-            self.advance(new_id, out);
-        }
-    }
-
     /// Sends queued prompts, or requests an agent for them.
     fn advance(&mut self, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         if self.has_early_updates {
@@ -996,10 +727,7 @@ impl Session {
             }
             return;
         };
-        // The turn of a serial agent ends with the response to its prompt. Without one, as during a request of the agent between
-        // turns, there is no turn that could end.
-        let has_turn = mode == PromptMode::Queued || self.prompts.turn().is_some();
-        self.prompts.send_in_turn(has_turn && self.is_wanted_turn_running(), self.transcript.seq(), out);
+        self.prompts.send_in_turn(self.has_turn_to_steer(), self.transcript.seq(), out);
         match mode {
             PromptMode::Queued => {
                 let is_idle = !self.activity().is_busy();
@@ -1050,50 +778,6 @@ impl Session {
         self.advance(new_id, out);
     }
 
-    fn cancel(&mut self, by: Decider, scope: Scope, out: &mut Step) {
-        // An agent may have started a prompt without reporting it, or may not support cancelling a queued prompt.
-        let is_busy = self.activity().is_busy() || self.prompts.any_with_agent();
-        self.prompts.withdraw_all(by.client, scope, out);
-        if self.is_running() && self.cancelling.is_none() {
-            self.cancelling = Some(by);
-            self.cancels += 1;
-        }
-        // Sent first, so that the agent does not continue its turn when the cancelled requests are answered.
-        if is_busy {
-            out.effects.push(Effect::CancelTurn);
-        }
-        self.cancel_peer_requests(out);
-        self.resume_after_request(out);
-        if !self.is_running() {
-            // No turn was cancelled, so that no end of a turn resets this.
-            self.cancelling = None;
-            self.close_tool_calls(out);
-        }
-    }
-
-    fn cancel_peer_requests(&mut self, out: &mut Step) {
-        self.unpermitted_calls.extend(self.peer_requests.tool_calls().map(EntryId::ToolCall));
-        self.peer_requests.end_all(&Reply::Cancelled, out);
-    }
-
-    /// Marks tool calls as cancelled that will not continue: those whose permission request was cancelled, and with a
-    /// serial agent all of a cancelled turn.
-    fn close_tool_calls(&mut self, out: &mut Step) {
-        let mut cancelled = std::mem::take(&mut self.unpermitted_calls);
-        if self.cancelling.is_some() && self.agent == Some(PromptMode::Serial) {
-            let turn = self.transcript.entries().iter().rev();
-            let turn = turn.take_while(|entry| entry.created() > self.turn_began);
-            let calls = turn.filter(|entry| matches!(entry.id(), EntryId::ToolCall(_)));
-            cancelled.extend(calls.map(|entry| entry.id().clone()));
-        }
-        for entry in cancelled {
-            let body = self.transcript.get(&entry).map(Entry::body).filter(|body| !body.removed);
-            if let Some(upsert) = body.and_then(|body| (self.hooks.mark_cancelled)(body)) {
-                self.push(Update::Upsert { target: Target::Entry(entry), upsert }, out);
-            }
-        }
-    }
-
     fn on_agent_lost(&mut self, state: &State, new_id: &mut dyn FnMut() -> MessageId, out: &mut Step) {
         self.release_held_back(new_id, out);
         let was_ready = self.agent.take().is_some() && !std::mem::take(&mut self.has_early_updates);
@@ -1124,19 +808,6 @@ impl Session {
         }
         self.advance(new_id, out);
     }
-
-    /// Marks unfinished tool calls of a lost agent as failed, or as cancelled if their turn was.
-    fn end_tool_calls(&mut self, out: &mut Step) {
-        let end = if self.cancelling.is_some() { self.hooks.mark_cancelled } else { self.hooks.mark_failed };
-        let entries = self.transcript.entries().iter();
-        let open: Vec<_> = entries
-            .filter(|entry| matches!(entry.id(), EntryId::ToolCall(_)) && !entry.body().removed)
-            .filter_map(|entry| Some((entry.id().clone(), end(entry.body())?)))
-            .collect();
-        for (entry, upsert) in open {
-            self.push(Update::Upsert { target: Target::Entry(entry), upsert }, out);
-        }
-    }
 }
 
 /// The entry that an update changes, to be replaced.
@@ -1149,14 +820,6 @@ fn entry_of(update: &mut Update) -> Option<&mut EntryId> {
         | Update::Output { .. }
         | Update::Note { .. }
         | Update::State(_) => None,
-    }
-}
-
-/// The metadata of the message of a prompt with this timing.
-fn steer_mark(timing: PromptTiming) -> MetaPatch {
-    match timing {
-        PromptTiming::InTurn => MetaPatch::MergeKeys(Object::new().with(STEER_MARK, true)),
-        PromptTiming::InOrder | PromptTiming::Next => MetaPatch::default(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use parlor_json::{Json, JsonRef, JsonStr, Object};
 
-use super::{ClientId, Clients, Effect, Scope, Step, blocks};
+use super::{ClientId, Clients, Effect, PromptTiming, Scope, Step, blocks};
 use crate::stored::{read_state, state_object};
 use crate::turns::{OpenPrompt, OpenPrompts, PromptId, PromptState};
 use crate::{Activity, MessageId, State, UpdateError};
@@ -24,18 +24,6 @@ pub struct Prompt {
     pub key: Option<JsonStr>,
     /// When the agent is to get it.
     pub timing: PromptTiming,
-}
-
-/// When the agent is to get a prompt.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum PromptTiming {
-    /// After the prompts that wait.
-    #[default]
-    InOrder,
-    /// Before the prompts that wait to be sent.
-    Next,
-    /// In the running turn. If that ends before the agent has the prompt, as [`Next`](Self::Next).
-    InTurn,
 }
 
 /// A queued prompt, for display.
@@ -110,10 +98,10 @@ pub(super) struct SessionPrompt {
     /// The clients without a response: its sender, and those that sent it again.
     waiters: Vec<Waiter>,
     /// The client that withdrew it after it was sent to the agent.
-    withdrawn: Option<ClientId>,
-    /// Whether a turn was cancelled while the agent had this prompt, which was not withdrawn: if the agent drops it,
-    /// it is sent again.
-    spared: bool,
+    pub(super) withdrawn: Option<ClientId>,
+    /// Whether a turn was cancelled while the agent had this prompt, which was not withdrawn: if the agent drops it, before or
+    /// after it reports the end of the turn, it is sent again.
+    pub(super) spared: bool,
     /// The number of agents that were lost before they accepted it.
     lost_agents: u8,
 }
@@ -204,11 +192,9 @@ impl Prompts {
         let (id, content) = (prompt.id, prompt.content.clone());
         let (sent_after, withdrawn, spared, lost_agents) = (0, None, false, 0);
         let owned = SessionPrompt { prompt, sent_after, waiters, withdrawn, spared, lost_agents };
-        if is_next {
-            self.open.push_next(id, &content, owned);
-        } else {
-            self.open.push(id, &content, owned);
-        }
+        self.open.push_before(id, &content, owned, |other| {
+            is_next && other.prompt.timing == PromptTiming::InOrder
+        });
     }
 
     pub(super) fn queued_prompts(&self) -> Vec<QueuedPrompt> {
@@ -263,39 +249,6 @@ impl Prompts {
             open.sent_after = seq;
             out.effects.push(Effect::SendPrompt(open.prompt.clone()));
         }
-    }
-
-    /// Sends the prompts for the running turn to the agent. Without a turn, they are the next prompts.
-    pub(super) fn send_in_turn(&mut self, is_running: bool, seq: u64, out: &mut Step) {
-        let is_due = |open: &&mut Open| {
-            open.state == PromptState::Queued && open.prompt.timing == PromptTiming::InTurn
-        };
-        for open in self.open.all.iter_mut().filter(is_due) {
-            if is_running {
-                open.state = PromptState::Sent;
-                open.sent_after = seq;
-                out.effects.push(Effect::Steer(open.prompt.clone()));
-            } else {
-                open.prompt.timing = PromptTiming::Next;
-            }
-        }
-    }
-
-    /// Handles a prompt that the agent did not take into its turn, which had ended: it is queued, unless it was withdrawn.
-    pub(super) fn on_not_steered(&mut self, id: PromptId, clients: &Clients, out: &mut Step) {
-        let Some(open) = self.open.get_mut(id).filter(|open| !open.is_inserted()) else { return };
-        if let Some(by) = open.withdrawn {
-            return self.fail(id, &PromptOutcome::Withdrawn { by: Some(by) }, clients, out);
-        }
-        open.prompt.timing = PromptTiming::Next;
-        open.spared = false;
-        open.requeue();
-    }
-
-    /// The prompt that started the running turn.
-    pub(super) fn turn(&self) -> Option<&Open> {
-        let mut turn = self.open.all.iter().rev().filter(|open| open.is_inserted());
-        turn.find(|open| open.prompt.timing != PromptTiming::InTurn)
     }
 
     pub(super) fn on_accepted(&mut self, id: PromptId, fields: Object) {
@@ -365,10 +318,7 @@ impl Prompts {
     /// Handles a prompt that the agent dropped from its queue: it is queued again if a cancelled turn spared it.
     pub(super) fn on_dropped(&mut self, id: PromptId, error: &Json, clients: &Clients, out: &mut Step) {
         match self.open.get_mut(id).filter(|open| open.spared) {
-            Some(open) => {
-                open.requeue();
-                open.spared = false;
-            }
+            Some(open) => open.queue_again(),
             None => self.on_rejected(id, error, clients, out),
         }
     }
@@ -415,7 +365,8 @@ impl Prompts {
             if is_in_scope {
                 withdrawn.push(open.id);
             } else {
-                open.spared = open.is_with_agent() && open.withdrawn.is_none();
+                // A prompt whose turn has started is cancelled with the turn.
+                open.spared = open.is_with_agent() && open.withdrawn.is_none() && !open.is_running_early();
             }
         }
         withdrawn.into_iter().for_each(|id| self.withdraw_waiting(id, by, out));
@@ -472,8 +423,6 @@ impl Prompts {
         }
         out.ended_after = Some(out.changes.len());
         self.open.take_ended().into_iter().for_each(|(open, state)| respond_ended(&open, &state, out));
-        // The cancelled turn has ended without dropping these.
-        self.open.all.iter_mut().for_each(|open| open.spared = false);
         let unended = |recent: &&mut RecentKey| recent.message.is_some() && recent.ended.is_none();
         for recent in self.recent.iter_mut().filter(unended) {
             recent.ended = Some(state.clone());
@@ -488,8 +437,7 @@ impl Prompts {
             open.respond(&PromptOutcome::Withdrawn { by }, out);
         }
         for open in self.open.all.iter_mut().filter(|open| open.is_with_agent()) {
-            open.requeue();
-            open.spared = false;
+            open.queue_again();
             open.lost_agents = open.lost_agents.saturating_add(1);
         }
     }
@@ -536,6 +484,15 @@ impl Open {
     /// Whether it is neither withdrawn nor inserted.
     fn is_waiting(&self) -> bool {
         !self.is_inserted() && self.withdrawn.is_none()
+    }
+
+    /// Queues it again. A prompt for a running turn is the next one: the turn has ended, or was cancelled.
+    pub(super) fn queue_again(&mut self) {
+        self.requeue();
+        self.spared = false;
+        if self.prompt.timing == PromptTiming::InTurn {
+            self.prompt.timing = PromptTiming::Next;
+        }
     }
 
     /// Whether clients see it in the queue: it waits, and not only for the response of the agent whose turn it joins.

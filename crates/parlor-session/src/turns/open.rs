@@ -156,16 +156,19 @@ impl<T> Default for OpenPrompts<T> {
 impl<T> OpenPrompts<T> {
     /// Queues a prompt with this content.
     pub fn push(&mut self, id: PromptId, content: &Json, owned: T) {
-        self.push_at(self.all.len(), id, content, owned);
+        self.push_before(id, content, owned, |_| false);
     }
 
-    /// Queues a prompt with this content before all that are queued.
-    pub(crate) fn push_next(&mut self, id: PromptId, content: &Json, owned: T) {
-        let next = self.all.iter().position(|open| open.state == PromptState::Queued);
-        self.push_at(next.unwrap_or(self.all.len()), id, content, owned);
-    }
-
-    fn push_at(&mut self, index: usize, id: PromptId, content: &Json, owned: T) {
+    /// Queues a prompt with this content before the first queued one that `is_later`.
+    pub(crate) fn push_before(
+        &mut self,
+        id: PromptId,
+        content: &Json,
+        owned: T,
+        is_later: impl Fn(&T) -> bool,
+    ) {
+        let is_later = |open: &OpenPrompt<T>| open.state == PromptState::Queued && is_later(&open.owned);
+        let index = self.all.iter().position(is_later).unwrap_or(self.all.len());
         let pattern = Arc::new(Pattern::of(&Content::parse(content.raw()).unwrap_or_default()));
         let (state, turn) = (PromptState::Queued, TurnProgress::Unknown);
         self.all.insert(index, OpenPrompt { id, state, is_answered: false, turn, pattern, owned });

@@ -392,6 +392,71 @@ fn prompts_of_other_clients_that_the_agent_drops_with_the_turn_are_sent_again_in
 }
 
 #[test]
+fn prompts_that_the_agent_drops_after_the_end_of_the_cancelled_turn_are_sent_again_in_order() {
+    check(&expect![[r#"
+        attach 1
+        attach 2
+        ready queued
+        state running
+            - state running
+        prompt 1 by 2 one
+            send 1
+            queue: [1 one (2)]
+        prompt 2 by 2 two
+            send 2
+            queue: [1 one (2), 2 two (2)]
+        cancel by 1 turn
+            cancel turn
+        state idle cancelled
+            - event new1 cancelled 8 1
+            - state idle (cancelled)
+        dropped 2
+        dropped 1
+            send 1
+            send 2
+        dropped 2
+            respond 2 to 2: rejected "dropped"
+            queue: [1 one (2)]
+    "#]]);
+}
+
+#[test]
+fn a_dropped_prompt_is_sent_again_when_the_agent_accepts_the_others() {
+    check(&expect![[r#"
+        attach 1
+        attach 2
+        ready queued
+        state running
+            - state running
+        prompt 1 by 2 one
+            send 1
+            queue: [1 one (2)]
+        prompt 2 by 2 two
+            send 2
+            queue: [1 one (2), 2 two (2)]
+        cancel by 1 turn
+            cancel turn
+        state idle cancelled
+            - event new1 cancelled 8 1
+            - state idle (cancelled)
+        dropped 1
+        accepted 2 u2
+            - user u2 = two
+            - Info two {"parlor/title":"made"}
+            durable
+            respond 2 to 2: accepted as u2, with fields
+            send 1
+            queue: [1 one (2)]
+        accepted 1 u1
+            - user u1 = one
+            durable
+            respond 1 to 2: accepted as u1, with fields
+            queue: []
+        dropped 1
+    "#]]);
+}
+
+#[test]
 fn prompts_that_the_agent_keeps_after_a_cancelled_turn_are_not_sent_again() {
     check(&expect![[r#"
         attach 1
@@ -656,4 +721,28 @@ fn a_prompt_that_the_agent_has_and_that_was_withdrawn_is_cancelled_and_the_turn_
     assert!(left.has_no_turn() && !left.is_empty());
     scenario.run("dropped 3");
     assert!(both.intersection(&scenario.session.cancelled()).is_empty());
+}
+
+#[test]
+fn a_prompt_whose_turn_was_cancelled_before_the_agent_accepted_it_is_not_sent_again() {
+    check(&expect![[r#"
+        attach 1
+        attach 2
+        ready queued
+        prompt 1 by 2 one
+            send 1
+            queue: [1 one (2)]
+        prompt 2 by 2 two
+            send 2
+            queue: [1 one (2), 2 two (2)]
+        state running
+            - state running
+        cancel by 1 turn
+            cancel turn
+        dropped 1
+            respond 1 to 2: rejected "dropped"
+            queue: [2 two (2)]
+        dropped 2
+            send 2
+    "#]]);
 }

@@ -240,8 +240,8 @@ fn a_prompt_is_repeated_once() {
         let mut scenario = Scenario::default();
         scenario.run("attach 1\nready serial\nprompt 1 by 1 hi there");
         assert_eq!(scenario.run(&format!("chunk {first}: hi there")).lines().count(), 1);
-        let told = scenario.run(&format!("chunk {second}: hi there"));
-        assert!(told.contains("+ hi there"), "{first}, {second}: {told}");
+        let results = scenario.run(&format!("chunk {second}: hi there"));
+        assert!(results.contains("+ hi there"), "{first}, {second}: {results}");
     }
 }
 

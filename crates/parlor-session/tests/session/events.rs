@@ -82,10 +82,10 @@ fn one_event_is_recorded_for_each_turn_of_an_agent_that_reports_states() {
 #[test]
 fn a_completed_turn_records_no_event() {
     let mut scenario = Scenario::default();
-    let told = scenario.run("attach 1\nready serial\nprompt 1 by 1 a\nended 1 end_turn");
-    assert!(!told.contains("event"), "{told}");
-    let told = scenario.run("prompt 2 by 1 b\nended 2 max_tokens");
-    assert!(!told.contains("event"), "{told}");
+    let results = scenario.run("attach 1\nready serial\nprompt 1 by 1 a\nended 1 end_turn");
+    assert!(!results.contains("event"), "{results}");
+    let results = scenario.run("prompt 2 by 1 b\nended 2 max_tokens");
+    assert!(!results.contains("event"), "{results}");
 }
 
 #[test]

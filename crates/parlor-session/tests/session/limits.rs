@@ -28,8 +28,8 @@ fn no_more_than_64_prompts_wait() {
     let mut scenario = Scenario::default();
     scenario.run("attach 1");
     for prompt in 0..64 {
-        let told = scenario.run(&format!("prompt {prompt} by 1 again"));
-        assert!(!told.contains("settle"), "{told}");
+        let results = scenario.run(&format!("prompt {prompt} by 1 again"));
+        assert!(!results.contains("respond"), "{results}");
     }
     assert!(scenario.run("prompt 64 by 1 again").contains("respond 64 to 1: more than 64"));
     assert_eq!(scenario.session.queued_prompts().len(), 64);
@@ -43,8 +43,8 @@ fn no_more_than_64_wait_for_one_prompt() {
     let mut scenario = Scenario::default();
     scenario.run("attach 1");
     for prompt in 0..64 {
-        let told = scenario.run(&format!("prompt {prompt} by 1 key=k again"));
-        assert!(!told.contains("settle"), "{told}");
+        let results = scenario.run(&format!("prompt {prompt} by 1 key=k again"));
+        assert!(!results.contains("respond"), "{results}");
     }
     assert!(scenario.run("prompt 64 by 1 key=k again").contains("respond 64 to 1: more than 64"));
     assert_eq!(scenario.run("ready serial").matches("accepted as new1").count(), 64);

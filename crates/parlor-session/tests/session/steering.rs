@@ -193,15 +193,17 @@ fn without_a_turn_or_in_a_cancelled_turn_a_steering_prompt_is_the_next_one() {
             cancel turn
         steer 3 by 1 three
             queue: [3 three (1), 2 two (1)]
+        next 4 by 1 four
+            queue: [3 three (1), 4 four (1), 2 two (1)]
         ended 1 cancelled
-            - event new2 cancelled 7 new1 2
+            - event new2 cancelled 8 new1 2
             - state idle (cancelled)
             - user new3 = three
             - state running
             durable
             respond 3 to 1: accepted as new3
             send 3
-            queue: [2 two (1)]
+            queue: [4 four (1), 2 two (1)]
     "#]]);
 }
 
@@ -317,5 +319,95 @@ fn a_prompt_that_the_agent_repeated_after_the_turn_does_not_hold_up_the_next_one
             respond 3 to 1: accepted as new2
             send 3
             queue: []
+    "#]]);
+}
+
+#[test]
+fn a_turn_that_fails_is_that_of_its_own_prompt_and_not_of_one_that_joined_it() {
+    check(&expect![[r#"
+        attach 1
+        ready serial
+        prompt 1 by 1 one
+            - user new1 = one
+            - Info one {"parlor/title":"made"}
+            - state running
+            durable
+            respond 1 to 1: accepted as new1
+            send 1
+        steer 2 by 1 now
+            steer 2
+        steered 2
+            - user new2 = now meta
+            durable
+            respond 2 to 1: accepted as new2
+        ended 1 error
+            - event new3 failed 6 new1
+            - state idle (error)
+    "#]]);
+}
+
+#[test]
+fn prompts_for_the_turn_of_a_lost_agent_are_the_next_ones_in_order_and_survive_a_restart() {
+    check(&expect![[r#"
+        attach 1
+        ready queued
+        prompt 1 by 1 one
+            send 1
+            queue: [1 one (1)]
+        accepted 1 u1
+            - user u1 = one
+            - Info one {"parlor/title":"made"}
+            durable
+            respond 1 to 1: accepted as u1, with fields
+            queue: []
+        state running
+            - state running
+        steer 2 by 1 now
+            steer 2
+        steer 3 by 1 also
+            steer 3
+        lost
+            - event new1 failed 8 u1
+            - state idle (error)
+            start agent
+            queue: [2 now (1), 3 also (1)]
+        restart
+        attach 1
+            start agent
+        ready queued
+            send 2
+            send 3
+        accepted 2 u2
+            - user u2 = now
+            durable
+            queue: [3 also (0)]
+        accepted 3 u3
+            - user u3 = also
+            durable
+            queue: []
+        state running
+            - state running
+    "#]]);
+}
+
+#[test]
+fn a_new_agent_that_works_is_not_asked_to_take_a_prompt_of_the_turn_before_into_its_own() {
+    check(&expect![[r#"
+        attach 1
+        ready queued
+        state running
+            - state running
+        steer 1 by 1 now
+            steer 1
+        lost
+            - event new1 failed 5
+            - state idle (error)
+            start agent
+            queue: [1 now (1)]
+        restored queued
+        state running
+            - state running
+        applied
+            send 1
     "#]]);
 }

@@ -214,7 +214,7 @@ fn a_changed_report_is_replayed_in_one_update_with_its_metadata() {
     let seen = push(&mut transcript, [commands(r#"{"availableCommands":[]}"#, MetaPatch::Clear)]);
     let meta = || MetaPatch::Replace(object(r#"{"a":1}"#));
     push(&mut transcript, [commands(r#"{"availableCommands":[1]}"#, meta())]);
-    let told = replay(&transcript, seen, MANY);
-    let [Update::Upsert { upsert, .. }] = &told[..] else { panic!("{told:?}") };
+    let updates = replay(&transcript, seen, MANY);
+    let [Update::Upsert { upsert, .. }] = &updates[..] else { panic!("{updates:?}") };
     assert_eq!((&upsert.fields, &upsert.meta), (&object(r#"{"availableCommands":[1]}"#), &meta()));
 }

@@ -54,6 +54,13 @@ pub(super) struct ServerCall {
     pub(super) is_cancelled: bool,
 }
 
+impl ServerCall {
+    /// Whether it is a prompt, for a turn of its own or for the running one.
+    pub(super) fn is_prompt(&self) -> bool {
+        matches!(self.call, AgentCall::Prompt(_) | AgentCall::Steer(_))
+    }
+}
+
 /// One session at the agent.
 #[derive(Debug, Default)]
 pub(super) struct AgentSession {
@@ -62,6 +69,8 @@ pub(super) struct AgentSession {
     pub(super) home: Option<Home>,
     /// The prompts that have no answer or no turn yet.
     pub(super) prompts: Vec<AgentPrompt>,
+    /// The prompts for its running turn that have no answer yet.
+    pub(super) steers: Vec<AgentPrompt>,
     pub(super) is_running: bool,
     pub(super) is_cancelled: bool,
     /// The message that is being written.
@@ -101,6 +110,8 @@ pub(super) struct AgentPrompt {
     pub(super) content: String,
     pub(super) is_accepted: bool,
     pub(super) is_started: bool,
+    /// Whether a turn was cancelled while the agent had it.
+    pub(super) was_cancelled: bool,
     pub(super) message: Option<String>,
     pub(super) token: Option<u64>,
 }
@@ -178,6 +189,7 @@ impl AgentSession {
     /// What was going on in it is over.
     pub(super) fn close(&mut self) {
         self.prompts.clear();
+        self.steers.clear();
         self.is_running = false;
         self.is_cancelled = false;
         self.message = None;

@@ -23,8 +23,10 @@ impl World {
             }
         }
         // Those that have something to do are busier than the others.
-        let has_prompts =
-            |place: &Place| self.session_of(place).is_some_and(|session| !session.prompts.is_empty());
+        let has_prompts = |place: &Place| {
+            let session = self.session_of(place);
+            session.is_some_and(|session| !session.prompts.is_empty() || !session.steers.is_empty())
+        };
         let busy: Vec<_> = places.iter().filter(|place| has_prompts(place)).cloned().collect();
         if let Some(place) = self.random.pick(&busy)
             && self.random.percent(80)
@@ -39,11 +41,11 @@ impl World {
         }
     }
 
-    fn session_of(&self, place: &Place) -> Option<&super::agent::AgentSession> {
+    pub(super) fn session_of(&self, place: &Place) -> Option<&super::agent::AgentSession> {
         self.processes[place.process].sessions.get(&place.session)
     }
 
-    fn session_mut(&mut self, place: &Place) -> Option<&mut super::agent::AgentSession> {
+    pub(super) fn session_mut(&mut self, place: &Place) -> Option<&mut super::agent::AgentSession> {
         self.processes[place.process].sessions.get_mut(&place.session)
     }
 
@@ -67,7 +69,7 @@ impl World {
     }
 
     /// Sends updates about a session.
-    fn say(&mut self, place: &Place, updates: &[String]) {
+    pub(super) fn say(&mut self, place: &Place, updates: &[String]) {
         let lines: String = updates.iter().map(|update| update_line(&place.session, update)).collect();
         self.emit(place, AgentEvent::Updates(lines));
     }
@@ -85,6 +87,10 @@ impl World {
 
     /// Works on the prompts of a session.
     fn work(&mut self, place: &Place) {
+        let is_steered = self.session_of(place).is_some_and(|session| !session.steers.is_empty());
+        if is_steered && self.random.percent(50) {
+            return self.answer_steer(place);
+        }
         if self.processes[place.process].dialect() == Dialect::V1 {
             self.work_one_by_one(place);
         } else {
@@ -141,14 +147,21 @@ impl World {
     fn work_queueing(&mut self, place: &Place) {
         let Some(session) = self.session_of(place) else { return };
         let (is_running, is_cancelled) = (session.is_running, session.is_cancelled);
-        let unaccepted = session.prompts.iter().find(|prompt| !prompt.is_accepted).cloned();
-        if let Some(prompt) = unaccepted
+        let unaccepted: Vec<_> =
+            session.prompts.iter().filter(|prompt| !prompt.is_accepted).cloned().collect();
+        let cancelled: Vec<_> = unaccepted.iter().filter(|prompt| prompt.was_cancelled).cloned().collect();
+        // It takes prompts in order, and drops them in any order.
+        let dropped = self.random.pick(&cancelled[cancelled.len() / 2..]).filter(|_| self.random.percent(80));
+        let dropped = dropped.filter(|_| self.processes[place.process].plan.drops_queue);
+        if let Some(prompt) = dropped {
+            return self.reject(place, prompt.call, code::REQUEST_CANCELLED);
+        }
+        if let Some(prompt) = unaccepted.first()
             && self.random.percent(60)
         {
             let withdrawn =
                 self.processes[place.process].calls.get(&prompt.call).is_none_or(|call| call.is_cancelled);
-            let drops = withdrawn || (is_cancelled && self.processes[place.process].plan.drops_queue);
-            if drops && self.random.percent(70) {
+            if withdrawn && self.random.percent(70) {
                 return self.reject(place, prompt.call, code::REQUEST_CANCELLED);
             }
             if self.random.percent(6) {
@@ -240,8 +253,14 @@ impl World {
     fn reject(&mut self, place: &Place, call: u64, code: i64) {
         let Some(session) = self.session_mut(place) else { return };
         let Some(at) = session.prompts.iter().position(|prompt| prompt.call == call) else { return };
+        // The turn that was cancelled may be that of the first prompt that the agent has not accepted.
+        let is_first = session.prompts[..at].iter().all(|earlier| earlier.is_accepted);
         let prompt = session.prompts.remove(at);
-        self.ledger.excuse(prompt.token, "the agent rejected it");
+        if code != code::REQUEST_CANCELLED || is_first || !prompt.was_cancelled {
+            self.ledger.excuse(prompt.token, "the agent rejected it");
+        } else {
+            self.count("prompts dropped with the turn of another");
+        }
         if let Some(call) = self.processes[place.process].calls.remove(&call) {
             let error = RpcError::new(code, "no").to_json();
             self.answer_call(call, Err(error));
@@ -522,7 +541,7 @@ impl World {
         let calls = self.processes[place.process].calls_of(&place.session);
         for id in calls {
             let calls = &mut self.processes[place.process].calls;
-            if calls.get(&id).is_some_and(|call| matches!(call.call, AgentCall::Prompt(_))) {
+            if calls.get(&id).is_some_and(ServerCall::is_prompt) {
                 continue;
             }
             let Some(call) = calls.remove(&id) else { continue };
@@ -541,12 +560,16 @@ impl World {
         let names: Vec<_> = self.processes[process].sessions.keys().cloned().collect();
         for session in names {
             let place = Place { process, session };
-            let is_call = |call: &ServerCall| !matches!(call.call, AgentCall::Prompt(_));
+            let is_call = |call: &ServerCall| !call.is_prompt();
             let calls = self.processes[process].calls_of(&place.session);
             has_done |= calls.iter().any(|id| self.processes[process].calls.get(id).is_some_and(is_call));
             self.answer_calls(&place);
             if self.session_of(&place).is_none_or(|session| session.epoch().is_none()) {
                 continue;
+            }
+            while self.session_of(&place).is_some_and(|session| !session.steers.is_empty()) {
+                has_done = true;
+                self.answer_steer(&place);
             }
             let prompts = self.session_of(&place).map(|session| session.prompts.clone()).unwrap_or_default();
             for prompt in prompts {
@@ -597,7 +620,12 @@ impl World {
             self.random.between(1, usize::try_from(epoch.0).unwrap_or(2) - 1) as u64,
         );
         let text = self.tokens.forbidden();
-        let event = match self.random.below(4) {
+        let event = match self.random.below(5) {
+            4 => {
+                let prompt = parlor_session::session::PromptId(self.random.between(1, 20) as u64);
+                let reply = Ok(Json::parse(r#"{"outcome":"injected"}"#).unwrap());
+                AgentEvent::Response(AgentCall::Steer(prompt), reply)
+            }
             0 => {
                 let prompt = parlor_session::session::PromptId(self.random.between(1, 20) as u64);
                 let reply =

@@ -88,6 +88,8 @@ pub(super) enum What {
     New,
     Attach(From),
     Prompt(u64),
+    /// `_session/steering`
+    Steer(u64),
     Close,
     Other(&'static str),
 }
@@ -211,7 +213,7 @@ impl World {
         }
     }
 
-    /// Notes what the sender of a prompt is told.
+    /// Notes the response to the sender of a prompt.
     fn note_outcome(&mut self, client: ClientId, id: u64, is_error: bool, frame: &Frame) {
         let made = self.connections.get(&client).and_then(|connection| connection.made.get(&id));
         if let Some(made) = made
@@ -222,7 +224,12 @@ impl World {
             self.ledger.session_ended(&session, "the session was closed or archived");
         }
         let made = self.connections.get(&client).and_then(|connection| connection.made.get(&id));
-        let Some(What::Prompt(token)) = made.map(|made| made.what.clone()) else { return };
+        let token = match made.map(|made| made.what.clone()) {
+            Some(What::Prompt(token)) => token,
+            Some(What::Steer(token)) => return self.note_steer_outcome(token, is_error, frame),
+            Some(What::New | What::Attach(_) | What::Close | What::Other(_)) | None => return,
+        };
+        self.check_withdrawal(token, frame);
         let is_cancelled = frame.as_str().contains(r#""stopReason":"cancelled""#);
         let is_accepted = !is_error && !is_cancelled;
         self.count(if is_accepted { "prompts accepted" } else { "prompts refused" });
@@ -379,7 +386,10 @@ impl World {
                 }
             }
             (What::Close, Some(session)) => self.people[person].replica(&session).closed(),
-            (What::New | What::Attach(_) | What::Prompt(_) | What::Close | What::Other(_), _) => {}
+            (
+                What::New | What::Attach(_) | What::Prompt(_) | What::Steer(_) | What::Close | What::Other(_),
+                _,
+            ) => {}
         }
     }
 

@@ -9,7 +9,6 @@ use parlor_wire::RequestId;
 
 use super::client::{Made, What};
 use super::jobs::Job;
-use super::ledger::{PromptRecord, PromptStage};
 use super::replica::From;
 use super::shell::{Message, error};
 use super::world::World;
@@ -41,7 +40,7 @@ impl World {
     }
 
     fn driver_acts(&mut self, client: ClientId, person: usize) {
-        let weights = [8, 30, 6, 5, 6, 12, 4, 3, 2, 1, 4, 6, 5, 4, 2, 3, 5, 3];
+        let weights = [8, 30, 6, 5, 6, 12, 4, 3, 2, 1, 4, 6, 5, 4, 2, 3, 5, 3, 10];
         match self.random.weighted(&weights) {
             0 => self.attach(client, person),
             1 => self.prompt(client, person),
@@ -60,7 +59,8 @@ impl World {
             14 => self.lose_connection(client),
             15 => self.new_session(client),
             16 => self.answer_listed(client),
-            _ => self.read_older(client),
+            17 => self.read_older(client),
+            _ => self.steer(client, person),
         }
     }
 
@@ -71,7 +71,7 @@ impl World {
     }
 
     /// A session that the client is attached to, else any.
-    fn own_session(&mut self, person: usize) -> Option<SessionId> {
+    pub(super) fn own_session(&mut self, person: usize) -> Option<SessionId> {
         let replicas = self.people[person].replicas.iter();
         let own: Vec<_> =
             replicas.filter(|(_, replica)| replica.is_attached()).map(|(id, _)| id.clone()).collect();
@@ -201,12 +201,7 @@ impl World {
         let params = format!(r#"{{"prompt":[{{"type":"text","text":"{text}"}}]{meta}}}"#);
         let params: Object = serde_json::from_str(&params).expect("it is an object");
         let id = self.new_request(client, Some(session), What::Prompt(token));
-        self.ledger.prompts.entry(token).or_insert_with(|| PromptRecord {
-            session: session.clone(),
-            stage: PromptStage::Sent,
-            excuse: None,
-            crashes: 0,
-        });
+        self.ledger.prompt_sent(token, session, client);
         self.call(client, session, ClientCall::Prompt { id: RequestId::from(id), params });
     }
 
@@ -214,7 +209,12 @@ impl World {
         let Some(session) = self.own_session(person) else { return };
         let scope = if self.random.percent(50) { Scope::Turn } else { Scope::Session };
         self.note(|| format!("client {} cancels {session} ({scope:?})", client.0));
-        self.ledger.session_ended(&session, "the session was cancelled");
+        match scope {
+            Scope::Turn => self.ledger.turn_cancelled(&session, client),
+            Scope::Session | Scope::Prompt => {
+                self.ledger.session_ended(&session, "the session was cancelled");
+            }
+        }
         let _ = self.send(&session, Message::Event(Event::CancelTurn { by: client, scope }));
     }
 
@@ -223,7 +223,7 @@ impl World {
         let open: Vec<_> = connection.open().map(|(id, made)| (id, made.what.clone())).collect();
         let sessions: Vec<_> = connection.sessions.iter().cloned().collect();
         let Some((id, what)) = self.random.pick(&open) else { return };
-        if let What::Prompt(token) = what {
+        if let What::Prompt(token) | What::Steer(token) = what {
             self.ledger.excuse(Some(token), "its request was cancelled");
         }
         self.note(|| format!("client {} cancels request {id}", client.0));

@@ -26,7 +26,7 @@ impl World {
                     continue;
                 }
                 let own = connection.made.values().filter_map(|made| {
-                    let What::Prompt(token) = made.what else { return None };
+                    let (What::Prompt(token) | What::Steer(token)) = made.what else { return None };
                     Some(token)
                 });
                 let own: Vec<_> = own.collect();
@@ -50,12 +50,12 @@ impl World {
                 }
                 let held = shell.machine.session().queued_prompts();
                 let queue = replica.queue.as_ref().and_then(Value::as_array);
-                let told: Option<Vec<_>> =
+                let received: Option<Vec<_>> =
                     queue.map(|queue| queue.iter().filter_map(|held| held["id"].as_u64()).collect());
                 let is: Vec<_> = held.iter().map(|held| held.id.0).collect();
-                if person.plan.is_driver && told.clone().unwrap_or_default() != is {
+                if person.plan.is_driver && received.clone().unwrap_or_default() != is {
                     problem = Some(format!(
-                        "client {} was told the queue {told:?} of {key}, which is {is:?}",
+                        "client {} received the queue {received:?} of {key}, which is {is:?}",
                         client.0
                     ));
                 }
@@ -154,7 +154,7 @@ fn slots(transcript: &Transcript) -> Vec<(&'static str, Value)> {
     vec![("info", info), ("usage", usage), ("commands", commands), ("state", all["state"].clone())]
 }
 
-/// How the replica of a client of version 1 differs from what it would be told of what is stored.
+/// How the replica of a client of version 1 differs from a replay of what is stored.
 fn v1_differs(
     key: &SessionId,
     from: Dialect,
@@ -171,23 +171,25 @@ fn v1_differs(
     let is_own = |tokens: &[u64]| tokens.iter().all(|token| own.contains(token));
     let mut expected = messages(&fresh);
     expected.retain(|(role, id, _)| created(&EntryId::Message(*role, id.clone())) > replica.floor);
-    let mut told = messages(replica.transcript());
+    let mut received = messages(replica.transcript());
     // A client that attaches again without a replay keeps its subscription, and knows the aliases that it was sent before.
     let aliases = person.aliases.get(key);
     let original = |id: &MessageId| {
         aliases.and_then(|aliases| aliases.get(&*id.as_json().to_text())).unwrap_or(id).clone()
     };
-    told.retain(|(role, id, _)| created(&EntryId::Message(*role, original(id))) > replica.floor);
+    received.retain(|(role, id, _)| created(&EntryId::Message(*role, original(id))) > replica.floor);
     // A message of which nothing could be said at first appears later than it was made.
     let place = |(role, id, _): &(Role, MessageId, Vec<u64>)| created(&EntryId::Message(*role, id.clone()));
-    told.sort_by_key(place);
+    received.sort_by_key(place);
     expected.sort_by_key(place);
     // It knows what it said itself.
     expected.retain(|(role, id, tokens)| {
-        *role != Role::User || !is_own(tokens) || told.iter().any(|(of, other, _)| of == role && other == id)
+        *role != Role::User
+            || !is_own(tokens)
+            || received.iter().any(|(of, other, _)| of == role && other == id)
     });
-    if told != expected {
-        return Some(format!("it was told the messages\n{told:?}\nand not\n{expected:?}"));
+    if received != expected {
+        return Some(format!("it received the messages\n{received:?}\nand not\n{expected:?}"));
     }
     let calls = |transcript: &Transcript| -> Vec<_> {
         let calls = transcript.entries().iter().filter(|entry| matches!(entry.id(), EntryId::ToolCall(_)));
@@ -202,20 +204,20 @@ fn v1_differs(
             })
             .collect()
     };
-    let (told, expected) = (calls(replica.transcript()), calls(&fresh));
-    (told != expected).then(|| format!("it was told the tool calls\n{told:?}\nand not\n{expected:?}"))
+    let (received, expected) = (calls(replica.transcript()), calls(&fresh));
+    (received != expected).then(|| format!("it received the tool calls\n{received:?}\nand not\n{expected:?}"))
 }
 
-/// What a client of version 1 that loads a session is told of it.
+/// A session as a client of version 1 that loads it receives it.
 fn replayed(key: &SessionId, from: Dialect, stored: &Transcript, person: &Person) -> Transcript {
     let mut encoder = UpdateEncoder::new(Dialect::V1, &person.plan.initialize());
     let mut fold = Fold::of_session(Dialect::V1, key.clone());
     let mut reading = ReplayCursor::new(0, stored.seq());
     let mut losses = Losses::default();
     while let Some(update) = reading.next(stored, usize::MAX >> 1) {
-        let telling = EncodeContext { from, transcript: stored, meta_before: None };
-        for said in encoder.encode(&update, telling, &mut || MessageId::from("unused"), &mut losses) {
-            let _ = fold.line(&said);
+        let context = EncodeContext { from, transcript: stored, meta_before: None };
+        for line in encoder.encode(&update, context, &mut || MessageId::from("unused"), &mut losses) {
+            let _ = fold.line(&line);
         }
     }
     fold.transcript().clone()

@@ -310,6 +310,7 @@ impl World {
         for key in sessions {
             let Some(stored) = self.disk.open(key.as_json().as_literal()) else { continue };
             let said = tokens_of(&stored.transcript);
+            problem = problem.or_else(|| self.steered_wrongly(&key, &stored.transcript));
             let session = Session::new(stored.transcript, live::HOOKS, stored.side_state.as_ref());
             let queued: BTreeSet<_> = session
                 .queued_prompts()
@@ -325,6 +326,12 @@ impl World {
                         prompt.excuse.is_none() && self.tokens.is_stored(*token) && !is_kept
                     }
                     PromptStage::Refused => false,
+                    PromptStage::GivenBack => {
+                        if is_there || queued.contains(token) {
+                            problem = Some(format!("the prompt «{token}» was given back and is in {key}"));
+                        }
+                        false
+                    }
                 };
                 if lost {
                     problem =

@@ -25,7 +25,7 @@ pub(super) enum Job {
     New { client: ClientId, request: u64, session: SessionId, kind: usize, is_adopted: bool },
     /// A session's agent is started and its session restored.
     Restore { session: SessionId, incarnation: u64 },
-    /// The agent's session is restored; the session has yet to be told.
+    /// The agent's session is restored; the session does not know it yet.
     Ready { session: SessionId, incarnation: u64, restored: Restored },
     /// A stored fork is opened.
     Fork { start: Box<ForkStart>, asked: Option<(Place, Object)>, error: Option<RpcError> },

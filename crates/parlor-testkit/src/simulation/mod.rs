@@ -21,6 +21,7 @@ mod replica;
 mod run;
 mod settle;
 mod shell;
+mod steering;
 mod tokens;
 mod world;
 

@@ -78,6 +78,8 @@ pub(super) struct AgentPlan {
     pub(super) echo: Echo,
     /// Whether it drops the prompts that it has when a turn is cancelled.
     pub(super) drops_queue: bool,
+    /// Whether it takes prompts into its running turn.
+    pub(super) steers: bool,
 }
 
 /// How an agent names its messages.
@@ -199,6 +201,7 @@ impl AgentPlan {
             ids,
             echo,
             drops_queue: random.percent(50),
+            steers: random.percent(60),
         }
     }
 
@@ -217,10 +220,12 @@ impl AgentPlan {
         add(self.forks && self.forks_at_message, r#""fork":{"atMessageId":true}"#);
         add(self.takes_titles, r#""title":{}"#);
         let session = session.join(",");
-        let text = match self.dialect {
-            Dialect::V1 => format!(r#"{{"agentCapabilities":{{"sessionCapabilities":{{{session}}}}}}}"#),
-            Dialect::V2 | Dialect::Draft => format!(r#"{{"capabilities":{{"session":{{{session}}}}}}}"#),
+        let capabilities = match self.dialect {
+            Dialect::V1 => format!(r#""agentCapabilities":{{"sessionCapabilities":{{{session}}}}}"#),
+            Dialect::V2 | Dialect::Draft => format!(r#""capabilities":{{"session":{{{session}}}}}"#),
         };
+        let steers = self.steers;
+        let text = format!(r#"{{{capabilities},"_meta":{{"steering":{{"supported":{steers}}}}}}}"#);
         serde_json::from_str(&text).expect("it is an object")
     }
 }

@@ -17,14 +17,14 @@ pub(super) struct Replica {
     pub(super) floor: u64,
     /// The change up to which all is known, if that is known.
     pub(super) seq: Option<u64>,
-    /// The last number of a change that it was told since it was attached.
+    /// The number of the last change that it received since it was attached.
     last_seq: u64,
     phase: Phase,
-    /// Which task of the session it was told by.
+    /// The task of the session whose updates it received.
     pub(super) incarnation: u64,
-    /// The queue of prompts, as it was last told.
+    /// The prompt queue that it received last.
     pub(super) queue: Option<Value>,
-    /// The same, as it is told with a replay that is not over.
+    /// The prompt queue that it received in a replay that is not over.
     queue_anew: Option<Value>,
     /// The text marks of each message since it was last sent as a whole, to find text that is sent twice.
     chunks: Vec<(String, u64)>,
@@ -48,7 +48,7 @@ enum Phase {
     Attached,
 }
 
-/// From where a client wants to be told.
+/// The point from which a client wants a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum From {
     Start,
@@ -149,7 +149,7 @@ impl Replica {
         }
         let phase = std::mem::replace(&mut self.phase, Phase::Attached);
         let Phase::Attaching { from, was_attached, anew, .. } = phase else { return };
-        let told = result["_meta"]["parlor/seq"].as_u64();
+        let seq = result["_meta"]["parlor/seq"].as_u64();
         match (from, anew) {
             (From::Start, Some(fold)) => {
                 self.reset(*fold, 0);
@@ -163,14 +163,14 @@ impl Replica {
             }
             (From::Now, _) if !was_attached || self.incarnation != incarnation => {
                 let blank = self.blank();
-                self.reset(blank, told.unwrap_or(u64::MAX));
+                self.reset(blank, seq.unwrap_or(u64::MAX));
                 self.queue = None;
             }
             (From::Now | From::After(_), _) | (From::Start | From::Message(_), None) => {}
         }
         self.incarnation = incarnation;
-        self.seq = told.filter(|_| self.wants_seq);
-        self.last_seq = told.unwrap_or_default();
+        self.seq = seq.filter(|_| self.wants_seq);
+        self.last_seq = seq.unwrap_or_default();
         self.wholes.clear();
         if self.dialect != Dialect::V1 {
             for (member, kind) in [
@@ -209,7 +209,7 @@ impl Replica {
             matches!(self.phase, Phase::Attaching { anew: Some(_), request, .. } if request == tag.attach);
         let fold = match &mut self.phase {
             Phase::Attaching { anew: Some(fold), .. } if is_replay => fold,
-            // What happened before it was attached will be told again.
+            // What happened before it was attached is sent again.
             Phase::Attaching { from: From::After(_), request, .. } if *request != tag.attach => return None,
             // It was attached because it said something, and knows nothing of what was.
             Phase::Attaching { was_attached: false, request, .. } if *request != tag.attach => return None,

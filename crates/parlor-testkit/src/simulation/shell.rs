@@ -433,6 +433,8 @@ impl World {
                 let session = self.processes[place.process].sessions.get_mut(&place.session);
                 if let Some(session) = session.filter(|_| method == "session/cancel") {
                     session.is_cancelled = true;
+                    let prompts = session.prompts.iter_mut().chain(&mut session.steers);
+                    prompts.for_each(|prompt| prompt.was_cancelled = true);
                 }
             }
             AgentCommand::Respond { id, reply } => {
@@ -494,7 +496,7 @@ impl World {
         }
         process.next_call += 1;
         let id = process.next_call;
-        if let AgentCall::Prompt(prompt) = &call {
+        if let AgentCall::Prompt(prompt) | AgentCall::Steer(prompt) = &call {
             let blocks = params.get("prompt").map(Json::as_str).unwrap_or_default();
             let prompt_of = |content: String| AgentPrompt {
                 call: id,
@@ -502,11 +504,14 @@ impl World {
                 content,
                 is_accepted: false,
                 is_started: false,
+                was_cancelled: false,
                 message: None,
             };
             let prompt_at_agent = prompt_of(last_block(blocks));
             if let Some(session) = process.sessions.get_mut(&place.session) {
-                session.prompts.push(prompt_at_agent);
+                let is_steer = matches!(call, AgentCall::Steer(_));
+                let prompts = if is_steer { &mut session.steers } else { &mut session.prompts };
+                prompts.push(prompt_at_agent);
             }
             if let Some(shell) = self.shells.get_mut(&link.session) {
                 shell.sent_prompts.insert(*prompt, id);
@@ -598,7 +603,7 @@ impl World {
     /// An agent that closed a session answers no prompt of it any more.
     fn drop_prompt_calls(&mut self, place: &Place) {
         let calls = &mut self.processes[place.process].calls;
-        calls.retain(|_, call| call.session != place.session || !matches!(call.call, AgentCall::Prompt(_)));
+        calls.retain(|_, call| call.session != place.session || !call.is_prompt());
     }
 
     fn end_if_retired(&mut self, process: usize) {

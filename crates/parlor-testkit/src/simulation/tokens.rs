@@ -94,7 +94,7 @@ pub(super) fn tokens_of_event(event: &Event) -> Vec<u64> {
         let replay = replay.iter().flatten().flat_map(|lines| tokens_in(lines));
         replay.chain(agent.early.iter().flat_map(of_agent)).collect()
     } else if let Event::Client { call, .. } = event {
-        let text = if let ClientCall::Prompt { params, .. } = call {
+        let text = if let ClientCall::Prompt { params, .. } | ClientCall::Steer { params, .. } = call {
             params.to_json().as_str().to_owned()
         } else if let ClientCall::Say { content, .. } = call {
             content.as_str().to_owned()

@@ -161,8 +161,17 @@ fn a_form_is_listed_filled_in_and_declined() {
 
 #[test]
 fn a_turn_is_cancelled_and_queued_prompts_of_others_stay() {
-    let scenario = Scenario::new(PARLOR).with_test_agent();
-    let mut editor = crate::editor(&scenario);
+    cancels_only_the_turn(&Scenario::new(PARLOR).with_test_agent());
+}
+
+/// The demo agent drops the prompts of its own queue after it has ended the turn.
+#[test]
+fn prompts_that_the_agent_drops_after_the_cancelled_turn_are_sent_again() {
+    cancels_only_the_turn(&Scenario::new(PARLOR));
+}
+
+fn cancels_only_the_turn(scenario: &Scenario) {
+    let mut editor = crate::editor(scenario);
     let session = editor.new_session_in(scenario.work().to_str().unwrap());
     let output = scenario.run(&["cancel", &session]).success().plain();
     assert_eq!(output.stdout, format!("no turn is running in {session}\n"));

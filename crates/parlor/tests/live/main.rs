@@ -8,6 +8,7 @@ mod context;
 mod dialects;
 mod events;
 mod forks;
+mod initialize;
 mod login;
 mod peer_requests;
 mod persistence;

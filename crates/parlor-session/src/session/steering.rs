@@ -1,0 +1,108 @@
+//! Prompts that the agent takes into its running turn.
+
+use parlor_json::Object;
+
+use super::prompts::{Open, Prompts};
+use super::{Clients, Effect, PromptId, PromptMode, PromptOutcome, PromptState, Session, Step};
+use crate::{Entry, MessageId, MetaPatch};
+
+/// The metadata key of a user message that was inserted in a running turn.
+pub const STEER_MARK: &str = "parlor/steer";
+
+/// When the agent is to get a prompt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PromptTiming {
+    /// After the prompts that wait.
+    #[default]
+    InOrder,
+    /// Before the prompts that wait to be sent, in the order of arrival with others of these.
+    Next,
+    /// In the running turn. If that ends before the agent has the prompt, as [`Next`](Self::Next).
+    InTurn,
+}
+
+impl Session {
+    /// Whether a turn is running that can take a prompt: it was not cancelled, and it can end.
+    pub fn has_turn_to_steer(&self) -> bool {
+        // The turn of a serial agent ends with the response to its prompt. Without one, as during a request of the agent between
+        // turns, there is no turn that could end.
+        let has_turn = self.agent == Some(PromptMode::Queued) || self.prompts.turn().is_some();
+        has_turn && self.is_wanted_turn_running()
+    }
+
+    /// Whether the agent was asked to take a prompt into its turn, and it is not in the transcript.
+    pub fn is_being_steered(&self, prompt: PromptId) -> bool {
+        let found = self.prompts.open.get(prompt);
+        found.is_some_and(|open| open.prompt.timing == PromptTiming::InTurn && open.is_with_agent())
+    }
+
+    /// Inserts a prompt that the agent has taken into its turn.
+    pub(super) fn on_steered(
+        &mut self,
+        prompt: PromptId,
+        new_id: &mut dyn FnMut() -> MessageId,
+        out: &mut Step,
+    ) {
+        let is_over = !self.activity().is_busy();
+        let is_repeated =
+            self.candidate.as_ref().is_some_and(|candidate| candidate.progress(prompt).is_some());
+        self.prompts.on_accepted(prompt, Object::default());
+        if is_repeated && !is_over {
+            // The rest of its message comes before the end of the turn.
+            return;
+        }
+        self.insert(prompt, None, new_id, out);
+        self.review_candidate(new_id, out);
+        if let Some(state) = self.transcript.state().filter(|_| is_over) {
+            // The turn has ended before the response.
+            self.prompts.end(prompt, state, out);
+            self.advance(new_id, out);
+        }
+    }
+}
+
+impl Prompts {
+    /// Sends the prompts for the running turn to the agent. Without a turn, they are the next prompts.
+    pub(super) fn send_in_turn(&mut self, is_running: bool, seq: u64, out: &mut Step) {
+        let is_due = |open: &&mut Open| {
+            open.state == PromptState::Queued && open.prompt.timing == PromptTiming::InTurn
+        };
+        for open in self.open.all.iter_mut().filter(is_due) {
+            if is_running {
+                open.state = PromptState::Sent;
+                open.sent_after = seq;
+                out.effects.push(Effect::Steer(open.prompt.clone()));
+            } else {
+                open.prompt.timing = PromptTiming::Next;
+            }
+        }
+    }
+
+    /// Handles a prompt that the agent did not take into its turn, which had ended: it is queued, unless it was withdrawn.
+    pub(super) fn on_not_steered(&mut self, id: PromptId, clients: &Clients, out: &mut Step) {
+        let Some(open) = self.open.get_mut(id).filter(|open| !open.is_inserted()) else { return };
+        if let Some(by) = open.withdrawn {
+            return self.fail(id, &PromptOutcome::Withdrawn { by: Some(by) }, clients, out);
+        }
+        open.queue_again();
+    }
+
+    /// The prompt that started the running turn.
+    pub(super) fn turn(&self) -> Option<&Open> {
+        let mut turn = self.open.all.iter().rev().filter(|open| open.is_inserted());
+        turn.find(|open| open.prompt.timing != PromptTiming::InTurn)
+    }
+}
+
+/// Whether a user message was inserted in a running turn.
+pub fn is_steered(message: &Entry) -> bool {
+    message.body().meta.as_ref().is_some_and(|meta| meta.get_bool(STEER_MARK) == Some(true))
+}
+
+/// The metadata of the message of a prompt with this timing.
+pub(super) fn steer_mark(timing: PromptTiming) -> MetaPatch {
+    match timing {
+        PromptTiming::InTurn => MetaPatch::MergeKeys(Object::new().with(STEER_MARK, true)),
+        PromptTiming::InOrder | PromptTiming::Next => MetaPatch::default(),
+    }
+}
