@@ -21,7 +21,9 @@ impl SessionMachine {
         if let Some(error) = self.take_refusal() {
             return self.send(client.id, Frame::error(&id, &error));
         }
-        let key = params.get_nested("_meta", "parlor/key").and_then(|key| key.to_json_str());
+        // It is between the client and this server: an agent that is a parlor server would refuse a prompt that it has dropped and
+        // is sent again.
+        let key = params.remove_nested("_meta", "parlor/key").and_then(|key| key.to_json_str());
         let steer = params.remove_nested("_meta", STEER_MARK);
         let timing = match self.prompt_timing(client.id, steer.as_ref(), key.as_ref()) {
             Ok(timing) => timing,
