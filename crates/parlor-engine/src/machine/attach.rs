@@ -230,6 +230,7 @@ impl SessionMachine {
     /// A client was sent its replay and the response. One that resumed may know prompts that are not queued any more.
     pub(super) fn on_caught_up(&mut self, client: ClientId, is_resumed: bool) {
         self.subscribe(client);
+        self.presence.receivers.push(client);
         if self.subscribers.get(&client).is_some_and(|subscriber| subscriber.client.is_driver) {
             self.queue_receivers.push((client, is_resumed));
         }
@@ -250,6 +251,7 @@ impl SessionMachine {
         let is_driver = session_client.is_driver;
         self.command(AgentCommand::AddClient(client));
         self.step(Input::Attached(client, session_client));
+        self.presence.has_changed = true;
         if is_driver {
             self.queue_receivers.push((client, false));
         }
@@ -264,6 +266,7 @@ impl SessionMachine {
         if self.subscribers.remove(&client).is_some() {
             self.answer_without_client(client);
             self.step(Input::Detached(client));
+            self.presence.has_changed = true;
             self.prompts.retain(|_, (by, _)| *by != client);
         }
     }
@@ -272,6 +275,7 @@ impl SessionMachine {
     pub(super) fn on_close(&mut self, client: &Arc<ClientInfo>, id: RequestId) {
         self.answer_without_client(client.id);
         self.step(Input::Closed(client.id));
+        self.presence.has_changed = true;
         if self.session.has_no_clients() {
             self.closing.releases = true;
             return self.respond_after_turn(client, id, true);
@@ -288,6 +292,7 @@ impl SessionMachine {
     pub(super) fn on_detach(&mut self, client: &Arc<ClientInfo>, id: RequestId) {
         self.answer_without_client(client.id);
         self.step(Input::Detached(client.id));
+        self.presence.has_changed = true;
         self.leave_prompts(client);
         let ended = self.buffers.offsets();
         self.respond_deferred(DeferredResponse { client: client.id, id, closes: true }, &ended);

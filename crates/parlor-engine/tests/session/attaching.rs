@@ -9,7 +9,7 @@ use parlor_json::Json;
 use parlor_session::session::ClientId;
 use parlor_wire::RequestId;
 
-use crate::harness::{IDLE, RUNNING, Script, chunk, lines};
+use crate::harness::{IDLE, RUNNING, Script, attach, chunk, lines};
 
 /// A session with one finished turn.
 fn with_a_turn() -> Script {
@@ -297,4 +297,49 @@ fn a_session_that_owes_the_response_to_a_close_is_not_evicted() {
     assert_eq!(script.sent(2), ["3 -> {}"]);
     script.handle([tick()]);
     assert!(script.machine.end().is_some(), "now nobody uses it");
+}
+
+#[test]
+fn clients_that_want_to_know_are_sent_which_clients_are_attached() {
+    const WANTS: &str = r#"{"info":{"name":"page"},"_meta":{"parlor/clients":true}}"#;
+    let mut script = Script::new(Dialect::V2);
+    script.attach_with(1, Dialect::V2, WANTS, ReplayFrom::Start);
+    script.attach_with(2, Dialect::V1, r#"{"clientInfo":{"name":"zed"}}"#, ReplayFrom::Start);
+    assert!(!lines(&script.sent(2)).contains("parlor/clients"), "it did not ask for them");
+    script.handle([Event::Disconnected(ClientId(2))]);
+    expect![[r#"
+        0 -> {"configOptions":[],"_meta":{"parlor/seq":0,"parlor/state":"idle"}}
+        session_info_update {"_meta":{"parlor/clients":[{"client":1,"role":"driver","name":"page"}]}}
+        session_info_update {"_meta":{"parlor/clients":[{"client":1,"role":"driver","name":"page"},{"client":2,"role":"driver","name":"zed"}]}}
+        session_info_update {"_meta":{"parlor/clients":[{"client":1,"role":"driver","name":"page"}]}}
+    "#]]
+    .assert_eq(&lines(&script.sent(1)));
+    // Updates of the session are not followed by the clients again.
+    script.says(&[RUNNING, &chunk("a", "one "), IDLE]);
+    assert!(!lines(&script.sent(1)).contains("parlor/clients"));
+    // A client that attaches again has forgotten them.
+    script.call(1, attach(3, ReplayFrom::Start));
+    assert_eq!(lines(&script.sent(1)).matches("parlor/clients").count(), 1);
+    script.attach(3, Dialect::V2);
+    script.sent(1);
+    script.call(3, ClientCall::Detach { id: RequestId::from(4) });
+    assert_eq!(lines(&script.sent(1)).matches("parlor/clients").count(), 1);
+    script.attach(3, Dialect::V2);
+    script.sent(1);
+    script.call(3, ClientCall::Close { id: RequestId::from(5) });
+    assert_eq!(lines(&script.sent(1)).matches("parlor/clients").count(), 1);
+}
+
+#[test]
+fn long_names_and_many_clients_are_cut() {
+    const WANTS: &str = r#"{"_meta":{"parlor/clients":true}}"#;
+    let mut script = Script::new(Dialect::V2);
+    let long = format!(r#"{{"info":{{"name":"{}"}}}}"#, "x".repeat(5_000));
+    for client in 2..=104 {
+        script.attach_with(client, Dialect::V2, &long, ReplayFrom::Start);
+    }
+    script.attach_with(1, Dialect::V2, WANTS, ReplayFrom::Start);
+    let sent = lines(&script.sent(1));
+    assert_eq!(sent.matches(r#""client":"#).count(), 100);
+    assert!(sent.contains(r#""parlor/moreClients":4"#) && sent.len() < 20_000, "{} bytes", sent.len());
 }
