@@ -36,7 +36,7 @@ pub(super) fn page(content: &Markup) -> Markup {
                     (icon("bell", "")) "Turn on notifications"
                 }
             }
-            div.scroll id="conversation" tabindex="0" role="region" aria-label="Inbox" { div id="note" {} (content) }
+            div.scroll id="conversation" tabindex="0" role="region" aria-label="Inbox" { (content) }
         }
     }
 }
@@ -46,7 +46,7 @@ pub(super) fn content(requests: &[InboxRequest], rows: &[SessionRow], now: Times
     let (postponed, waiting): (Vec<_>, Vec<_>) = requests.iter().partition(|request| request.is_postponed);
     let failed: Vec<_> = rows
         .iter()
-        .filter(|row| row.state == SessionState::Failed && row.is_unread)
+        .filter(|row| row.state == SessionState::Failed && row.is_unread && !row.is_archived)
         .take(MAX_FAILED)
         .collect();
     html! {

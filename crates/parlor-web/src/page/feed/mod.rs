@@ -1,7 +1,7 @@
 //! A session that tabs show: one replica and one rendering for all of them.
 //!
-//! The replica is that of an observer. While a driver shows the session, a second connection is attached as a driver
-//! ([`Steering`]): it has the prompt queue and the open requests, holds the requests of the agent open, and sends what people do.
+//! The replica is that of an observer. While a browser that may act shows the session, another connection is attached as a driver, under
+//! the name of that browser ([`Steering`]): it has the prompt queue, holds the requests of the agent open, and sends what people do.
 
 mod entry_page;
 mod files;
@@ -9,7 +9,7 @@ mod refresh;
 mod slots;
 mod steering;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(super) use self::steering::Steering;
 use super::PageState;
 use super::hub_client::HubConnector;
 use super::list_feed::ListView;
-use super::regions::{self, FileCounts, QueuedPrompt};
+use super::regions::{self, FileCounts};
 use super::session_row::SessionRow;
 use super::to_tab::{TabMessage, TabPatch};
 use crate::render::{Fragments, RequestCard};
@@ -54,7 +54,10 @@ pub(super) struct Feed {
     messages: broadcast::Sender<FeedMessage>,
     /// Something changed.
     wake: Notify,
-    steering: tokio::sync::Mutex<Option<Arc<Steering>>>,
+    /// The connections that act, by the ids of their browsers.
+    steering: Mutex<BTreeMap<String, Arc<Steering>>>,
+    /// Is held while a connection that acts is opened or ended.
+    opening: tokio::sync::Mutex<()>,
     tasks: Mutex<Vec<AbortHandle>>,
     files: tokio::sync::Mutex<Option<(tokio::time::Instant, Arc<Vec<String>>)>>,
 }
@@ -91,12 +94,12 @@ struct FeedState {
     requests: Vec<RequestCard>,
     /// How many requests a person has put off.
     postponed: usize,
-    queue: Vec<QueuedPrompt>,
     /// The tool calls that open requests are about.
     waiting: HashSet<ToolCallId>,
     /// Changed files of each tool call at its change.
     files: HashMap<EntryId, (u64, FileCounts)>,
     deletion: Option<AbortHandle>,
+    is_archived: bool,
     tabs: Vec<(u64, Role, String)>,
     next_tab: u64,
     was_running: bool,
@@ -134,12 +137,12 @@ impl From<Error> for OpenError {
 impl Feed {
     async fn open(state: &Arc<PageState>, id: &SessionId) -> Result<Arc<Self>, OpenError> {
         let view = state.lists.view().await.map_err(|_| OpenError::Failed(Error::Disconnected))?;
-        let client = HubConnector::new(Role::Observer).connect(&state.hub).await?;
+        let client = HubConnector::new(Role::Observer).with_clients().connect(&state.hub).await?;
         let row = match view.row(id) {
             Some(row) => row.clone(),
             // The list that is followed may be older than the session.
             None => {
-                let listed = client.list_all_agents().await?;
+                let listed = client.list_with_archived().await?;
                 let listed = listed.iter().find(|listed| listed.id == *id);
                 listed.map(SessionRow::new).ok_or(OpenError::NoSession)?
             }
@@ -152,11 +155,13 @@ impl Feed {
             session: session.clone(),
             messages: broadcast::Sender::new(MAX_WAITING),
             wake: Notify::new(),
-            steering: tokio::sync::Mutex::default(),
+            steering: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
             tasks: Mutex::default(),
             files: tokio::sync::Mutex::default(),
         });
-        feed.set_requests(&view);
+        lock(&feed.state).is_archived = feed.row.is_archived;
+        feed.set_list(&view);
         feed.refresh();
         let (listed, mut lists) = (Arc::downgrade(&feed), state.lists.subscribe());
         let mut was_listed = view.row(id).is_some();
@@ -164,10 +169,10 @@ impl Feed {
             loop {
                 let view = lists.next().await;
                 let Some(feed) = listed.upgrade() else { return };
-                feed.set_requests(&view);
+                feed.set_list(&view);
                 let is_listed = view.row(&feed.row.id).is_some();
                 if was_listed && !is_listed {
-                    // It was deleted or archived.
+                    // It was deleted.
                     lock(&feed.state).has_ended = true;
                     feed.wake.notify_one();
                 }
@@ -212,7 +217,8 @@ impl Feed {
     }
 
     async fn close(&self) {
-        self.stop_steering().await;
+        lock(&self.state).has_ended = true;
+        self.stop_all_steering().await;
         self.session.client().disconnect().await;
         lock(&self.tasks).drain(..).for_each(|task| task.abort());
     }
@@ -293,19 +299,22 @@ impl Feed {
         self.wake.notify_one();
     }
 
-    /// Takes the open requests of the session from the list of all.
-    fn set_requests(&self, view: &ListView) {
+    /// Takes the open requests of the session from the list of all, and whether it is archived.
+    fn set_list(&self, view: &ListView) {
         let (postponed, requests): (Vec<_>, Vec<_>) =
             view.requests_of(&self.row.id).partition(|request| request.is_postponed);
         let requests: Vec<RequestCard> = requests.into_iter().map(|request| request.card.clone()).collect();
         let names = |cards: &[RequestCard]| cards.iter().map(RequestCard::element_id).collect::<Vec<_>>();
         let mut state = lock(&self.state);
-        let is_same = state.postponed == postponed.len()
+        let is_archived = view.row(&self.row.id).map_or(state.is_archived, |row| row.is_archived);
+        let is_same = state.is_archived == is_archived
+            && state.postponed == postponed.len()
             && names(&state.requests) == names(&requests)
             && state.requests.iter().zip(&requests).all(|(known, now)| known.is_same(now));
         if !is_same {
             state.requests = requests;
             state.postponed = postponed.len();
+            state.is_archived = is_archived;
             self.wake.notify_one();
         }
     }

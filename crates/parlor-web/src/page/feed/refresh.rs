@@ -1,14 +1,16 @@
 //! Renders a session for all tabs, and counts its changed files.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use parlor_session::{Activity, Entry, EntryId, MessageNumbers, ToolCallId, Transcript};
 
+use super::super::clients::{AttachedClient, QueuedPrompt};
 use super::super::regions::{self, FileCounts, RegionView};
 use super::super::session_row::{SessionRow, SessionState};
 use super::super::to_tab::{TabMessage, TabPatch};
 use super::super::{created_at, side};
-use super::{Audience, Feed, FeedMessage, FeedState, lock};
+use super::{Audience, Feed, FeedMessage, FeedState, Steering, lock};
 use crate::render::content_block::MediaSource;
 use crate::render::{EntryContext, RequestCard};
 
@@ -46,7 +48,8 @@ impl Feed {
         let mut all: Vec<TabPatch> = patches.into_iter().map(TabPatch::from).collect();
         let mut drivers = Vec::new();
         let view = Self::count_files(&self.row, &mut state.files, &transcript);
-        let view = self.view(state, &transcript, view);
+        let steering: Vec<Arc<Steering>> = lock(&self.steering).values().cloned().collect();
+        let view = self.view(state, &transcript, view, &steering);
         let is_running = view.state == SessionState::Running || view.state == SessionState::NeedsYou;
         if is_running != state.was_running && state.fragments.revision() > 0 {
             let agent = crate::render::text::clean_line(&self.row.agent);
@@ -129,7 +132,11 @@ impl Feed {
         state: &'a FeedState,
         transcript: &'a Transcript,
         (turn_files, session_files): (FileCounts, FileCounts),
+        steering: &[Arc<Steering>],
     ) -> RegionView<'a> {
+        let browsers: Vec<u64> = steering.iter().filter_map(|steering| steering.number).collect();
+        // All drivers are sent the same queue.
+        let queue = steering.first().map(|steering| QueuedPrompt::list(&steering.session.transcript()));
         let activity = transcript.state().map(|state| &state.activity);
         let last_failed = regions::has_failed(transcript);
         let shown = match activity {
@@ -147,7 +154,11 @@ impl Feed {
             opened: self.session.opened(),
             requests: &state.requests,
             postponed: state.postponed,
-            queue: &state.queue,
+            queue: queue.unwrap_or_default(),
+            can_steer: steering.iter().any(|steering| steering.can_steer()),
+            clients: AttachedClient::list(transcript),
+            browsers,
+            is_archived: state.is_archived,
             turn_files,
             session_files,
             is_deleted: state.deletion.is_some(),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use parlor_client::Error;
+use parlor_server::browsers::SignedIn;
 use parlor_server::hub::Role;
 use parlor_session::SessionId;
 
@@ -33,7 +34,8 @@ struct FeedSlot {
 #[derive(Debug, Default)]
 struct Viewers {
     all: usize,
-    drivers: usize,
+    /// The tabs of each browser that may act, by the browser's id.
+    drivers: HashMap<String, usize>,
 }
 
 /// Keeps a feed open.
@@ -41,7 +43,8 @@ pub(in crate::page) struct FeedHandle {
     state: Arc<PageState>,
     slot: Arc<FeedSlot>,
     feed: Arc<Feed>,
-    is_driver: bool,
+    /// The id of the browser, if it may act.
+    driver: Option<String>,
 }
 
 impl Feeds {
@@ -49,29 +52,26 @@ impl Feeds {
     pub(in crate::page) async fn open(
         state: &Arc<PageState>,
         id: &SessionId,
-        role: Role,
+        browser: Option<&SignedIn>,
     ) -> Result<Option<FeedHandle>, Error> {
-        let is_driver = role == Role::Driver;
+        let driver = browser.filter(|browser| browser.role == Role::Driver).map(|browser| browser.id.clone());
         let slot = {
             let mut open = lock(&state.feeds.open);
             if !open.contains_key(id) && open.len() >= MAX_FEEDS {
                 return Err(Error::Busy);
             }
             let slot = Arc::clone(open.entry(id.clone()).or_default());
-            let mut viewers = lock(&slot.viewers);
-            viewers.all += 1;
-            viewers.drivers += usize::from(is_driver);
-            drop(viewers);
+            lock(&slot.viewers).add(driver.as_deref());
             slot
         };
         let opened = slot.feed.get_or_try_init(|| Feed::open(state, id)).await;
         match opened {
             Ok(feed) => {
                 let feed = Arc::clone(feed);
-                Ok(Some(FeedHandle { state: Arc::clone(state), slot, feed, is_driver }))
+                Ok(Some(FeedHandle { state: Arc::clone(state), slot, feed, driver }))
             }
             Err(error) => {
-                release(state, id, &slot, is_driver, true);
+                release(state, id, &slot, driver, true);
                 match error {
                     OpenError::NoSession => Ok(None),
                     OpenError::Failed(error) => Err(error),
@@ -81,30 +81,48 @@ impl Feeds {
     }
 }
 
+impl Viewers {
+    fn add(&mut self, driver: Option<&str>) {
+        self.all += 1;
+        if let Some(driver) = driver {
+            *self.drivers.entry(driver.to_owned()).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, driver: Option<&str>) {
+        self.all -= 1;
+        if let Some(tabs) = driver.and_then(|driver| self.drivers.get_mut(driver)) {
+            *tabs -= 1;
+        }
+        self.drivers.retain(|_, tabs| *tabs > 0);
+    }
+}
+
 /// Counts a viewer out, and closes a feed that has none.
-fn release(state: &Arc<PageState>, id: &SessionId, slot: &Arc<FeedSlot>, is_driver: bool, at_once: bool) {
-    let is_last_driver = {
-        let mut viewers = lock(&slot.viewers);
-        viewers.all -= 1;
-        viewers.drivers -= usize::from(is_driver);
-        is_driver && viewers.drivers == 0
-    };
+fn release(
+    state: &Arc<PageState>,
+    id: &SessionId,
+    slot: &Arc<FeedSlot>,
+    driver: Option<String>,
+    at_once: bool,
+) {
+    lock(&slot.viewers).remove(driver.as_deref());
     let (state, id, slot) = (Arc::clone(state), id.clone(), Arc::clone(slot));
     let close = async move {
         if !at_once {
             tokio::time::sleep(LINGER).await;
         }
-        if is_last_driver
-            && lock(&slot.viewers).drivers == 0
+        if let Some(driver) = driver
             && let Some(feed) = slot.feed.get()
         {
-            feed.stop_steering().await;
+            let is_shown = || lock(&slot.viewers).drivers.contains_key(&driver);
+            feed.stop_steering(&driver, is_shown).await;
         }
         let is_unused = {
             let mut open = lock(&state.feeds.open);
-            let is_unused = lock(&slot.viewers).all == 0
-                && open.get(&id).is_some_and(|listed| Arc::ptr_eq(listed, &slot));
-            if is_unused {
+            let is_unused = lock(&slot.viewers).all == 0;
+            // A feed that has ended is not listed any more; another one may be.
+            if is_unused && open.get(&id).is_some_and(|listed| Arc::ptr_eq(listed, &slot)) {
                 open.remove(&id);
             }
             is_unused
@@ -134,6 +152,6 @@ impl Drop for FeedHandle {
                 open.remove(&self.feed.row.id);
             }
         }
-        release(&self.state, &self.feed.row.id, &self.slot, self.is_driver, has_ended);
+        release(&self.state, &self.feed.row.id, &self.slot, self.driver.take(), has_ended);
     }
 }
