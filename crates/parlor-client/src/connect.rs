@@ -56,6 +56,7 @@ pub struct Connector {
     only: Option<Version>,
     capabilities: Object,
     wants_clients: bool,
+    wants_times: bool,
 }
 
 impl Connector {
@@ -67,6 +68,7 @@ impl Connector {
             only: None,
             capabilities: Object::default(),
             wants_clients: false,
+            wants_times: false,
         }
     }
 
@@ -88,6 +90,13 @@ impl Connector {
     #[must_use]
     pub fn with_clients(mut self) -> Self {
         self.wants_clients = true;
+        self
+    }
+
+    /// Asks a parlor server when the entries were created that it sends again: `_meta["parlor/at"]` of an entry.
+    #[must_use]
+    pub fn with_times(mut self) -> Self {
+        self.wants_times = true;
         self
     }
 
@@ -171,6 +180,9 @@ impl Connector {
         let mut params = initialize_params(&self.name, &self.version, &self.capabilities);
         if self.wants_clients {
             params.set_nested("_meta", "parlor/clients", true);
+        }
+        if self.wants_times {
+            params.set_nested("_meta", "parlor/times", true);
         }
         let mut last = Error::Protocol("the peer uses neither version");
         for version in versions {

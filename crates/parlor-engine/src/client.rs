@@ -26,6 +26,8 @@ pub struct ClientInfo {
     pub wants_events: bool,
     /// Whether it wants to know which clients are attached.
     pub wants_clients: bool,
+    /// Whether it wants to know when the entries that it is sent again were created. Only version 2 has a place for that.
+    pub wants_times: bool,
     /// Which elicitations it can show.
     elicitation: Option<Object>,
 }
@@ -37,6 +39,7 @@ impl ClientInfo {
             initialize.get_nested("_meta", key).is_some_and(|wants| wants.as_bool() == Some(true))
         };
         let (wants_seq, wants_clients) = (wants("parlor/seq"), wants("parlor/clients"));
+        let wants_times = dialect != Dialect::V1 && wants("parlor/times");
         let wants_events = wants_events(&initialize);
         let capabilities = match dialect {
             Dialect::V1 => initialize.get_object("clientCapabilities"),
@@ -52,6 +55,7 @@ impl ClientInfo {
             wants_seq,
             wants_events,
             wants_clients,
+            wants_times,
             elicitation,
         }
     }

@@ -17,6 +17,7 @@ mod requests;
 mod search_index;
 mod steering;
 mod subscriber;
+mod times;
 mod title;
 
 use core::fmt;

@@ -343,3 +343,25 @@ fn long_names_and_many_clients_are_cut() {
     assert_eq!(sent.matches(r#""client":"#).count(), 100);
     assert!(sent.contains(r#""parlor/moreClients":4"#) && sent.len() < 20_000, "{} bytes", sent.len());
 }
+
+#[test]
+fn a_client_that_wants_times_is_sent_when_replayed_entries_were_created() {
+    const WANTS: &str = r#"{"_meta":{"parlor/times":true}}"#;
+    let mut script = with_a_turn();
+    script.attach_with(2, Dialect::V2, WANTS, ReplayFrom::Start);
+    let at = script.machine.transcript().entries()[0].created_at().unwrap().0;
+    let sent = lines(&script.sent(2));
+    let with_time = format!(r#""_meta":{{"parlor/at":{at}}}"#);
+    assert_eq!(sent.matches(&with_time).count(), 2, "the prompt and the answer: {sent}");
+    script.attach_with(3, Dialect::V2, WANTS, ReplayFrom::Tail(1));
+    let sent = script.sent(3);
+    let response = lines(&sent);
+    let older = response.split(r#""parlor/older":"#).nth(1).unwrap().split([',', '}']).next().unwrap();
+    let before = older.parse().unwrap();
+    script.call(3, ClientCall::Older { id: RequestId::from(9), before, entries: 5 });
+    assert!(lines(&script.sent(3)).contains(&with_time));
+    // Version 1 has no place for it, and nobody else is sent it.
+    script.attach_with(4, Dialect::V1, WANTS, ReplayFrom::Start);
+    script.attach_with(5, Dialect::V2, "{}", ReplayFrom::Start);
+    assert!(!lines(&script.sent(4)).contains("parlor/at") && !lines(&script.sent(5)).contains("parlor/at"));
+}
