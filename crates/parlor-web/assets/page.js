@@ -25,6 +25,17 @@ function changeTheme() {
   store(localStorage, "theme", root.dataset.theme);
 }
 
+// Diffs unified or side by side, as a person chose.
+const markLayout = (within) => {
+  for (const button of within.querySelectorAll("[data-do=split]")) button.setAttribute("aria-pressed", root.dataset.diff === "split");
+};
+root.dataset.diff = store(localStorage, "diff") ?? "";
+function changeLayout() {
+  root.dataset.diff = root.dataset.diff ? "" : "split";
+  store(localStorage, "diff", root.dataset.diff || null);
+  markLayout(document);
+}
+
 // Times in the zone of the browser.
 const today = new Date().toDateString();
 function localTimes(within) {
@@ -32,7 +43,7 @@ function localTimes(within) {
     const at = new Date(time.dateTime);
     if (Number.isNaN(at.getTime())) continue;
     const clock = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-    time.textContent = at.toDateString() === today ? clock : `${at.toLocaleDateString()} ${clock}`;
+    time.textContent = time.className || at.toDateString() === today ? clock : `${at.toLocaleDateString()} ${clock}`;
     time.title = at.toLocaleString();
   }
 }
@@ -154,6 +165,7 @@ function elements(html) {
   const template = document.createElement("template");
   template.innerHTML = html;
   localTimes(template.content);
+  markLayout(template.content);
   for (const one of template.content.querySelectorAll(".entry")) decorate(one);
   return template.content;
 }
@@ -707,6 +719,7 @@ async function copy(text, done) {
 
 const local = {
   theme: changeTheme,
+  split: changeLayout,
   connect,
   to_end() { if (below.length) send({ do: "latest" }); else toEnd(); },
   details() {
@@ -871,6 +884,7 @@ local.notifications = async () => {
 showNotifications();
 
 localTimes(document);
+markLayout(document);
 if (log) {
   for (const entry of log.querySelectorAll(":scope > .entry")) decorate(entry);
   mark(log.firstElementChild, "", log.dataset.before);

@@ -24,18 +24,32 @@ pub(super) struct HubConnector {
     name: String,
     role: Role,
     wants_clients: bool,
+    wants_times: bool,
     agent: Option<String>,
     cwd: Option<PathBuf>,
 }
 
 impl HubConnector {
     pub(super) fn new(role: Role) -> Self {
-        Self { name: PAGE_NAME.to_owned(), role, wants_clients: false, agent: None, cwd: None }
+        Self {
+            name: PAGE_NAME.to_owned(),
+            role,
+            wants_clients: false,
+            wants_times: false,
+            agent: None,
+            cwd: None,
+        }
     }
 
     /// Connects as a browser that may act: what it does is recorded under its name.
     pub(super) fn driver(browser: &SignedIn) -> Self {
         Self { name: clean_line(&browser_name(&browser.name)), ..Self::new(Role::Driver) }
+    }
+
+    /// Asks when entries were created.
+    pub(super) fn with_times(mut self) -> Self {
+        self.wants_times = true;
+        self
     }
 
     /// Asks which clients are attached to sessions.
@@ -56,6 +70,9 @@ impl HubConnector {
         let mut connector = Connector::new(&self.name, env!("CARGO_PKG_VERSION")).only(Version::V2);
         if self.wants_clients {
             connector = connector.with_clients();
+        }
+        if self.wants_times {
+            connector = connector.with_times();
         }
         if self.role == Role::Driver {
             let modes = Object::new().with("form", Object::new()).with("url", Object::new());

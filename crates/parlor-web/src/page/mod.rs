@@ -311,16 +311,17 @@ async fn session_export(State(state): State<Arc<PageState>>, Path(id): Path<Stri
 
 /// Reads a session as an observer that leaves at once.
 async fn read_transcript(hub: &Arc<Hub>, row: &SessionRow) -> Result<Snapshot, parlor_client::Error> {
-    let client = HubConnector::new(Role::Observer).connect(hub).await?;
+    let client = HubConnector::new(Role::Observer).with_times().connect(hub).await?;
     let session = client.load(&row.id, std::path::Path::new(&row.cwd)).await;
     let transcript = session.map(|session| session.transcript());
     client.disconnect().await;
     transcript
 }
 
-/// When an entry was created, as far as the server knows.
+/// When an entry was created, as far as the server said.
 fn created_at(entry: &Entry) -> Option<Timestamp> {
-    Timestamp::from_millisecond(entry.created_at()?.0).ok()
+    let at = entry.body().meta.as_ref()?.get("parlor/at")?;
+    Timestamp::from_millisecond(at.as_str().parse().ok()?).ok()
 }
 
 fn respond(status: StatusCode, page: Markup) -> Response {

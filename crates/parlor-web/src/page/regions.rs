@@ -1,7 +1,5 @@
 //! The parts of a session's page that change as a whole.
 
-use std::collections::BTreeMap;
-
 use maud::{Markup, html};
 use parlor_client::ConfigOption;
 use parlor_json::{Json, Object};
@@ -9,7 +7,6 @@ use parlor_server::hub::Role;
 use parlor_session::{Activity, Entry, EntryId, Slot, Transcript};
 use parlor_view::browser::browser_name;
 use parlor_view::event::plan_items;
-use parlor_view::tool_call::ToolDetails;
 
 use super::clients::{AttachedClient, QueuedPrompt};
 use super::feed::{Audience, UNDO_TIME};
@@ -17,11 +14,8 @@ use super::session_row::{SessionRow, SessionState, cost};
 use super::side::short_path;
 use crate::assets::icon;
 use crate::render::plan;
-use crate::render::text::{clean_line, element_id};
-use crate::render::{CardPlace, RequestCard};
-
-/// Files that the details list.
-const MAX_FILES: usize = 100;
+use crate::render::text::clean_line;
+use crate::render::{CardPlace, RequestCard, TurnFiles};
 
 /// Characters of a queued prompt that are shown.
 const MAX_QUEUED_TEXT: usize = 500;
@@ -40,8 +34,9 @@ pub(super) struct RegionView<'a> {
     pub(super) queue: Vec<QueuedPrompt>,
     /// Whether a prompt can be sent into the running turn.
     pub(super) can_steer: bool,
-    pub(super) turn_files: FileCounts,
-    pub(super) session_files: FileCounts,
+    pub(super) files: &'a TurnFiles,
+    /// Whether there are older entries than those that are loaded.
+    pub(super) has_older: bool,
     /// Whether the session is about to be deleted.
     pub(super) is_deleted: bool,
     pub(super) is_archived: bool,
@@ -64,58 +59,6 @@ impl RegionView<'_> {
         let from = prompt.from.filter(|from| self.browsers != [*from])?;
         self.clients.iter().find(|client| client.number == from)?.name.as_deref()
     }
-}
-
-/// Added and removed lines of files, by their paths, each with the element of its last change.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct FileCounts(BTreeMap<String, (usize, usize, String)>);
-
-impl FileCounts {
-    /// Counts the changes of a tool call.
-    pub(super) fn of_entry(entry: &Entry, cwd: &str) -> Self {
-        let details = ToolDetails::of_entry(entry, cwd);
-        let mut counts = Self::default();
-        for diff in details.diffs() {
-            let (added, removed) = diff.counts();
-            let path = parlor_view::tool_call::relative(&diff.path, cwd).to_owned();
-            let known = counts.0.entry(path).or_default();
-            *known = (known.0 + added, known.1 + removed, element_id(entry.id()));
-        }
-        counts
-    }
-
-    /// Adds the counts of later changes.
-    pub(super) fn add(&mut self, later: &Self) {
-        for (path, (added, removed, element)) in &later.0 {
-            let known = self.0.entry(path.clone()).or_default();
-            *known = (known.0 + added, known.1 + removed, element.clone());
-        }
-    }
-
-    fn html(&self, title: &str) -> Markup {
-        let total = self.0.values().fold((0, 0), |sum, (added, removed, _)| (sum.0 + added, sum.1 + removed));
-        html! {
-            @if !self.0.is_empty() {
-                section {
-                    h3 { (title) (line_counts(total.0, total.1)) }
-                    ul.files {
-                        @for (path, (added, removed, element)) in self.0.iter().take(MAX_FILES) {
-                            li {
-                                a href=(format!("#{element}")) {
-                                    code.cut.grow { (clean_line(path)) } (line_counts(*added, *removed))
-                                }
-                            }
-                        }
-                    }
-                    @if self.0.len() > MAX_FILES { p.muted { "and " (self.0.len() - MAX_FILES) " more" } }
-                }
-            }
-        }
-    }
-}
-
-fn line_counts(added: usize, removed: usize) -> Markup {
-    html! { span.num { span.plus { "+" (added) } " " span.minus { "−" (removed) } } }
 }
 
 /// Whether the last turn failed.
@@ -282,8 +225,8 @@ fn details(view: &RegionView<'_>) -> Markup {
     let other = |option: &&ConfigOption| !is_mode_or_model(option);
     html! {
         div.scroll id="details-body" {
-            (view.turn_files.html("Changed in this turn"))
-            (view.session_files.html("Changed in the session"))
+            (view.files.turn().html("Changed in this turn"))
+            (view.files.session().html(if view.has_older { "Changed in the latest entries" } else { "Changed in the session" }))
             @if !items.is_empty() {
                 section { h3 { "Plan" span.num { (done) " of " (items.len()) } } (plan::list(&items)) }
             }

@@ -436,7 +436,7 @@ impl PermissionSubject {
                             (clean(&diff.path))
                         }
                         span.muted { (parlor_view::tool_call::verb(diff.operation).to_lowercase()) }
-                        (diff::counts(diff.counts()))
+                        (diff::layout_button()) span.num { (diff::counts(diff.counts())) }
                     }
                     (diff::table_of(diff, MAX_DIFF))
                 }

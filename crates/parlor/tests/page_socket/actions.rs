@@ -1,11 +1,12 @@
 //! What people do in tabs.
 
 use parlor_dialect::Dialect;
+use parlor_testkit::server::TestDir;
 use parlor_testkit::transport::TransportKind;
 use serde_json::json;
 
 use super::tab::{Browser, attribute, entry_ids};
-use super::{new_session, start_server};
+use super::{PARLOR, new_session, start_server};
 
 #[test]
 fn a_prompt_during_a_turn_is_queued_in_all_tabs_and_can_be_withdrawn() {
@@ -313,4 +314,37 @@ fn files_can_be_attached_to_the_first_prompt() {
         1,
         "a prompt that cannot be sent makes no session: {sessions}"
     );
+}
+
+#[test]
+fn a_prompt_is_sent_into_a_running_turn_if_the_agent_takes_it() {
+    let agents =
+        "[agents.steered]\ncommand = [\"TEST_AGENT\", \"--version\", \"2\", \"--offers\", \"steering\"]\n";
+    let server =
+        TestDir::new(PARLOR).agent("demo", &format!("{PARLOR} demo-agent")).with_test_agents(agents).serve();
+    let browser = Browser::sign_in(&server, false);
+    let new = |agent: &str| {
+        let output =
+            server.dir().run(&["prompt", "--new", "--agent", agent, "--json", "say hello"]).success();
+        output.last_json()["sessionId"].as_str().expect("the id of the session").to_owned()
+    };
+    let mut tab = browser.show(&new("steered"));
+    tab.prompt("say Busy.\nawait-steering\nsay Over.");
+    tab.wait_for_text("Busy.");
+    tab.wait_for_region("composer-bar", |html| html.contains("data-do=\"send_now\""));
+    tab.send(&json!({ "do": "prompt", "key": "k", "text": "Hurry.", "now": true }));
+    tab.wait_for("sent", |sent| sent["key"] == "k");
+    tab.wait_for_text("Over.");
+    tab.wait_for_idle();
+    tab.wait_for_region("composer-bar", |html| !html.contains("send_now"));
+    // Another agent does not offer it, and a prompt that is sent nevertheless comes back.
+    let mut tab = browser.show(&new("demo"));
+    tab.prompt("sleep 60000");
+    let bar = tab.wait_for_region("composer-bar", |html| html.contains("data-do=\"stop\""));
+    assert!(!bar.contains("send_now"), "{bar}");
+    tab.send(&json!({ "do": "prompt", "key": "k", "text": "Hurry.", "now": true }));
+    tab.wait_for("unsent", |unsent| unsent["key"] == "k");
+    tab.wait_for("error", |_| true);
+    tab.send(&json!({ "do": "stop" }));
+    tab.wait_for_idle();
 }

@@ -10,7 +10,7 @@ use super::super::{media, side};
 use super::refresh::Contexts;
 use super::{FIRST_ENTRIES, Feed, FeedState, lock};
 use crate::render::text::element_id;
-use crate::render::{entry, is_shown};
+use crate::render::{TurnBounds, TurnFiles, entry, is_shown};
 
 /// Entries that a tab gets at a time.
 pub(super) const PAGE_ENTRIES: usize = 100;
@@ -66,12 +66,17 @@ impl Feed {
         let skipped = messages.saturating_sub(own);
         let media = format!("{}/media/", side::address(&self.row.id));
         let waiting = HashSet::new();
+        let mut files = TurnFiles::default();
+        let bounds = TurnBounds { is_from_start: page.before.is_none(), is_to_end: false };
+        files.update(transcript, &self.row.cwd, bounds);
         let context = Contexts {
             transcript,
             numbers: MessageNumbers::after(skipped, transcript),
             row: &self.row,
             media,
             waiting: &waiting,
+            files: &files,
+            times: None,
         };
         let elements = transcript.entries().iter().filter_map(|one| entry(one, &context.of(one)));
         let html = elements.map(maud::Markup::into_string).collect();
@@ -100,7 +105,7 @@ impl Feed {
         end: usize,
         entries: usize,
     ) -> EntryPage {
-        let context = self.contexts(transcript, &state.waiting);
+        let context = self.contexts(transcript, state);
         let start = end.saturating_sub(entries);
         let shown = transcript.entries()[start..end].iter();
         let html = shown.clone().filter_map(|one| state.fragments.html(one, &context.of(one)));

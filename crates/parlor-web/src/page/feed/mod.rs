@@ -8,6 +8,7 @@ mod files;
 mod refresh;
 mod slots;
 mod steering;
+mod times;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -16,20 +17,21 @@ use std::time::Duration;
 
 use parlor_client::{Error, Session};
 use parlor_server::hub::Role;
-use parlor_session::{EntryId, SessionId, Slot, ToolCallId};
+use parlor_session::{SessionId, Slot, ToolCallId};
 use tokio::sync::{Notify, broadcast};
 use tokio::task::AbortHandle;
 
 use self::entry_page::PAGE_ENTRIES;
 pub(super) use self::slots::{FeedHandle, Feeds};
 pub(super) use self::steering::Steering;
+use self::times::EntryTimes;
 use super::PageState;
 use super::hub_client::HubConnector;
 use super::list_feed::ListView;
-use super::regions::{self, FileCounts};
+use super::regions;
 use super::session_row::SessionRow;
 use super::to_tab::{TabMessage, TabPatch};
-use crate::render::{Fragments, RequestCard};
+use crate::render::{Fragments, RequestCard, TurnFiles};
 
 /// Entries of a session that are loaded first.
 const FIRST_ENTRIES: usize = 200;
@@ -96,8 +98,10 @@ struct FeedState {
     postponed: usize,
     /// The tool calls that open requests are about.
     waiting: HashSet<ToolCallId>,
-    /// Changed files of each tool call at its change.
-    files: HashMap<EntryId, (u64, FileCounts)>,
+    /// The files that turns changed.
+    files: TurnFiles,
+    /// When entries were created.
+    times: EntryTimes,
     deletion: Option<AbortHandle>,
     is_archived: bool,
     tabs: Vec<(u64, Role, String)>,
@@ -137,7 +141,8 @@ impl From<Error> for OpenError {
 impl Feed {
     async fn open(state: &Arc<PageState>, id: &SessionId) -> Result<Arc<Self>, OpenError> {
         let view = state.lists.view().await.map_err(|_| OpenError::Failed(Error::Disconnected))?;
-        let client = HubConnector::new(Role::Observer).with_clients().connect(&state.hub).await?;
+        let client =
+            HubConnector::new(Role::Observer).with_clients().with_times().connect(&state.hub).await?;
         let row = match view.row(id) {
             Some(row) => row.clone(),
             // The list that is followed may be older than the session.
@@ -251,7 +256,7 @@ impl Feed {
         // Messages are sent under the same lock: none is lost, and none is about something that the tab has.
         let messages = self.messages.subscribe();
         let transcript = self.session.transcript();
-        let context = self.contexts(&transcript, &state.waiting);
+        let context = self.contexts(&transcript, &state);
         let known = revision.filter(|_| epoch == Some(self.epoch.as_str()));
         let since = known.and_then(|known| state.fragments.since(known, &transcript, |one| context.of(one)));
         let mut patch: Vec<TabPatch> = match since {

@@ -1,18 +1,20 @@
-//! Renders a session for all tabs, and counts its changed files.
+//! Renders a session for all tabs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use parlor_session::{Activity, Entry, EntryId, MessageNumbers, ToolCallId, Transcript};
 
 use super::super::clients::{AttachedClient, QueuedPrompt};
-use super::super::regions::{self, FileCounts, RegionView};
+use super::super::regions::{self, RegionView};
 use super::super::session_row::{SessionRow, SessionState};
 use super::super::to_tab::{TabMessage, TabPatch};
 use super::super::{created_at, side};
+use super::times::EntryTimes;
 use super::{Audience, Feed, FeedMessage, FeedState, Steering, lock};
 use crate::render::content_block::MediaSource;
-use crate::render::{EntryContext, RequestCard};
+use crate::render::{EntryContext, RequestCard, TurnBounds, TurnFiles};
 
 /// What entries are rendered with.
 pub(super) struct Contexts<'a> {
@@ -21,6 +23,9 @@ pub(super) struct Contexts<'a> {
     pub(super) row: &'a SessionRow,
     pub(super) media: String,
     pub(super) waiting: &'a HashSet<ToolCallId>,
+    pub(super) files: &'a TurnFiles,
+    /// The times of the entries of the feed's transcript.
+    pub(super) times: Option<&'a EntryTimes>,
 }
 
 impl Feed {
@@ -41,15 +46,24 @@ impl Feed {
         let reloads = self.session.reloads();
         if reloads != state.reloads {
             state.reloads = reloads;
+            state.files.reload();
+            state.times.reload();
             patches.extend(state.fragments.reload(&transcript));
         }
-        let context = self.contexts(&transcript, &state.waiting);
-        patches.extend(state.fragments.update(&transcript, |one| context.of(one)));
+        state.times.update(&transcript, Timestamp::now());
+        let has_older = self.session.older_cursor().is_some();
+        let bounds = TurnBounds { is_from_start: !has_older, is_to_end: true };
+        for entry in state.files.update(&transcript, &self.row.cwd, bounds) {
+            state.fragments.mark_stale(entry);
+        }
+        let mut fragments = std::mem::take(&mut state.fragments);
+        let context = self.contexts(&transcript, state);
+        patches.extend(fragments.update(&transcript, |one| context.of(one)));
+        state.fragments = fragments;
         let mut all: Vec<TabPatch> = patches.into_iter().map(TabPatch::from).collect();
         let mut drivers = Vec::new();
-        let view = Self::count_files(&self.row, &mut state.files, &transcript);
         let steering: Vec<Arc<Steering>> = lock(&self.steering).values().cloned().collect();
-        let view = self.view(state, &transcript, view, &steering);
+        let view = self.view(state, &transcript, &steering);
         let is_running = view.state == SessionState::Running || view.state == SessionState::NeedsYou;
         if is_running != state.was_running && state.fragments.revision() > 0 {
             let agent = crate::render::text::clean_line(&self.row.agent);
@@ -91,47 +105,10 @@ impl Feed {
         }
     }
 
-    /// Counts the changed files of tool calls that changed since they were counted.
-    pub(super) fn count_files(
-        row: &SessionRow,
-        known: &mut HashMap<EntryId, (u64, FileCounts)>,
-        transcript: &Transcript,
-    ) -> (FileCounts, FileCounts) {
-        let (mut session, mut turn) = (FileCounts::default(), FileCounts::default());
-        for one in transcript.entries() {
-            match one.id() {
-                EntryId::Message(parlor_session::Role::User, _) => turn = FileCounts::default(),
-                EntryId::ToolCall(_) => {
-                    let counted = known.get(one.id()).filter(|(seq, _)| *seq == one.seq());
-                    let counts = match counted {
-                        Some((_, counts)) => counts.clone(),
-                        None => {
-                            let counts = FileCounts::of_entry(one, &row.cwd);
-                            known.insert(one.id().clone(), (one.seq(), counts.clone()));
-                            counts
-                        }
-                    };
-                    session.add(&counts);
-                    turn.add(&counts);
-                }
-                EntryId::Message(..)
-                | EntryId::Plan(_)
-                | EntryId::Terminal(_)
-                | EntryId::Compaction(_)
-                | EntryId::Subagent(_)
-                | EntryId::SessionMessage(_)
-                | EntryId::Event(_)
-                | EntryId::Note(_) => {}
-            }
-        }
-        (turn, session)
-    }
-
     pub(super) fn view<'a>(
         &'a self,
         state: &'a FeedState,
         transcript: &'a Transcript,
-        (turn_files, session_files): (FileCounts, FileCounts),
         steering: &[Arc<Steering>],
     ) -> RegionView<'a> {
         let browsers: Vec<u64> = steering.iter().filter_map(|steering| steering.number).collect();
@@ -159,24 +136,22 @@ impl Feed {
             clients: AttachedClient::list(transcript),
             browsers,
             is_archived: state.is_archived,
-            turn_files,
-            session_files,
+            files: &state.files,
+            has_older: self.session.older_cursor().is_some(),
             is_deleted: state.deletion.is_some(),
             tabs: &state.tabs,
         }
     }
 
-    pub(super) fn contexts<'a>(
-        &'a self,
-        transcript: &'a Transcript,
-        waiting: &'a HashSet<ToolCallId>,
-    ) -> Contexts<'a> {
+    pub(super) fn contexts<'a>(&'a self, transcript: &'a Transcript, state: &'a FeedState) -> Contexts<'a> {
         Contexts {
             transcript,
             numbers: MessageNumbers::after(self.session.older_messages(), transcript),
             row: &self.row,
             media: format!("{}/media/", side::address(&self.row.id)),
-            waiting,
+            waiting: &state.waiting,
+            files: &state.files,
+            times: Some(&state.times),
         }
     }
 }
@@ -189,7 +164,8 @@ impl Contexts<'_> {
             cwd: &self.row.cwd,
             media: MediaSource::Served(&self.media),
             number: self.numbers.number_of(one),
-            created_at: created_at(one),
+            created_at: self.times.map_or_else(|| created_at(one), |times| times.of(one)),
+            changed: self.files.ended_with(one.id()),
             is_waiting: matches!(one.id(), EntryId::ToolCall(call) if self.waiting.contains(call)),
         }
     }
