@@ -103,9 +103,9 @@ impl Browser {
         tab
     }
 
-    /// Allows pages of an origin something, such as `notifications`, as a person does who is asked for it.
-    pub fn allow(&self, origin: &str, permission: &str) {
-        let params = json!({ "origin": origin, "permissions": [permission] });
+    /// Allows pages of an origin these things and no others, such as `notifications`, as a person does who is asked for them.
+    pub fn allow(&self, origin: &str, permissions: &[&str]) {
+        let params = json!({ "origin": origin, "permissions": permissions });
         self.devtools.borrow_mut().call(None, "Browser.grantPermissions", &params);
     }
 }
@@ -252,6 +252,14 @@ impl Tab {
             let params = json!({ "type": kind, "x": place[0], "y": place[1], "data": data });
             self.call("Input.dispatchDragEvent", &params);
         }
+    }
+
+    /// Chooses files in a field for files.
+    pub fn choose_files(&self, selector: &str, files: &[&Path]) {
+        let expression = format!("document.querySelector({})", json!(selector));
+        let field = self.call("Runtime.evaluate", &json!({ "expression": expression }));
+        let params = json!({ "files": files, "objectId": field["result"]["objectId"] });
+        self.call("DOM.setFileInputFiles", &params);
     }
 
     /// Pastes the clipboard into the element that has the focus.

@@ -258,7 +258,8 @@ fn files_are_attached_by_drop_paste_and_picker() {
     let id = page.new_session("say hello");
     let file = page.work().join("notes.txt");
     std::fs::write(&file, "the text of the notes").unwrap();
-    page.browser.allow(page.address("").trim_end_matches('/'), "clipboardReadWrite");
+    page.browser
+        .allow(page.address("").trim_end_matches('/'), &["clipboardReadWrite", "clipboardSanitizedWrite"]);
     for path in [format!("/s/{id}"), "/new".to_owned()] {
         let tab = page.open(&path);
         tab.wait_for("socket?.readyState === 1");
@@ -275,7 +276,7 @@ fn files_are_attached_by_drop_paste_and_picker() {
         // The first one is removed again.
         tab.click("#attached .chip button");
         tab.wait_for("document.querySelectorAll('#attached .chip').length === 1");
-        tab.drop_files("#main", &[&file]);
+        tab.choose_files("#files", &[&file]);
         tab.wait_for("document.querySelectorAll('#attached .chip').length === 2");
         tab.click(if path == "/new" { "#fp" } else { "#p" });
         tab.enter("say with files");
@@ -290,7 +291,7 @@ fn files_are_attached_by_drop_paste_and_picker() {
 fn a_request_notifies_a_person_who_looks_at_another_page() {
     let page = Page::new();
     let id = page.new_session("title The title\nsay hello");
-    page.browser.allow(page.address("").trim_end_matches('/'), "notifications");
+    page.browser.allow(page.address("").trim_end_matches('/'), &["notifications"]);
     let tab = page.open("/inbox");
     tab.wait_for("socket?.readyState === 1");
     tab.click("#notifications");
