@@ -21,6 +21,7 @@ use crate::render::{CardPlace, RequestCard, TurnFiles};
 const MAX_QUEUED_TEXT: usize = 500;
 
 /// What the regions are rendered from.
+#[expect(clippy::struct_excessive_bools, reason = "each of them holds or not by itself")]
 pub(super) struct RegionView<'a> {
     pub(super) row: &'a SessionRow,
     pub(super) title: String,

@@ -14,6 +14,7 @@ use parlor_view::address::session_path;
 use super::list_feed::ListView;
 use super::session_row::{SessionRow, SessionState, age};
 use crate::assets::{icon, state_icon};
+pub(super) use crate::render::text::short_path;
 use crate::render::text::{clean_line, percent_encoded};
 
 /// How deep forks of forks are indented.
@@ -286,18 +287,6 @@ pub(super) fn address(id: &SessionId) -> String {
 /// The id of a session's link in the list.
 pub(super) fn row_id(id: &SessionId) -> String {
     format!("row-{}", percent_encoded(&id.to_string()))
-}
-
-/// A path with `~` for the home directory.
-pub(super) fn short_path(path: &str) -> String {
-    let home = std::env::home_dir().unwrap_or_default();
-    let shown =
-        home.to_str().filter(|home| home.len() > 1).and_then(|home| match path.strip_prefix(home)? {
-            "" => Some("~".to_owned()),
-            inside if inside.starts_with('/') => Some(format!("~{inside}")),
-            _ => None,
-        });
-    clean_line(&shown.unwrap_or_else(|| path.to_owned()))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use parlor_wire::ToolKind;
 
 use super::content_block::{ContentBlock, MediaSource};
 use super::entry::clock_html;
-use super::text::{clean, clean_line, element_id};
+use super::text::{clean, clean_line, element_id, short_path};
 use super::{code, diff, terminal};
 use crate::assets::{icon, state_icon};
 
@@ -165,7 +165,7 @@ fn body(details: &ToolDetails, place: &str, context: CardContext<'_>) -> Markup 
     };
     let directory = details.directory.clone().or_else(terminal_directory);
     html! {
-        @if let Some(directory) = &directory { header { "in " code { (clean_line(directory)) } } }
+        @if let Some(directory) = &directory { header { "in " code { (short_path(directory)) } } }
         @if let Some(command) = details.command.as_deref().filter(|command| command.len() > MAX_IN_SUMMARY || command.contains('\n')) {
             (command_html(command))
         }

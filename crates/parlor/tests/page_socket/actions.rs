@@ -348,3 +348,19 @@ fn a_prompt_is_sent_into_a_running_turn_if_the_agent_takes_it() {
     tab.send(&json!({ "do": "stop" }));
     tab.wait_for_idle();
 }
+
+#[test]
+fn a_tool_call_waits_for_a_person_also_if_its_request_is_put_off() {
+    let server = start_server();
+    let session = new_session(&server, "say hello");
+    let browser = Browser::sign_in(&server, false);
+    let mut tab = browser.show(&session);
+    tab.prompt("ask Delete the build");
+    let card = tab.wait_for_region("request", |html| html.contains("Delete the build"));
+    let (request, opened) = (attribute(&card, "data-request"), attribute(&card, "data-opened"));
+    tab.wait_for_text("waits for you");
+    tab.send(&json!({ "do": "not_now", "request": request, "opened": opened }));
+    tab.wait_for_region("request", |html| html.contains("waits in the inbox"));
+    let (_, _, page) = browser.get(&format!("/s/{session}"));
+    assert!(page.contains("data-s=\"you\""), "the card says what it waits for");
+}

@@ -27,7 +27,7 @@ pub(super) use self::steering::Steering;
 use self::times::EntryTimes;
 use super::PageState;
 use super::hub_client::HubConnector;
-use super::list_feed::ListView;
+use super::list_feed::{InboxRequest, ListView};
 use super::regions;
 use super::session_row::SessionRow;
 use super::to_tab::{TabMessage, TabPatch};
@@ -94,8 +94,8 @@ struct FeedState {
     /// The regions as they were sent last.
     regions: HashMap<&'static str, String>,
     requests: Vec<RequestCard>,
-    /// How many requests a person has put off.
-    postponed: usize,
+    /// The requests that a person has put off.
+    postponed: Vec<RequestCard>,
     /// The tool calls that open requests are about.
     waiting: HashSet<ToolCallId>,
     /// The files that turns changed.
@@ -308,17 +308,25 @@ impl Feed {
     fn set_list(&self, view: &ListView) {
         let (postponed, requests): (Vec<_>, Vec<_>) =
             view.requests_of(&self.row.id).partition(|request| request.is_postponed);
-        let requests: Vec<RequestCard> = requests.into_iter().map(|request| request.card.clone()).collect();
-        let names = |cards: &[RequestCard]| cards.iter().map(RequestCard::element_id).collect::<Vec<_>>();
+        let cards = |requests: Vec<&InboxRequest>| -> Vec<RequestCard> {
+            requests.into_iter().map(|request| request.card.clone()).collect()
+        };
+        let (postponed, requests) = (cards(postponed), cards(requests));
+        let is_same = |known: &[RequestCard], now: &[RequestCard]| {
+            known.len() == now.len()
+                && known
+                    .iter()
+                    .zip(now)
+                    .all(|(known, now)| known.element_id() == now.element_id() && known.is_same(now))
+        };
         let mut state = lock(&self.state);
         let is_archived = view.row(&self.row.id).map_or(state.is_archived, |row| row.is_archived);
         let is_same = state.is_archived == is_archived
-            && state.postponed == postponed.len()
-            && names(&state.requests) == names(&requests)
-            && state.requests.iter().zip(&requests).all(|(known, now)| known.is_same(now));
+            && is_same(&state.postponed, &postponed)
+            && is_same(&state.requests, &requests);
         if !is_same {
             state.requests = requests;
-            state.postponed = postponed.len();
+            state.postponed = postponed;
             state.is_archived = is_archived;
             self.wake.notify_one();
         }

@@ -35,8 +35,8 @@ impl Feed {
         let state = &mut *state;
         let transcript = self.session.transcript();
         let mut patches = Vec::new();
-        let waiting: HashSet<ToolCallId> =
-            state.requests.iter().filter_map(RequestCard::tool_call).cloned().collect();
+        let open = state.requests.iter().chain(&state.postponed);
+        let waiting: HashSet<ToolCallId> = open.filter_map(RequestCard::tool_call).cloned().collect();
         if waiting != state.waiting {
             for call in waiting.symmetric_difference(&state.waiting) {
                 state.fragments.mark_stale(EntryId::ToolCall(call.clone()));
@@ -130,7 +130,7 @@ impl Feed {
             transcript,
             opened: self.session.opened(),
             requests: &state.requests,
-            postponed: state.postponed,
+            postponed: state.postponed.len(),
             queue: queue.unwrap_or_default(),
             can_steer: steering.iter().any(|steering| steering.can_steer()),
             clients: AttachedClient::list(transcript),
