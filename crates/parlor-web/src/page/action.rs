@@ -296,6 +296,10 @@ mod tests {
             format!(r#"{{"do":"prompt","key":"{long}","text":"x"}}"#),
             format!(r#"{{"do":"prompt","key":"k","text":"{}"}}"#, "x".repeat(MAX_TEXT + 1)),
             format!(r#"{{"do":"fork","agent":"{long}"}}"#),
+            format!(r#"{{"do":"edit","message":"{long}","text":"x"}}"#),
+            format!(r#"{{"do":"answer","request":"{long}"}}"#),
+            format!(r#"{{"do":"not_now","request":"r","opened":"{long}"}}"#),
+            format!(r#"{{"do":"new","agent":"a","directory":"{long}","text":""}}"#),
         ] {
             assert!(Action::parse(&text).is_err());
         }
@@ -304,6 +308,8 @@ mod tests {
         assert!(
             Action::parse(&format!(r#"{{"do":"prompt","key":"k","text":"","files":[{files}]}}"#)).is_err()
         );
+        let new = format!(r#"{{"do":"new","agent":"a","directory":"/","text":"","files":[{files}]}}"#);
+        assert!(Action::parse(&new).is_err());
         let values = vec![r#""v""#; MAX_VALUES + 1].join(",");
         assert!(Action::parse(&format!(r#"{{"do":"answer","request":"r","f":[{values}]}}"#)).is_err());
     }
@@ -311,9 +317,37 @@ mod tests {
     #[test]
     fn observers_may_only_read() {
         let is_change = |text: &str| Action::parse(text).unwrap().is_change();
-        assert!(!is_change(r#"{"do":"older","before":"e:m-1"}"#));
-        assert!(!is_change(r#"{"do":"seen"}"#));
-        for text in [r#"{"do":"stop"}"#, r#"{"do":"fork"}"#, r#"{"do":"answer","request":"r"}"#] {
+        for text in [
+            r#"{"do":"show","session":null}"#,
+            r#"{"do":"source","message":"m","to":"copy"}"#,
+            r#"{"do":"older","before":"e:m-1"}"#,
+            r#"{"do":"newer","after":"m-1"}"#,
+            r#"{"do":"find","message":"m-1"}"#,
+            r#"{"do":"latest"}"#,
+            r#"{"do":"complete","word":"@"}"#,
+            r#"{"do":"seen"}"#,
+        ] {
+            assert!(!is_change(text), "{text}");
+        }
+        for text in [
+            r#"{"do":"prompt","key":"k","text":"x"}"#,
+            r#"{"do":"withdraw","id":"1"}"#,
+            r#"{"do":"stop"}"#,
+            r#"{"do":"answer","request":"r"}"#,
+            r#"{"do":"decline","request":"r"}"#,
+            r#"{"do":"not_now","request":"r"}"#,
+            r#"{"do":"new","agent":"a","directory":"/","text":""}"#,
+            r#"{"do":"dismiss","session":"s"}"#,
+            r#"{"do":"set_option","option":"1","value":"1"}"#,
+            r#"{"do":"rename","title":""}"#,
+            r#"{"do":"archive"}"#,
+            r#"{"do":"restore"}"#,
+            r#"{"do":"delete"}"#,
+            r#"{"do":"undelete"}"#,
+            r#"{"do":"fork"}"#,
+            r#"{"do":"edit","message":"m","text":"x"}"#,
+            r#"{"do":"regenerate","message":"m"}"#,
+        ] {
             assert!(is_change(text), "{text}");
         }
     }

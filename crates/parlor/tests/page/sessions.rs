@@ -148,9 +148,11 @@ fn every_page_shows_why_an_action_failed() {
         let tab = page.open(path);
         tab.wait_for("socket?.readyState === 1");
         tab.eval("send({ do: 'fly' })");
-        tab.wait_for_text("The page sent a bad message");
+        tab.wait_for(
+            "document.querySelector('.note.bad')?.innerText.includes('The page sent a bad message')",
+        );
         tab.click(".note.bad button");
-        tab.wait_without_text("The page sent a bad message");
+        tab.wait_for("!document.querySelector('.note.bad')");
         tab.close();
     }
 }
