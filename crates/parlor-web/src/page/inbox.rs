@@ -138,13 +138,15 @@ mod tests {
         failed.state = SessionState::Failed;
         let seen = SessionRow { id: "seen".into(), ..failed.clone() };
         failed.is_unread = true;
-        let html = content(&[request("r1", "make"), later], &[failed, seen], now).into_string();
+        let archived = SessionRow { id: "archived".into(), is_archived: true, ..failed.clone() };
+        let html = content(&[request("r1", "make"), later], &[failed, seen, archived], now).into_string();
         for part in
             ["1 request waits for you", "Failed turns", "Not now", "data-do=\"dismiss\" data-session=\"f\""]
         {
             assert!(html.contains(part), "{part}: {html}");
         }
         assert!(!html.contains("data-session=\"seen\""), "a person has seen it: {html}");
+        assert!(!html.contains("data-session=\"archived\""), "a person has archived it: {html}");
         let empty = content(&[], &[], now).into_string();
         assert!(empty.contains("No requests wait for you") && !empty.contains("<h2>"), "{empty}");
     }

@@ -461,6 +461,16 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_request_is_found_by_its_id_and_time() {
+        // After a restart of the server, another request may have the same id.
+        let view = view(&[], &["r1"]);
+        assert!(view.request("r1", "2026-03-04T09:41:00Z").is_some());
+        for (id, at) in [("r1", "2026-03-04T09:42:00Z"), ("r1", ""), ("r2", "2026-03-04T09:41:00Z")] {
+            assert!(view.request(id, at).is_none(), "{id} at {at}");
+        }
+    }
+
+    #[test]
     fn a_turn_that_ends_or_fails_is_a_notice() {
         let mut rows = vec![row("s", "2026-03-04T11:00:00Z", None)];
         let view_in = |rows: &mut Vec<SessionRow>, state, is_unread| {
@@ -477,6 +487,9 @@ pub(super) mod tests {
         };
         assert_eq!(text(&running, &ended), ["The turn ended · claude"]);
         assert_eq!(text(&running, &failed), ["The turn failed · claude"]);
+        rows[0].is_archived = true;
+        let archived = view_in(&mut rows, SessionState::Failed, true);
+        assert!(text(&running, &archived).is_empty(), "archiving cancels the turn");
         assert!(
             text(&running, &seen).is_empty()
                 && text(&ended, &seen).is_empty()

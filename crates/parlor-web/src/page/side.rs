@@ -360,6 +360,19 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn archived_sessions_are_counted_and_their_forks_are_listed() {
+        let archived = SessionRow { is_archived: true, ..row("archived", "2026-03-04T11:00:00Z", None) };
+        let rows = [archived, row("fork", "2026-03-04T10:00:00Z", Some("archived"))];
+        assert_eq!(outline(&rows), ["Today", "  fork"]);
+        let html = |rows: &[SessionRow]| SessionTree::new(rows, NOW.parse().unwrap()).html();
+        assert!(
+            html(&rows).contains("href=\"/archived\"")
+                && html(&rows).contains("<span class=\"num\">1</span>")
+        );
+        assert!(!html(&rows[1..]).contains("/archived"));
+    }
+
+    #[test]
     fn sessions_that_are_forks_of_each_other_are_all_listed() {
         let rows = [
             row("a", "2026-03-04T11:00:00Z", Some("b")),

@@ -363,4 +363,16 @@ fn a_tool_call_waits_for_a_person_also_if_its_request_is_put_off() {
     tab.wait_for_region("request", |html| html.contains("waits in the inbox"));
     let (_, _, page) = browser.get(&format!("/s/{session}"));
     assert!(page.contains("data-s=\"you\""), "the card says what it waits for");
+    // It stays put off while other requests come and go.
+    let other = new_session(&server, "say hello");
+    let mut tab = browser.show(&other);
+    tab.prompt("ask Something else");
+    let card = tab.wait_for_region("request", |html| html.contains("Something else"));
+    tab.send(&json!({
+        "do": "answer", "request": attribute(&card, "data-request"), "opened": attribute(&card, "data-opened"),
+        "option": attribute(&card, "data-option"),
+    }));
+    tab.wait_for_idle();
+    let inbox = tab.wait_for_region("inbox", |html| !html.contains("Something else"));
+    assert!(inbox.contains("No requests wait for you") && inbox.contains("Not now"), "{inbox}");
 }
