@@ -3,6 +3,7 @@
 use parlor_dialect::Dialect;
 use parlor_testkit::server::TestDir;
 use parlor_testkit::transport::TransportKind;
+use parlor_testkit::wait::wait_until;
 use serde_json::json;
 
 use super::tab::{Browser, attribute, entry_ids};
@@ -113,6 +114,12 @@ fn an_observer_sees_everything_and_changes_nothing() {
     acting.prompt("ask Really");
     acting.wait_for_region("request", |html| html.contains("Really"));
     watching.wait_for_text("ask Really");
+    acting.prompt("say queued");
+    acting.wait_for_region("queue", |html| html.contains("say queued"));
+    acting.send(&json!({ "do": "stop" }));
+    // What is sent to drivers only was sent before this.
+    watching.wait_for_text("Turn cancelled");
+    watching.wait_for_idle();
     for hidden in ["request", "queue", "composer-bar", "inbox", "inbox-count"] {
         assert!(!watching.regions.contains_key(hidden), "{hidden}");
     }
@@ -375,4 +382,25 @@ fn a_tool_call_waits_for_a_person_also_if_its_request_is_put_off() {
     tab.wait_for_idle();
     let inbox = tab.wait_for_region("inbox", |html| !html.contains("Something else"));
     assert!(inbox.contains("No requests wait for you") && inbox.contains("Not now"), "{inbox}");
+}
+
+#[test]
+fn a_browser_detaches_from_a_session_that_it_does_not_show_any_more() {
+    let server = start_server();
+    let session = new_session(&server, "say hello");
+    let clients = || {
+        let status = server.dir().run(&["status", "--json"]).success();
+        status.last_json()["clients"].as_u64().expect("the number of clients")
+    };
+    let mut stays = Browser::sign_in(&server, false).show(&session);
+    stays.wait_for_region("composer-bar", |html| html.contains("<select"));
+    wait_until("the browser is attached", || clients() >= 3);
+    let before = clients();
+    let mut leaves = Browser::sign_in_as(&server, false, FIREFOX).show(&session);
+    leaves.wait_for_region("details-body", |html| html.contains("Attached<span class=\"num\">2</span>"));
+    wait_until("the other browser is attached, too", || clients() == before + 1);
+    drop(leaves);
+    wait_until("it is detached", || clients() == before);
+    stays.prompt("say still here");
+    stays.wait_for_text("still here</p>");
 }
