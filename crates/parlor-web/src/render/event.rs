@@ -21,7 +21,7 @@ pub(crate) fn element(entry: &Entry, id: &str) -> Markup {
                 (state_icon("bad", "bad", "failed"))
                 div.grow {
                     h3 { (head) (time) }
-                    @if !more.is_empty() { p { (capitalised(more)) } }
+                    @if !more.is_empty() { p { (more) } }
                     @if !words.details.is_empty() { pre.term tabindex="0" { (clean(&words.details.join("\n"))) } }
                 }
             }

@@ -414,7 +414,7 @@ fn plans_events_and_unknown_updates_are_shown() {
     let html = rendered(&transcript);
     assert_safe(&html, "events");
     let text = tokens(&html).text.borrow().clone();
-    for part in ["1 of 2 done", "Turn failed", "Overloaded", "2026-03-04 09:29 UTC", "_new", r#""x":1"#] {
+    for part in ["1 of 2 done", "Turn failed", "overloaded", "2026-03-04 09:29 UTC", "_new", r#""x":1"#] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
