@@ -230,6 +230,16 @@ impl Client {
         self.call("_parlor/list/subscribe", &of_all_agents()).await.map(drop)
     }
 
+    /// The sessions of all agents of a parlor server, archived ones included: they have `archived: true`.
+    pub async fn list_with_archived(&self) -> Result<Vec<SessionInfo>, Error> {
+        self.list_pages(of_all_agents().with("archived", "include")).await
+    }
+
+    /// The same as [`subscribe_list`](Self::subscribe_list), with archived sessions.
+    pub async fn subscribe_list_with_archived(&self) -> Result<(), Error> {
+        self.call("_parlor/list/subscribe", &of_all_agents().with("archived", "include")).await.map(drop)
+    }
+
     async fn list_pages(&self, mut params: Object) -> Result<Vec<SessionInfo>, Error> {
         let mut listed = Vec::new();
         for _ in 0..MAX_PAGES {

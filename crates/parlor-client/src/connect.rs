@@ -55,12 +55,21 @@ pub struct Connector {
     version: String,
     only: Option<Version>,
     capabilities: Object,
+    wants_clients: bool,
+    wants_times: bool,
 }
 
 impl Connector {
     /// A connector for a client of this name and version.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        Self { name: name.into(), version: version.into(), only: None, capabilities: Object::default() }
+        Self {
+            name: name.into(),
+            version: version.into(),
+            only: None,
+            capabilities: Object::default(),
+            wants_clients: false,
+            wants_times: false,
+        }
     }
 
     /// Uses this version and no other.
@@ -74,6 +83,20 @@ impl Connector {
     #[must_use]
     pub fn capability(mut self, name: &str, value: Json) -> Self {
         self.capabilities.set(name, value);
+        self
+    }
+
+    /// Asks a parlor server to report which clients are attached: `_meta["parlor/clients"]` in the information of a session.
+    #[must_use]
+    pub fn with_clients(mut self) -> Self {
+        self.wants_clients = true;
+        self
+    }
+
+    /// Asks a parlor server when the entries were created that it sends again: `_meta["parlor/at"]` of an entry.
+    #[must_use]
+    pub fn with_times(mut self) -> Self {
+        self.wants_times = true;
         self
     }
 
@@ -157,7 +180,13 @@ impl Connector {
         F: Future<Output = Result<Option<(Transport, T)>, Error>>,
     {
         let versions = self.only.map_or_else(|| vec![Version::V2, Version::V1], |version| vec![version]);
-        let params = initialize_params(&self.name, &self.version, &self.capabilities);
+        let mut params = initialize_params(&self.name, &self.version, &self.capabilities);
+        if self.wants_clients {
+            params.set_nested("_meta", "parlor/clients", true);
+        }
+        if self.wants_times {
+            params.set_nested("_meta", "parlor/times", true);
+        }
         let mut last = Error::Protocol("the peer uses neither version");
         for version in versions {
             let Some((transport, opened)) = open().await? else { break };

@@ -24,6 +24,10 @@ pub struct ClientInfo {
     pub wants_seq: bool,
     /// Whether it wants to be sent events.
     pub wants_events: bool,
+    /// Whether it wants to know which clients are attached.
+    pub wants_clients: bool,
+    /// Whether it wants to know when the entries that it is sent again were created. Only version 2 has a place for that.
+    pub wants_times: bool,
     /// Which elicitations it can show.
     elicitation: Option<Object>,
 }
@@ -31,15 +35,29 @@ pub struct ClientInfo {
 impl ClientInfo {
     /// Reads what a client says of itself in `initialize`.
     pub fn new(id: ClientId, dialect: Dialect, initialize: Object, is_driver: bool, is_local: bool) -> Self {
-        let wants_seq =
-            initialize.get_nested("_meta", "parlor/seq").is_some_and(|wants| wants.as_bool() == Some(true));
+        let wants = |key: &str| {
+            initialize.get_nested("_meta", key).is_some_and(|wants| wants.as_bool() == Some(true))
+        };
+        let (wants_seq, wants_clients) = (wants("parlor/seq"), wants("parlor/clients"));
+        let wants_times = dialect != Dialect::V1 && wants("parlor/times");
         let wants_events = wants_events(&initialize);
         let capabilities = match dialect {
             Dialect::V1 => initialize.get_object("clientCapabilities"),
             Dialect::V2 | Dialect::Draft => initialize.get_object("capabilities"),
         };
         let elicitation = capabilities.and_then(|capabilities| capabilities.get_object("elicitation"));
-        Self { id, dialect, initialize, is_driver, is_local, wants_seq, wants_events, elicitation }
+        Self {
+            id,
+            dialect,
+            initialize,
+            is_driver,
+            is_local,
+            wants_seq,
+            wants_events,
+            wants_clients,
+            wants_times,
+            elicitation,
+        }
     }
 
     /// Who it is, for the record.

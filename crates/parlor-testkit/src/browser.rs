@@ -102,6 +102,12 @@ impl Browser {
         tab.go_to(address);
         tab
     }
+
+    /// Allows pages of an origin these things and no others, such as `notifications`, as a person does who is asked for them.
+    pub fn allow(&self, origin: &str, permissions: &[&str]) {
+        let params = json!({ "origin": origin, "permissions": permissions });
+        self.devtools.borrow_mut().call(None, "Browser.grantPermissions", &params);
+    }
 }
 
 impl Drop for Browser {
@@ -231,6 +237,41 @@ impl Tab {
         self.call("Input.dispatchKeyEvent", &down);
         let up = json!({ "type": "keyUp", "key": name, "code": name, "modifiers": modifiers });
         self.call("Input.dispatchKeyEvent", &up);
+    }
+
+    /// Drops files on the middle of an element.
+    #[track_caller]
+    pub fn drop_files(&self, selector: &str, files: &[&Path]) {
+        let place = self.eval(&format!(
+            "(() => {{ const r = document.querySelector({}).getBoundingClientRect(); \
+             return [r.x + r.width / 2, r.y + r.height / 2]; }})()",
+            json!(selector)
+        ));
+        for kind in ["dragEnter", "dragOver", "drop"] {
+            let data = json!({ "items": [], "files": files, "dragOperationsMask": 1 });
+            let params = json!({ "type": kind, "x": place[0], "y": place[1], "data": data });
+            self.call("Input.dispatchDragEvent", &params);
+        }
+    }
+
+    /// Chooses files in a field for files.
+    pub fn choose_files(&self, selector: &str, files: &[&Path]) {
+        let expression = format!("document.querySelector({})", json!(selector));
+        let field = self.call("Runtime.evaluate", &json!({ "expression": expression }));
+        let params = json!({ "files": files, "objectId": field["result"]["objectId"] });
+        self.call("DOM.setFileInputFiles", &params);
+    }
+
+    /// Pastes the clipboard into the element that has the focus.
+    pub fn paste(&self) {
+        let down = json!({
+            "type": "keyDown", "key": "v", "code": "KeyV", "windowsVirtualKeyCode": 86, "modifiers": 2, "commands": ["paste"]
+        });
+        self.call("Input.dispatchKeyEvent", &down);
+        self.call(
+            "Input.dispatchKeyEvent",
+            &json!({ "type": "keyUp", "key": "v", "code": "KeyV", "modifiers": 2 }),
+        );
     }
 
     /// Gives the page this size, in CSS pixels; a narrow one as on a phone, with touch.

@@ -10,11 +10,13 @@
 //! | events, plans and unknown updates | [`event`] |
 //! | images, files and links in one line | [`content_block`] |
 //! | the address of an entry on the page | [`address`] |
+//! | the name of a browser | [`browser`] |
 //!
 //! **Invariant:** this crate knows neither a terminal nor HTML. Its texts are untrusted: the output makes them safe.
 
 pub mod address;
 pub mod blocks;
+pub mod browser;
 pub mod content_block;
 pub mod diff;
 pub mod event;

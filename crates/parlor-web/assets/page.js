@@ -25,6 +25,17 @@ function changeTheme() {
   store(localStorage, "theme", root.dataset.theme);
 }
 
+// Diffs unified or side by side, as a person chose.
+const markLayout = (within) => {
+  for (const button of within.querySelectorAll("[data-do=split]")) button.setAttribute("aria-pressed", root.dataset.diff === "split");
+};
+root.dataset.diff = store(localStorage, "diff") ?? "";
+function changeLayout() {
+  root.dataset.diff = root.dataset.diff ? "" : "split";
+  store(localStorage, "diff", root.dataset.diff || null);
+  markLayout(document);
+}
+
 // Times in the zone of the browser.
 const today = new Date().toDateString();
 function localTimes(within) {
@@ -32,14 +43,14 @@ function localTimes(within) {
     const at = new Date(time.dateTime);
     if (Number.isNaN(at.getTime())) continue;
     const clock = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-    time.textContent = at.toDateString() === today ? clock : `${at.toLocaleDateString()} ${clock}`;
+    time.textContent = time.className || at.toDateString() === today ? clock : `${at.toLocaleDateString()} ${clock}`;
     time.title = at.toLocaleString();
   }
 }
 
+// Near the composer, or at the foot of a page without one.
 function note(text, isError) {
-  const box = $("note");
-  if (!box) return;
+  const box = $("note") ?? $("toast");
   box.replaceChildren();
   if (!text) return;
   const line = document.createElement("div");
@@ -110,6 +121,7 @@ function onLost() {
   clearTimeout(watchdog);
   lostAt ??= new Date();
   loading = false;
+  enableForms();
   const pause = [300, 500, 1000, 2000, 4000, 8000][Math.min(attempts, 5)];
   attempts += 1;
   retryAt = Date.now() + pause;
@@ -153,6 +165,7 @@ function elements(html) {
   const template = document.createElement("template");
   template.innerHTML = html;
   localTimes(template.content);
+  markLayout(template.content);
   for (const one of template.content.querySelectorAll(".entry")) decorate(one);
   return template.content;
 }
@@ -263,22 +276,22 @@ const patches = {
   },
   page({ key, html, before, is_last: isLast, below: under }) { onPage(key, html, before, isLast, under); },
   announce,
-  error(text) { note(text, true); announce(text); loading = false; },
+  error(text) { note(text, true); announce(text); loading = false; enableForms(); },
   note(text) { note(text, false); announce(text); },
   go(address) { if (address.startsWith("/") && !address.startsWith("//")) location.assign(address); },
   sent({ key }) { outbox(outbox().filter((one) => one.key !== key)); files.delete(key); },
   unsent({ key }) {
     const one = outbox().find((sent) => sent.key === key);
     outbox(outbox().filter((sent) => sent.key !== key));
-    if (one && prompt && !prompt.value) { prompt.value = one.text; keepDraft(); }
-    for (const file of files.get(key) ?? []) attached.push(file);
+    if (one && prompt) { prompt.value = [one.text, prompt.value].filter(Boolean).join("\n\n"); keepDraft(); }
+    attached.push(...files.get(key) ?? []);
     files.delete(key);
     showAttached();
   },
   source({ message, to, text }) {
     if (to === "copy") copy(text, "Message copied"); else openEditor(message, text);
   },
-  new_error(text) { const box = $("new-error"); if (box) { box.textContent = text; box.closest("form").querySelector(".btn.main").disabled = false; } },
+  new_error(text) { const box = $("new-error"); if (box) { box.textContent = text; enableForms(); } },
   notice({ tag, title, text, address }) {
     if (!document.hidden || !("Notification" in window) || Notification.permission !== "granted" || !store(localStorage, "notify")) return;
     const shown = new Notification(title, { body: text, tag });
@@ -406,6 +419,8 @@ addEventListener("hashchange", () => { if (log && location.hash && !showTarget()
 // ---- The composer ----
 
 const draftKey = `draft:${session}`, outKey = `out:${session}`;
+// The field that takes files: the composer, or the first prompt of a new session.
+const field = prompt ?? $("fp");
 const attached = [];
 const files = new Map();
 
@@ -420,22 +435,22 @@ function grow() {
   prompt.style.height = `${prompt.scrollHeight}px`;
 }
 function resend() {
-  if (prompt) for (const { key, text } of outbox()) send({ do: "prompt", key, text, files: files.get(key) ?? [] });
+  if (prompt) for (const { key, text, now } of outbox()) send({ do: "prompt", key, text, now, files: files.get(key) ?? [] });
 }
 
-function submitPrompt() {
+function submitPrompt(now = false) {
   const text = prompt.value;
   if (!text.trim() && !attached.length) return;
   const key = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
   const own = attached.splice(0);
   if (own.length) files.set(key, own);
-  outbox([...outbox(), { key, text }]);
+  outbox([...outbox(), { key, text, now }]);
   prompt.value = "";
   keepDraft();
   showAttached();
   hideCompletions();
   note("");
-  if (!send({ do: "prompt", key, text, files: own })) note("This is sent when the page is connected again.");
+  if (!send({ do: "prompt", key, text, now, files: own })) note("This is sent when the page is connected again.");
   toEnd();
 }
 
@@ -450,7 +465,7 @@ function showAttached() {
     remove.type = "button";
     remove.textContent = "Remove";
     remove.setAttribute("aria-label", `Remove ${file.name}`);
-    remove.onclick = () => { attached.splice(index, 1); showAttached(); prompt.focus(); };
+    remove.onclick = () => { attached.splice(index, 1); showAttached(); field.focus(); };
     chip.append(remove);
     return chip;
   }));
@@ -537,19 +552,25 @@ if (prompt) {
       if (event.key === "Tab" || event.key === "Enter") { event.preventDefault(); complete(completing.at); return; }
       if (event.key === "Escape") { event.preventDefault(); event.stopPropagation(); hideCompletions(); return; }
     }
-    if (event.key === "Enter" && !event.shiftKey && !event.altKey) { event.preventDefault(); submitPrompt(); }
-  });
-  prompt.addEventListener("paste", (event) => {
-    if (event.clipboardData?.files.length) { event.preventDefault(); attach(event.clipboardData.files); }
-  });
-  $("files").addEventListener("change", (event) => { attach(event.target.files); event.target.value = ""; });
-  const dock = $("dock").parentElement;
-  dock.addEventListener("dragover", (event) => { if (event.dataTransfer?.types.includes("Files")) event.preventDefault(); });
-  dock.addEventListener("drop", (event) => {
-    if (event.dataTransfer?.files.length) { event.preventDefault(); attach(event.dataTransfer.files); prompt.focus(); }
+    if (event.key === "Enter" && !event.shiftKey && !event.altKey) {
+      event.preventDefault();
+      submitPrompt(event.ctrlKey && Boolean(document.querySelector("[data-do=send_now]")));
+    }
   });
   addEventListener("storage", (event) => {
     if (event.key === draftKey && document.activeElement !== prompt) { prompt.value = event.newValue ?? ""; grow(); }
+  });
+}
+
+if (field) {
+  field.addEventListener("paste", (event) => {
+    if (event.clipboardData?.files.length) { event.preventDefault(); attach(event.clipboardData.files); }
+  });
+  $("files").addEventListener("change", (event) => { attach(event.target.files); event.target.value = ""; });
+  const main = $("main");
+  main.addEventListener("dragover", (event) => { if (event.dataTransfer?.types.includes("Files")) event.preventDefault(); });
+  main.addEventListener("drop", (event) => {
+    if (event.dataTransfer?.files.length) { event.preventDefault(); attach(event.dataTransfer.files); field.focus(); }
   });
 }
 
@@ -691,13 +712,14 @@ async function copy(text, done) {
   }
   note(done);
   announce(done);
-  setTimeout(() => { if ($("note")?.textContent.startsWith(done)) note(""); }, 2500);
+  setTimeout(() => { if (($("note") ?? $("toast")).textContent.startsWith(done)) note(""); }, 2500);
 }
 
 // ---- What people do ----
 
 const local = {
   theme: changeTheme,
+  split: changeLayout,
   connect,
   to_end() { if (below.length) send({ do: "latest" }); else toEnd(); },
   details() {
@@ -708,7 +730,8 @@ const local = {
   "copy-code"(button) { copy(button.closest(".part, .code")?.querySelector("pre")?.textContent ?? "", "Copied"); },
   "copy-text"(button) { closeMenus(); copy(button.dataset.text, "Copied"); },
   "cancel-edit"(button) { closeEditor(button.closest("form")); },
-  prompt: submitPrompt,
+  prompt: () => submitPrompt(),
+  send_now: () => submitPrompt(true),
 };
 const isDetailsOpen = () => {
   const aside = $("details");
@@ -730,13 +753,17 @@ function perform(element, more = {}) {
   // A request that has just appeared takes no answer: it may be under a finger that wanted something else.
   if (card && performance.now() - requestSince < 500) return;
   const form = element.matches("form") ? element : null;
-  if (!send({ ...element.dataset, ...(form ? fieldsOf(form) : {}), ...more })) {
+  const own = form?.matches(".start") ? { files: attached } : {};
+  if (!send({ ...element.dataset, ...(form ? fieldsOf(form) : {}), ...own, ...more })) {
     note("The page is not connected; nothing was sent.", true);
     return;
   }
   closeMenus();
   if (form?.matches(".edit-form, .start")) form.querySelector(".btn.main").disabled = true;
 }
+
+// A form that is sent takes no second click, until the page has a reason for one.
+function enableForms() { for (const button of document.querySelectorAll("form .btn.main:disabled")) button.disabled = false; }
 
 document.addEventListener("click", (event) => {
   const act_ = event.target.closest("[data-act]");
@@ -857,6 +884,7 @@ local.notifications = async () => {
 showNotifications();
 
 localTimes(document);
+markLayout(document);
 if (log) {
   for (const entry of log.querySelectorAll(":scope > .entry")) decorate(entry);
   mark(log.firstElementChild, "", log.dataset.before);

@@ -7,7 +7,7 @@ use parlor_session::{Entry, MessageNumbers, Transcript};
 use crate::assets;
 use crate::render::content_block::MediaSource;
 use crate::render::text::clean_line;
-use crate::render::{EntryContext, entry};
+use crate::render::{EntryContext, TurnBounds, TurnFiles, entry};
 
 /// The content security policy: the style sheet and media that are part of the file, and nothing else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:; base-uri 'none'; \
@@ -33,6 +33,8 @@ impl Export<'_> {
     pub fn render(&self, created_at: impl Fn(&Entry) -> Option<Timestamp>) -> Markup {
         let title = clean_line(self.title);
         let numbers = MessageNumbers::of(self.transcript);
+        let mut files = TurnFiles::default();
+        files.update(self.transcript, self.cwd, TurnBounds { is_from_start: true, is_to_end: true });
         let entries = self.transcript.entries().iter().filter_map(|one| {
             let context = EntryContext {
                 transcript: self.transcript,
@@ -42,6 +44,7 @@ impl Export<'_> {
                 number: numbers.number_of(one),
                 created_at: created_at(one),
                 is_waiting: false,
+                changed: files.ended_with(one.id()),
             };
             entry(one, &context)
         });

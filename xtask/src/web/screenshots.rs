@@ -34,11 +34,14 @@ struct Picture {
 const WIDE: (u32, u32) = (1440, 900);
 const TABLET: (u32, u32) = (1024, 768);
 const PHONE: (u32, u32) = (390, 844);
+const NARROW: (u32, u32) = (360, 740);
+const LARGE: (u32, u32) = (1920, 1080);
 
 /// The ids of the sessions that the pictures show.
 struct Sessions {
     rotation: String,
     release: String,
+    failed: String,
 }
 
 impl Screenshots {
@@ -65,6 +68,7 @@ impl Screenshots {
                 wide("request-dark", "dark"),
                 Picture { name: "request-tablet", size: TABLET, scheme: "light" },
                 phone("request-phone", "dark"),
+                Picture { name: "request-narrow", size: NARROW, scheme: "light" },
             ],
         )?;
         // A request takes no key in its first half second.
@@ -72,11 +76,17 @@ impl Screenshots {
         tab.press("p");
         tab.press_key(Key::Escape, 0);
         tab.wait_for("!document.getElementById('composer').hidden");
-        tab.eval("document.querySelector('table.diff:last-of-type')?.scrollIntoView({ block: 'center' })");
+        tab.eval(
+            "(() => { const cards = [...document.querySelectorAll('#log .call:has(.diff) > details')]; const card = cards.at(-2); \
+             card.open = true; card.scrollIntoView({ block: 'center' }); })()",
+        );
         self.take(
             &tab,
             &[wide("session-light", "light"), wide("session-dark", "dark"), phone("session-phone", "light")],
         )?;
+        tab.eval("changeLayout()");
+        self.take(&tab, &[Picture { name: "side-by-side", size: LARGE, scheme: "light" }])?;
+        tab.eval("changeLayout()");
         for (name, path) in
             [("inbox", "/inbox"), ("search", "/search?q=rotation"), ("keys", "/keys"), ("list", "/")]
         {
@@ -86,6 +96,21 @@ impl Screenshots {
         tab.go_to(&format!("{}/s/{}", page.origin, sessions.release));
         tab.wait_for("document.querySelector('#dock .req')");
         self.take(&tab, &[phone("release-phone", "light")])?;
+        tab.go_to(&format!("{}/s/{}", page.origin, sessions.failed));
+        self.take(
+            &tab,
+            &[wide("failed", "light"), Picture { name: "failed-narrow", size: NARROW, scheme: "dark" }],
+        )?;
+        for number in 1..=24 {
+            let title =
+                format!("Task {number} with a title that is longer than the list at the side of the page");
+            page.scenario.run(&["prompt", "--new", "--yes", &title]).success();
+        }
+        page.scenario.run(&["archive", &sessions.failed]).success();
+        tab.go_to(&format!("{}/archived", page.origin));
+        self.take(&tab, &[wide("archived", "light")])?;
+        tab.go_to(&format!("{}/", page.origin));
+        self.take(&tab, &[Picture { name: "many-narrow", size: NARROW, scheme: "light" }])?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -129,7 +154,7 @@ fn play(page: &Page) -> Sessions {
     new("tailfin", "Raise the MSRV to 1.89", &["--yes"]);
     new("tailfin", "Benchmark memchr against std", &["--yes"]);
     new("quorum", "Why is the lease renewed twice?", &["--yes"]);
-    new("courier", story::FAILURE, &["--yes"]);
+    let failed = new("courier", story::FAILURE, &["--yes"]);
     new("quorum", story::LONG, &["--no-wait"]);
     let release = new("tailfin", story::RELEASE, &["--no-wait"]);
     new("courier", story::FORM, &["--no-wait"]);
@@ -137,5 +162,5 @@ fn play(page: &Page) -> Sessions {
     let fork = scenario.run(&["fork", "--at", "2", &rotation]).success().stdout.trim().to_owned();
     scenario.run(&["title", &fork, "Use inotify instead of polling"]).success();
     scenario.run(&["prompt", "-s", &rotation, "--no-wait", story::WINDOWS]).success();
-    Sessions { rotation, release }
+    Sessions { rotation, release, failed }
 }

@@ -160,13 +160,28 @@ async fn windows(turn: &Turn) -> Result<(), TurnError> {
     turn.send_text("Windows has a *file index* for that, together with the serial number of the volume. `windows-sys` offers it without a wrapper.").await;
     usage(turn, 124_000, "1.84").await?;
     let line = "cargo add windows-sys --target 'cfg(windows)' --features Win32_Storage_FileSystem && cargo check --target x86_64-pc-windows-gnu";
-    permission(turn, line, "Always allow cargo add and check").await
+    let files = [("Cargo.toml", OLD_MANIFEST, NEW_MANIFEST), ("src/identity.rs", OLD_IDENTITY, NEW_IDENTITY)];
+    permission(turn, line, "Always allow cargo add and check", &files).await
 }
 
-/// Asks for permission to run a command.
-async fn permission(turn: &Turn, line: &str, always: &str) -> Result<(), TurnError> {
+const OLD_MANIFEST: &str =
+    "[package]\nname = \"tailfin\"\n\n[dependencies]\nmemchr = \"2\"\nnotify = \"8\"\n";
+const NEW_MANIFEST: &str = "[package]\nname = \"tailfin\"\n\n[dependencies]\nmemchr = \"2\"\nnotify = \"8\"\n\n[target.\"cfg(windows)\".dependencies]\nwindows-sys = { version = \"0.61\", features = [\"Win32_Storage_FileSystem\"] }\n";
+const OLD_IDENTITY: &str = "/// Names a file.\npub struct Identity(u64, u64);\n\nimpl Identity {\n    pub fn of(path: &Path) -> io::Result<Self> {\n        let meta = path.metadata()?;\n        Ok(Self(meta.dev(), meta.ino()))\n    }\n}\n";
+const NEW_IDENTITY: &str = "/// Names a file.\npub struct Identity(u64, u64);\n\nimpl Identity {\n    #[cfg(unix)]\n    pub fn of(path: &Path) -> io::Result<Self> {\n        let meta = path.metadata()?;\n        Ok(Self(meta.dev(), meta.ino()))\n    }\n\n    #[cfg(windows)]\n    pub fn of(path: &Path) -> io::Result<Self> {\n        let info = file_information(&File::open(path)?)?;\n        Ok(Self(info.volume.into(), info.file_index()))\n    }\n}\n";
+
+/// Asks for permission to run a command and to change files, each with its texts before and after.
+async fn permission(
+    turn: &Turn,
+    line: &str,
+    always: &str,
+    files: &[(&str, &str, &str)],
+) -> Result<(), TurnError> {
     let input = Object::new().with("command", line).to_json();
     let call = turn.tool_call(format!("Run `{line}`")).kind(ToolKind::Execute).raw_input(input).start().await;
+    for (path, old, new) in files {
+        call.send_diff(*path, Some(old), new).await;
+    }
     let options = [
         PermissionOption::allow_once(),
         PermissionOption::new("always", always, PermissionOptionKind::AllowAlways),
@@ -187,6 +202,7 @@ async fn release(turn: &Turn) -> Result<(), TurnError> {
         turn,
         "git tag --sign v0.9.3 --message \"tailfin 0.9.3\" && git push origin v0.9.3",
         "Always allow git push",
+        &[],
     )
     .await
 }

@@ -14,6 +14,7 @@ use parlor_wire::{RequestId, RpcError, code};
 use super::broadcast::BufferOffsets;
 use super::requests::cancelled_state;
 use super::subscriber::{AttachRequest, Subscriber, SubscriberState};
+use super::times::{created_at, with_time};
 use super::{Pending, SessionMachine};
 use crate::{AgentCommand, ClientInfo, Delivery, Event, Frame, IdGen, Outgoing, ReplayFrom};
 
@@ -158,7 +159,8 @@ impl SessionMachine {
         let (mut end, mut bytes) = (before, 0);
         while end > first && (pages.is_empty() || bytes < self.config.limits.line_bytes / 2) {
             let entry = first_before(self.session.transcript(), end, 1);
-            let page = self.encode_entries(&mut encoder, ReplayCursor::range(entry, end, through));
+            let cursor = ReplayCursor::range(entry, end, through);
+            let page = self.encode_entries(&mut encoder, cursor, client.wants_times);
             bytes += page.iter().map(String::len).sum::<usize>();
             pages.splice(0..0, page);
             end = entry;
@@ -173,7 +175,12 @@ impl SessionMachine {
     }
 
     /// Encodes what a cursor replays.
-    fn encode_entries(&mut self, encoder: &mut live::UpdateEncoder, mut cursor: ReplayCursor) -> Vec<String> {
+    fn encode_entries(
+        &mut self,
+        encoder: &mut live::UpdateEncoder,
+        mut cursor: ReplayCursor,
+        wants_times: bool,
+    ) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
             let transcript = self.session.transcript();
@@ -182,7 +189,9 @@ impl SessionMachine {
                 EncodeContext { from: self.decoder.dialect(), transcript, meta_before: None };
             let (mut alias, ids) = (None, &mut self.ids);
             let mut mint = || alias.get_or_insert_with(|| ids.new_id()).clone();
-            lines.extend(encoder.encode(&update, encode_context, &mut mint, &mut self.losses));
+            let at = created_at(&update, transcript).filter(|_| wants_times);
+            let encoded = encoder.encode(&update, encode_context, &mut mint, &mut self.losses);
+            lines.extend(encoded.into_iter().map(|encoded| with_time(encoded, at)));
             if let Some(alias) = alias {
                 self.add_alias(alias, &update);
             }
@@ -230,6 +239,7 @@ impl SessionMachine {
     /// A client was sent its replay and the response. One that resumed may know prompts that are not queued any more.
     pub(super) fn on_caught_up(&mut self, client: ClientId, is_resumed: bool) {
         self.subscribe(client);
+        self.presence.receivers.push(client);
         if self.subscribers.get(&client).is_some_and(|subscriber| subscriber.client.is_driver) {
             self.queue_receivers.push((client, is_resumed));
         }
@@ -250,6 +260,7 @@ impl SessionMachine {
         let is_driver = session_client.is_driver;
         self.command(AgentCommand::AddClient(client));
         self.step(Input::Attached(client, session_client));
+        self.presence.has_changed = true;
         if is_driver {
             self.queue_receivers.push((client, false));
         }
@@ -264,6 +275,7 @@ impl SessionMachine {
         if self.subscribers.remove(&client).is_some() {
             self.answer_without_client(client);
             self.step(Input::Detached(client));
+            self.presence.has_changed = true;
             self.prompts.retain(|_, (by, _)| *by != client);
         }
     }
@@ -272,6 +284,7 @@ impl SessionMachine {
     pub(super) fn on_close(&mut self, client: &Arc<ClientInfo>, id: RequestId) {
         self.answer_without_client(client.id);
         self.step(Input::Closed(client.id));
+        self.presence.has_changed = true;
         if self.session.has_no_clients() {
             self.closing.releases = true;
             return self.respond_after_turn(client, id, true);
@@ -288,6 +301,7 @@ impl SessionMachine {
     pub(super) fn on_detach(&mut self, client: &Arc<ClientInfo>, id: RequestId) {
         self.answer_without_client(client.id);
         self.step(Input::Detached(client.id));
+        self.presence.has_changed = true;
         self.leave_prompts(client);
         let ended = self.buffers.offsets();
         self.respond_deferred(DeferredResponse { client: client.id, id, closes: true }, &ended);
@@ -443,8 +457,9 @@ impl SessionMachine {
                 let mut alias = None;
                 let ids = &mut self.ids;
                 let mut mint = || alias.get_or_insert_with(|| ids.new_id()).clone();
+                let at = created_at(&update, transcript).filter(|_| client.wants_times);
                 for encoded in encoder.encode(&update, encode_context, &mut mint, &mut self.losses) {
-                    live::push_update_line(&mut lines, &self.id, &encoded);
+                    live::push_update_line(&mut lines, &self.id, &with_time(encoded, at));
                 }
                 *credit = credit.saturating_sub(lines.len() - before);
                 if let Some(alias) = alias {

@@ -11,11 +11,13 @@ mod broadcast;
 mod fork;
 mod forward;
 mod persist;
+mod presence;
 mod prompts;
 mod requests;
 mod search_index;
 mod steering;
 mod subscriber;
+mod times;
 mod title;
 
 use core::fmt;
@@ -42,6 +44,7 @@ use self::attach::Closing;
 use self::broadcast::{BroadcastBuffers, BufferOffsets};
 use self::forward::WaitingCall;
 use self::persist::DirtyFlags;
+use self::presence::Presence;
 use self::requests::PeerRequest;
 use self::search_index::IndexBacklog;
 use self::subscriber::Subscriber;
@@ -103,6 +106,7 @@ pub struct SessionMachine {
     queue_changed: bool,
     /// Drivers that attached in this batch and are sent the prompt queue; the flag: also if it is empty.
     queue_receivers: Vec<(ClientId, bool)>,
+    presence: Presence,
     requests: BTreeMap<PeerRequestId, PeerRequest>,
     next_peer_request: u64,
     /// The open requests that were last reported in an output.
@@ -213,6 +217,7 @@ impl SessionMachine {
             next_prompt,
             queue_changed: false,
             queue_receivers: Vec::new(),
+            presence: Presence::default(),
             requests: BTreeMap::new(),
             next_peer_request: 0,
             reported_requests: Vec::new(),
@@ -341,6 +346,7 @@ impl SessionMachine {
         self.decide_forks();
         self.decide_effects();
         self.send_queue_changes();
+        self.send_attached_clients();
         self.flush();
         self.detach_closed();
         self.replay_all();

@@ -9,7 +9,7 @@ use parlor_json::Json;
 use parlor_session::session::ClientId;
 use parlor_wire::RequestId;
 
-use crate::harness::{IDLE, RUNNING, Script, chunk, lines};
+use crate::harness::{IDLE, RUNNING, Script, attach, chunk, lines};
 
 /// A session with one finished turn.
 fn with_a_turn() -> Script {
@@ -297,4 +297,71 @@ fn a_session_that_owes_the_response_to_a_close_is_not_evicted() {
     assert_eq!(script.sent(2), ["3 -> {}"]);
     script.handle([tick()]);
     assert!(script.machine.end().is_some(), "now nobody uses it");
+}
+
+#[test]
+fn clients_that_want_to_know_are_sent_which_clients_are_attached() {
+    const WANTS: &str = r#"{"info":{"name":"page"},"_meta":{"parlor/clients":true}}"#;
+    let mut script = Script::new(Dialect::V2);
+    script.attach_with(1, Dialect::V2, WANTS, ReplayFrom::Start);
+    script.attach_with(2, Dialect::V1, r#"{"clientInfo":{"name":"zed"}}"#, ReplayFrom::Start);
+    assert!(!lines(&script.sent(2)).contains("parlor/clients"), "it did not ask for them");
+    script.handle([Event::Disconnected(ClientId(2))]);
+    expect![[r#"
+        0 -> {"configOptions":[],"_meta":{"parlor/seq":0,"parlor/state":"idle"}}
+        session_info_update {"_meta":{"parlor/clients":[{"client":1,"role":"driver","name":"page"}]}}
+        session_info_update {"_meta":{"parlor/clients":[{"client":1,"role":"driver","name":"page"},{"client":2,"role":"driver","name":"zed"}]}}
+        session_info_update {"_meta":{"parlor/clients":[{"client":1,"role":"driver","name":"page"}]}}
+    "#]]
+    .assert_eq(&lines(&script.sent(1)));
+    // Updates of the session are not followed by the clients again.
+    script.says(&[RUNNING, &chunk("a", "one "), IDLE]);
+    assert!(!lines(&script.sent(1)).contains("parlor/clients"));
+    // A client that attaches again has forgotten them.
+    script.call(1, attach(3, ReplayFrom::Start));
+    assert_eq!(lines(&script.sent(1)).matches("parlor/clients").count(), 1);
+    script.attach(3, Dialect::V2);
+    script.sent(1);
+    script.call(3, ClientCall::Detach { id: RequestId::from(4) });
+    assert_eq!(lines(&script.sent(1)).matches("parlor/clients").count(), 1);
+    script.attach(3, Dialect::V2);
+    script.sent(1);
+    script.call(3, ClientCall::Close { id: RequestId::from(5) });
+    assert_eq!(lines(&script.sent(1)).matches("parlor/clients").count(), 1);
+}
+
+#[test]
+fn long_names_and_many_clients_are_cut() {
+    const WANTS: &str = r#"{"_meta":{"parlor/clients":true}}"#;
+    let mut script = Script::new(Dialect::V2);
+    let long = format!(r#"{{"info":{{"name":"{}"}}}}"#, "x".repeat(5_000));
+    for client in 2..=104 {
+        script.attach_with(client, Dialect::V2, &long, ReplayFrom::Start);
+    }
+    script.attach_with(1, Dialect::V2, WANTS, ReplayFrom::Start);
+    let sent = lines(&script.sent(1));
+    assert_eq!(sent.matches(r#""client":"#).count(), 100);
+    assert!(sent.contains(r#""parlor/moreClients":4"#) && sent.len() < 20_000, "{} bytes", sent.len());
+}
+
+#[test]
+fn a_client_that_wants_times_is_sent_when_replayed_entries_were_created() {
+    const WANTS: &str = r#"{"_meta":{"parlor/times":true}}"#;
+    let mut script = with_a_turn();
+    script.attach_with(2, Dialect::V2, WANTS, ReplayFrom::Start);
+    let at = script.machine.transcript().entries()[0].created_at().unwrap().0;
+    let sent = lines(&script.sent(2));
+    let with_time = format!(r#""_meta":{{"parlor/at":{at}}}"#);
+    assert_eq!(sent.matches(&with_time).count(), 2, "the prompt and the answer: {sent}");
+    script.attach_with(3, Dialect::V2, WANTS, ReplayFrom::Tail(1));
+    let sent = script.sent(3);
+    let response = lines(&sent);
+    let older = response.split(r#""parlor/older":"#).nth(1).unwrap().split([',', '}']).next().unwrap();
+    let before = older.parse().unwrap();
+    script.call(3, ClientCall::Older { id: RequestId::from(9), before, entries: 5 });
+    assert!(lines(&script.sent(3)).contains(&with_time));
+    // Version 1 has no place for it, and nobody else is sent it.
+    script.attach_with(4, Dialect::V1, WANTS, ReplayFrom::Start);
+    script.attach_with(5, Dialect::V2, "{}", ReplayFrom::Start);
+    assert!(!lines(&script.sent(4)).contains("parlor/at") && !lines(&script.sent(5)).contains("parlor/at"));
 }

@@ -196,6 +196,11 @@ fn the_same_key_is_the_same_prompt() {
     script.says(&[RUNNING, IDLE]);
     script.call(1, keyed(2));
     assert_eq!(script.prompts.len(), 1, "the agent was sent it once");
+    let commands = script.commands().join("\n");
+    assert!(
+        commands.contains("Once") && !commands.contains("parlor/key"),
+        "the key is not for the agent: {commands}"
+    );
     let sent = script.sent(1);
     assert!(sent.iter().any(|line| line == r#"2 -> {"messageId":"u"}"#), "{sent:?}");
 }

@@ -36,6 +36,9 @@ pub(super) enum Action {
         text: String,
         #[serde(default)]
         files: Vec<Attachment>,
+        /// Sends it into the running turn.
+        #[serde(default)]
+        now: bool,
     },
     /// Withdraws a queued prompt.
     Withdraw { id: String },
@@ -64,7 +67,13 @@ pub(super) enum Action {
         opened: String,
     },
     /// Creates a session.
-    New { agent: String, directory: String, text: String },
+    New {
+        agent: String,
+        directory: String,
+        text: String,
+        #[serde(default)]
+        files: Vec<Attachment>,
+    },
     /// A person has seen that the turn of a session failed.
     Dismiss { session: String },
     /// Sets a mode, a model or another option.
@@ -73,6 +82,8 @@ pub(super) enum Action {
     Rename { title: String },
     /// Archives the session.
     Archive,
+    /// Restores the archived session.
+    Restore,
     /// Deletes the session after a time in which this can be undone.
     Delete,
     /// Keeps a session that was to be deleted.
@@ -155,6 +166,7 @@ impl Action {
             | Self::SetOption { .. }
             | Self::Rename { .. }
             | Self::Archive
+            | Self::Restore
             | Self::Delete
             | Self::Undelete
             | Self::Fork { .. }
@@ -174,18 +186,27 @@ impl Action {
                 Ok(())
             }
         };
+        let check_files = |files: &[Attachment]| {
+            if files.len() > MAX_FILES {
+                return Err(format!("A prompt can have {MAX_FILES} files."));
+            }
+            files.iter().try_for_each(|file| short(&file.name).and_then(|()| short(&file.mime)))
+        };
         match self {
-            Self::Stop | Self::Archive | Self::Delete | Self::Undelete | Self::Latest | Self::Seen => Ok(()),
+            Self::Stop
+            | Self::Archive
+            | Self::Restore
+            | Self::Delete
+            | Self::Undelete
+            | Self::Latest
+            | Self::Seen => Ok(()),
             Self::Show { session, epoch, .. } => {
                 [session, epoch].into_iter().flatten().try_for_each(|text| short(text))
             }
-            Self::Prompt { key, text, files } => {
+            Self::Prompt { key, text, files, now: _ } => {
                 short(key)?;
                 long(text)?;
-                if files.len() > MAX_FILES {
-                    return Err(format!("A prompt can have {MAX_FILES} files."));
-                }
-                files.iter().try_for_each(|file| short(&file.name).and_then(|()| short(&file.mime)))
+                check_files(files)
             }
             Self::Answer { request, opened, option, values } => {
                 short(request)?;
@@ -200,10 +221,11 @@ impl Action {
             Self::Decline { request, opened } | Self::NotNow { request, opened } => {
                 short(request).and_then(|()| short(opened))
             }
-            Self::New { agent, directory, text } => {
+            Self::New { agent, directory, text, files } => {
                 short(agent)?;
                 short(directory)?;
-                long(text)
+                long(text)?;
+                check_files(files)
             }
             Self::SetOption { option, value } => short(option).and_then(|()| short(value)),
             Self::Fork { message, agent } => {
@@ -274,6 +296,10 @@ mod tests {
             format!(r#"{{"do":"prompt","key":"{long}","text":"x"}}"#),
             format!(r#"{{"do":"prompt","key":"k","text":"{}"}}"#, "x".repeat(MAX_TEXT + 1)),
             format!(r#"{{"do":"fork","agent":"{long}"}}"#),
+            format!(r#"{{"do":"edit","message":"{long}","text":"x"}}"#),
+            format!(r#"{{"do":"answer","request":"{long}"}}"#),
+            format!(r#"{{"do":"not_now","request":"r","opened":"{long}"}}"#),
+            format!(r#"{{"do":"new","agent":"a","directory":"{long}","text":""}}"#),
         ] {
             assert!(Action::parse(&text).is_err());
         }
@@ -282,6 +308,8 @@ mod tests {
         assert!(
             Action::parse(&format!(r#"{{"do":"prompt","key":"k","text":"","files":[{files}]}}"#)).is_err()
         );
+        let new = format!(r#"{{"do":"new","agent":"a","directory":"/","text":"","files":[{files}]}}"#);
+        assert!(Action::parse(&new).is_err());
         let values = vec![r#""v""#; MAX_VALUES + 1].join(",");
         assert!(Action::parse(&format!(r#"{{"do":"answer","request":"r","f":[{values}]}}"#)).is_err());
     }
@@ -289,9 +317,37 @@ mod tests {
     #[test]
     fn observers_may_only_read() {
         let is_change = |text: &str| Action::parse(text).unwrap().is_change();
-        assert!(!is_change(r#"{"do":"older","before":"e:m-1"}"#));
-        assert!(!is_change(r#"{"do":"seen"}"#));
-        for text in [r#"{"do":"stop"}"#, r#"{"do":"fork"}"#, r#"{"do":"answer","request":"r"}"#] {
+        for text in [
+            r#"{"do":"show","session":null}"#,
+            r#"{"do":"source","message":"m","to":"copy"}"#,
+            r#"{"do":"older","before":"e:m-1"}"#,
+            r#"{"do":"newer","after":"m-1"}"#,
+            r#"{"do":"find","message":"m-1"}"#,
+            r#"{"do":"latest"}"#,
+            r#"{"do":"complete","word":"@"}"#,
+            r#"{"do":"seen"}"#,
+        ] {
+            assert!(!is_change(text), "{text}");
+        }
+        for text in [
+            r#"{"do":"prompt","key":"k","text":"x"}"#,
+            r#"{"do":"withdraw","id":"1"}"#,
+            r#"{"do":"stop"}"#,
+            r#"{"do":"answer","request":"r"}"#,
+            r#"{"do":"decline","request":"r"}"#,
+            r#"{"do":"not_now","request":"r"}"#,
+            r#"{"do":"new","agent":"a","directory":"/","text":""}"#,
+            r#"{"do":"dismiss","session":"s"}"#,
+            r#"{"do":"set_option","option":"1","value":"1"}"#,
+            r#"{"do":"rename","title":""}"#,
+            r#"{"do":"archive"}"#,
+            r#"{"do":"restore"}"#,
+            r#"{"do":"delete"}"#,
+            r#"{"do":"undelete"}"#,
+            r#"{"do":"fork"}"#,
+            r#"{"do":"edit","message":"m","text":"x"}"#,
+            r#"{"do":"regenerate","message":"m"}"#,
+        ] {
             assert!(is_change(text), "{text}");
         }
     }

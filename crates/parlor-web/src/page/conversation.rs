@@ -30,7 +30,7 @@ pub(super) fn conversation(feed: &Feed, role: Role, agents: &[&str]) -> (Markup,
             div.dock id="dock" {
                 button.btn.small.latest type="button" data-do="to_end" hidden { (icon("down", "")) "Latest" }
                 div id="note" role="alert" {}
-                (region("deletion"))
+                (region("notices"))
                 @if is_driver {
                     div id="queue" {}
                     div id="request" {}

@@ -4,24 +4,58 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parlor_client::{Client, Connection, Connector, Error, Object, Version};
+use parlor_server::browsers::SignedIn;
 use parlor_server::hub::{AgentChoice, Hub, Peer, Role, TransportKind};
 use parlor_server::transport;
+use parlor_view::browser::browser_name;
 use tokio::io::DuplexStream;
+
+use crate::render::text::clean_line;
 
 /// Bytes in memory between a connection of the page and the hub before either waits.
 const BUFFER: usize = 256 << 10;
 
+/// The name of connections that do not act for one browser.
+pub(super) const PAGE_NAME: &str = "parlor page";
+
 /// A connection of the page to the hub.
 #[derive(Debug)]
 pub(super) struct HubConnector {
+    name: String,
     role: Role,
+    wants_clients: bool,
+    wants_times: bool,
     agent: Option<String>,
     cwd: Option<PathBuf>,
 }
 
 impl HubConnector {
     pub(super) fn new(role: Role) -> Self {
-        Self { role, agent: None, cwd: None }
+        Self {
+            name: PAGE_NAME.to_owned(),
+            role,
+            wants_clients: false,
+            wants_times: false,
+            agent: None,
+            cwd: None,
+        }
+    }
+
+    /// Connects as a browser that may act: what it does is recorded under its name.
+    pub(super) fn driver(browser: &SignedIn) -> Self {
+        Self { name: clean_line(&browser_name(&browser.name)), ..Self::new(Role::Driver) }
+    }
+
+    /// Asks when entries were created.
+    pub(super) fn with_times(mut self) -> Self {
+        self.wants_times = true;
+        self
+    }
+
+    /// Asks which clients are attached to sessions.
+    pub(super) fn with_clients(mut self) -> Self {
+        self.wants_clients = true;
+        self
     }
 
     /// Creates sessions with this agent, in this directory.
@@ -33,7 +67,13 @@ impl HubConnector {
 
     /// Connects as a client. The first driver of an agent waits for its start; an observer starts no agent.
     pub(super) async fn connect(self, hub: &Arc<Hub>) -> Result<Client, Error> {
-        let mut connector = Connector::new("parlor page", env!("CARGO_PKG_VERSION")).only(Version::V2);
+        let mut connector = Connector::new(&self.name, env!("CARGO_PKG_VERSION")).only(Version::V2);
+        if self.wants_clients {
+            connector = connector.with_clients();
+        }
+        if self.wants_times {
+            connector = connector.with_times();
+        }
         if self.role == Role::Driver {
             let modes = Object::new().with("form", Object::new()).with("url", Object::new());
             connector = connector.capability("elicitation", modes.to_json());

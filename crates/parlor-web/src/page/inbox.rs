@@ -36,7 +36,7 @@ pub(super) fn page(content: &Markup) -> Markup {
                     (icon("bell", "")) "Turn on notifications"
                 }
             }
-            div.scroll id="conversation" tabindex="0" role="region" aria-label="Inbox" { div id="note" {} (content) }
+            div.scroll id="conversation" tabindex="0" role="region" aria-label="Inbox" { (content) }
         }
     }
 }
@@ -46,7 +46,7 @@ pub(super) fn content(requests: &[InboxRequest], rows: &[SessionRow], now: Times
     let (postponed, waiting): (Vec<_>, Vec<_>) = requests.iter().partition(|request| request.is_postponed);
     let failed: Vec<_> = rows
         .iter()
-        .filter(|row| row.state == SessionState::Failed && row.is_unread)
+        .filter(|row| row.state == SessionState::Failed && row.is_unread && !row.is_archived)
         .take(MAX_FAILED)
         .collect();
     html! {
@@ -138,13 +138,15 @@ mod tests {
         failed.state = SessionState::Failed;
         let seen = SessionRow { id: "seen".into(), ..failed.clone() };
         failed.is_unread = true;
-        let html = content(&[request("r1", "make"), later], &[failed, seen], now).into_string();
+        let archived = SessionRow { id: "archived".into(), is_archived: true, ..failed.clone() };
+        let html = content(&[request("r1", "make"), later], &[failed, seen, archived], now).into_string();
         for part in
             ["1 request waits for you", "Failed turns", "Not now", "data-do=\"dismiss\" data-session=\"f\""]
         {
             assert!(html.contains(part), "{part}: {html}");
         }
         assert!(!html.contains("data-session=\"seen\""), "a person has seen it: {html}");
+        assert!(!html.contains("data-session=\"archived\""), "a person has archived it: {html}");
         let empty = content(&[], &[], now).into_string();
         assert!(empty.contains("No requests wait for you") && !empty.contains("<h2>"), "{empty}");
     }

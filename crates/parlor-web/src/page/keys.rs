@@ -39,6 +39,7 @@ const KEYS: [(&str, &[(&str, &str)]); 5] = [
         "In the composer",
         &[
             ("Enter", "send, or queue while a turn runs"),
+            ("Ctrl Enter", "send into the running turn, if the agent takes that"),
             ("Shift Enter", "new line"),
             ("/", "commands of the agent, at the beginning"),
             ("@", "files"),

@@ -21,9 +21,10 @@ pub(super) struct Frame<'a> {
 pub(super) fn page(title: &str, frame: &Frame<'_>, main: &Markup, aside: &Markup) -> Markup {
     // A phone shows the list or what is beside it, not both.
     let column = if frame.place == Place::List { "list" } else { "main" };
+    let role = if frame.role == Role::Driver { "driver" } else { "observer" };
     html! {
         (DOCTYPE)
-        html lang="en" data-col=(column) {
+        html lang="en" data-col=(column) data-role=(role) {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover, interactive-widget=resizes-content";
@@ -50,6 +51,7 @@ pub(super) fn page(title: &str, frame: &Frame<'_>, main: &Markup, aside: &Markup
                     main.main id="main" { (main) }
                     (aside)
                 }
+                div.toast id="toast" role="alert" {}
             }
         }
     }

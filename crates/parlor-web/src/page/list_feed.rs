@@ -14,9 +14,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{interval, sleep, timeout};
 
 use super::hub_client::HubConnector;
-use super::inbox;
 use super::session_row::{SessionRow, SessionState};
 use super::side::SessionTree;
+use super::{archive, inbox};
 use crate::render::RequestCard;
 use crate::render::text::clean_line;
 
@@ -52,7 +52,7 @@ pub(super) struct ListSubscription {
 /// The sessions and the open requests at one time, rendered.
 #[derive(Debug)]
 pub(super) struct ListView {
-    /// The sessions, the most recently active first.
+    /// The sessions, archived ones included, the most recently active first.
     pub(super) rows: Vec<SessionRow>,
     /// The open requests, the oldest first.
     pub(super) requests: Vec<InboxRequest>,
@@ -62,6 +62,8 @@ pub(super) struct ListView {
     pub(super) inbox_count: Arc<str>,
     /// The content of the inbox.
     pub(super) inbox: Arc<str>,
+    /// The archived sessions.
+    pub(super) archived: Arc<str>,
 }
 
 /// An open request with its session.
@@ -160,7 +162,7 @@ impl ListFeed {
     /// Publishes the list until nobody needs it.
     async fn follow_client(&self, client: &Client, connection: &Connection) -> Result<(), Error> {
         let (mut of_list, mut of_requests) = (client.notifications(), connection.notifications());
-        client.subscribe_list().await?;
+        client.subscribe_list_with_archived().await?;
         connection.call("_parlor/requests/subscribe", &Object::default()).await?;
         let mut list =
             FollowedList { rows: all_rows(client).await?, requests: connection.open_requests().await? };
@@ -208,7 +210,7 @@ impl ListFeed {
 }
 
 async fn all_rows(client: &Client) -> Result<Vec<SessionRow>, Error> {
-    Ok(client.list_all_agents().await?.iter().map(SessionRow::new).collect())
+    Ok(client.list_with_archived().await?.iter().map(SessionRow::new).collect())
 }
 
 fn opened_at(open: &OpenRequest) -> &str {
@@ -288,6 +290,7 @@ impl ListView {
             tree: SessionTree::new(&list.rows, now),
             inbox_count: inbox::count(waiting).into_string().into(),
             inbox: inbox::content(&requests, &list.rows, now).into_string().into(),
+            archived: archive::content(&list.rows, now).into_string().into(),
             rows: list.rows.clone(),
             requests,
         }
@@ -299,8 +302,8 @@ impl ListView {
     }
 
     /// The open request with this id that was opened at this time.
-    pub(super) fn request(&self, id: &str, opened_at: &str) -> Option<&RequestCard> {
-        self.requests.iter().map(|request| &request.card).find(|card| card.is(id, opened_at))
+    pub(super) fn request(&self, id: &str, opened_at: &str) -> Option<&InboxRequest> {
+        self.requests.iter().find(|request| request.card.is(id, opened_at))
     }
 
     /// The open requests of a session, the oldest first.
@@ -313,7 +316,10 @@ impl ListView {
 
     /// All elements of the list by their ids, for a tab of which nothing is known.
     pub(super) fn all(&self, role: Role) -> Vec<(String, Arc<str>)> {
-        let mut all = vec![("sessions".to_owned(), self.tree.html().into())];
+        let mut all = vec![
+            ("sessions".to_owned(), self.tree.html().into()),
+            ("archived".to_owned(), Arc::clone(&self.archived)),
+        ];
         if role == Role::Driver {
             all.push(("inbox-count".to_owned(), Arc::clone(&self.inbox_count)));
             all.push(("inbox".to_owned(), Arc::clone(&self.inbox)));
@@ -324,6 +330,9 @@ impl ListView {
     /// The elements that changed since another view, by their ids: the rows of the list or all of it, and the inbox for drivers.
     pub(super) fn changes_since(&self, before: &Self, role: Role) -> Vec<(String, Arc<str>)> {
         let mut changes = self.tree.changes_since(&before.tree);
+        if self.archived != before.archived {
+            changes.push(("archived".to_owned(), Arc::clone(&self.archived)));
+        }
         if role == Role::Driver {
             let regions = [
                 ("inbox-count", &before.inbox_count, &self.inbox_count),
@@ -349,7 +358,7 @@ impl ListView {
                 address: super::side::address(request.card.session()),
             }));
         }
-        for row in &self.rows {
+        for row in self.rows.iter().filter(|row| !row.is_archived) {
             let was_busy = before.row(&row.id).is_some_and(|before| before.state.is_busy());
             let text = match row.state {
                 SessionState::Idle if was_busy && row.is_unread => "The turn ended",
@@ -452,6 +461,16 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_request_is_found_by_its_id_and_time() {
+        // After a restart of the server, another request may have the same id.
+        let view = view(&[], &["r1"]);
+        assert!(view.request("r1", "2026-03-04T09:41:00Z").is_some());
+        for (id, at) in [("r1", "2026-03-04T09:42:00Z"), ("r1", ""), ("r2", "2026-03-04T09:41:00Z")] {
+            assert!(view.request(id, at).is_none(), "{id} at {at}");
+        }
+    }
+
+    #[test]
     fn a_turn_that_ends_or_fails_is_a_notice() {
         let mut rows = vec![row("s", "2026-03-04T11:00:00Z", None)];
         let view_in = |rows: &mut Vec<SessionRow>, state, is_unread| {
@@ -468,6 +487,9 @@ pub(super) mod tests {
         };
         assert_eq!(text(&running, &ended), ["The turn ended · claude"]);
         assert_eq!(text(&running, &failed), ["The turn failed · claude"]);
+        rows[0].is_archived = true;
+        let archived = view_in(&mut rows, SessionState::Failed, true);
+        assert!(text(&running, &archived).is_empty(), "archiving cancels the turn");
         assert!(
             text(&running, &seen).is_empty()
                 && text(&ended, &seen).is_empty()

@@ -1,6 +1,8 @@
 //! The page: the list of sessions and the conversation of one.
 
 mod action;
+mod archive;
+mod clients;
 mod conversation;
 mod directories;
 mod feed;
@@ -83,6 +85,7 @@ fn routes(hub: Arc<Hub>) -> Router {
         .route("/s/{id}/export", get(session_export))
         .route("/live", get(live))
         .route("/inbox", get(inbox))
+        .route("/archived", get(archived))
         .route("/search", get(search))
         .route("/new", get(new))
         .route("/complete", get(complete))
@@ -128,7 +131,7 @@ async fn session(
     };
     let frame = Frame { view: &view, role: browser.role, place: Place::Session(&id), query: "" };
     // Loading a page changes nothing: the session is attached as a driver when the script connects.
-    match Feeds::open(&state, &id, Role::Observer).await {
+    match Feeds::open(&state, &id, None).await {
         Ok(Some(feed)) => {
             let connection = HubConnector::new(browser.role).connection(&state.hub);
             let agents = AgentChoiceRow::list(&connection).await.unwrap_or_default();
@@ -155,6 +158,16 @@ async fn inbox(State(state): State<Arc<PageState>>, Extension(browser): Extensio
         Role::Observer => layout::message("Inbox", OBSERVER),
     };
     respond(StatusCode::OK, layout::page("Inbox", &frame, &main, &Markup::default()))
+}
+
+async fn archived(State(state): State<Arc<PageState>>, Extension(browser): Extension<SignedIn>) -> Response {
+    let view = match state.lists.view().await {
+        Ok(view) => view,
+        Err(ListUnavailable) => return unavailable(),
+    };
+    let frame = Frame { view: &view, role: browser.role, place: Place::Other, query: "" };
+    let main = archive::page(&maud::PreEscaped(view.archived.to_string()));
+    respond(StatusCode::OK, layout::page("Archived sessions", &frame, &main, &Markup::default()))
 }
 
 #[derive(Deserialize)]
@@ -253,7 +266,7 @@ async fn session_media(
     State(state): State<Arc<PageState>>,
     Path((id, place)): Path<(String, String)>,
 ) -> Response {
-    let feed = match Feeds::open(&state, &SessionId::from(id.as_str()), Role::Observer).await {
+    let feed = match Feeds::open(&state, &SessionId::from(id.as_str()), None).await {
         Ok(Some(feed)) => feed,
         Ok(None) => return StatusCode::NOT_FOUND.into_response(),
         Err(error) => return failed(&error),
@@ -298,16 +311,17 @@ async fn session_export(State(state): State<Arc<PageState>>, Path(id): Path<Stri
 
 /// Reads a session as an observer that leaves at once.
 async fn read_transcript(hub: &Arc<Hub>, row: &SessionRow) -> Result<Snapshot, parlor_client::Error> {
-    let client = HubConnector::new(Role::Observer).connect(hub).await?;
+    let client = HubConnector::new(Role::Observer).with_times().connect(hub).await?;
     let session = client.load(&row.id, std::path::Path::new(&row.cwd)).await;
     let transcript = session.map(|session| session.transcript());
     client.disconnect().await;
     transcript
 }
 
-/// When an entry was created, as far as the server knows.
+/// When an entry was created, as far as the server said.
 fn created_at(entry: &Entry) -> Option<Timestamp> {
-    Timestamp::from_millisecond(entry.created_at()?.0).ok()
+    let at = entry.body().meta.as_ref()?.get("parlor/at")?;
+    Timestamp::from_millisecond(at.as_str().parse().ok()?).ok()
 }
 
 fn respond(status: StatusCode, page: Markup) -> Response {

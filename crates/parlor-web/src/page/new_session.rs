@@ -4,11 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use maud::{Markup, html};
-use parlor_client::{Connection, Error};
+use parlor_client::{Connection, Error, Prompt};
 use parlor_json::{JsonRef, Object};
-use parlor_server::hub::{Hub, Role};
+use parlor_server::browsers::SignedIn;
+use parlor_server::hub::Hub;
 
+use super::action::Attachment;
 use super::hub_client::HubConnector;
+use super::prompt;
 use super::side::{address, short_path};
 use crate::assets::icon;
 use crate::render::text::clean_line;
@@ -116,8 +119,13 @@ pub(super) fn page(agents: &[AgentChoiceRow], directory: &str, is_first: bool) -
                         div {
                             label.lab for="fp" { "First prompt" }
                             textarea.field id="fp" name="text" placeholder="What should be done?" {}
+                            div.chips id="attached" {}
+                            input id="files" type="file" multiple hidden;
                         }
                         div.row {
+                            button.btn.quiet.small.icon type="button" data-do="attach" aria-label="Attach files" title="Attach files" {
+                                (icon("clip", ""))
+                            }
                             span.muted.grow { "The session begins in this directory, on the machine of the server" }
                             button.btn.main type="submit" { "Start " kbd { "↵" } }
                         }
@@ -151,12 +159,14 @@ fn way(text: &str, command: &str) -> Markup {
 /// Creates a session with its first prompt, and returns the address of its page; the error is for people.
 pub(super) async fn create(
     hub: &Arc<Hub>,
+    browser: &SignedIn,
     agent: &str,
     directory: &str,
     text: &str,
+    files: &[Attachment],
 ) -> Result<String, String> {
     let cwd = directory_of(directory).await?;
-    let client = HubConnector::new(Role::Driver).with_agent(agent, cwd.clone()).connect(hub).await;
+    let client = HubConnector::driver(browser).with_agent(agent, cwd.clone()).connect(hub).await;
     let client = client.map_err(|error| error.to_string())?;
     // The tab that opens the session is sent its requests.
     let mut requests = client.requests();
@@ -165,10 +175,14 @@ pub(super) async fn create(
             request.leave_open().await;
         }
     });
+    let is_blank = text.trim().is_empty() && files.is_empty();
+    let content =
+        if is_blank { Ok(None) } else { prompt::content(text, files, &cwd, client.info()).map(Some) };
     let created = async {
+        let content = content.map_err(Error::Refused)?;
         let session = client.new_session(&cwd).await?;
-        if !text.trim().is_empty() {
-            session.prompt(text).await?;
+        if let Some(content) = content {
+            session.prompt(Prompt::blocks(content)).await?;
         }
         Ok::<_, Error>(address(session.id()))
     };

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use parlor_client::{Client, Error, Json, JsonStr, Object, Prompt, code};
+use parlor_client::{Client, DuringTurn, Error, Json, JsonStr, Object, Prompt, code};
+use parlor_server::browsers::SignedIn;
 use parlor_server::hub::Role;
 use parlor_session::{EntryId, MessageId, SessionId, Slot, Transcript};
 use tokio::sync::mpsc;
@@ -30,7 +31,8 @@ const MAX_COMPLETIONS: usize = 20;
 pub(super) struct Performer {
     pub(super) state: Arc<PageState>,
     pub(super) feed: Option<Arc<Feed>>,
-    pub(super) role: Role,
+    /// The browser of the tab.
+    pub(super) browser: SignedIn,
     pub(super) responses: mpsc::Sender<TabMessage>,
 }
 
@@ -53,7 +55,7 @@ impl Performer {
     }
 
     async fn steering(&self) -> Result<Arc<Steering>, Error> {
-        self.feed()?.steering(&self.state).await
+        self.feed()?.steering(&self.state, &self.browser).await
     }
 
     /// Calls a method about the session that the tab shows.
@@ -65,7 +67,10 @@ impl Performer {
 
     async fn run(&self, action: Action) -> Result<Vec<TabPatch>, Error> {
         match action {
-            Action::Prompt { key, text, files } => self.prompt(key, &text, &files).await,
+            Action::Prompt { key, text, files, now } => {
+                let during_turn = if now { DuringTurn::Steer } else { DuringTurn::Queue };
+                self.prompt(key, &text, &files, during_turn).await
+            }
             Action::Withdraw { id } => {
                 let id = Json::parse(&id).map_err(|_| Error::Protocol("the queued prompt has no such id"))?;
                 self.call("_parlor/withdraw", |params| params.with("id", id)).await?;
@@ -84,8 +89,10 @@ impl Performer {
                 self.state.lists.postpone(&request, &opened);
                 Ok(Vec::new())
             }
-            Action::New { agent, directory, text } => {
-                match new_session::create(&self.state.hub, &agent, &directory, &text).await {
+            Action::New { agent, directory, text, files } => {
+                match new_session::create(&self.state.hub, &self.browser, &agent, &directory, &text, &files)
+                    .await
+                {
                     Ok(address) => Ok(vec![TabPatch::Go(address)]),
                     Err(message) => Ok(vec![TabPatch::NewError(message)]),
                 }
@@ -110,6 +117,10 @@ impl Performer {
             Action::Archive => {
                 self.call("_parlor/archive", |params| params.with("archived", true)).await?;
                 Ok(vec![TabPatch::Go("/".to_owned())])
+            }
+            Action::Restore => {
+                self.call("_parlor/archive", |params| params.with("archived", false)).await?;
+                Ok(Vec::new())
             }
             Action::Delete => {
                 let steering = self.steering().await?;
@@ -178,7 +189,7 @@ impl Performer {
                 Ok(vec![TabPatch::Completions { word, items }])
             }
             Action::Seen => {
-                if self.role == Role::Driver
+                if self.browser.role == Role::Driver
                     && let Some(feed) = &self.feed
                 {
                     list_feed::mark_seen(&self.state.hub, &feed.row.id).await?;
@@ -198,6 +209,7 @@ impl Performer {
             | Action::SetOption { .. }
             | Action::Rename { .. }
             | Action::Archive
+            | Action::Restore
             | Action::Delete
             | Action::Undelete
             | Action::Fork { .. }
@@ -206,19 +218,26 @@ impl Performer {
         }
     }
 
-    async fn prompt(&self, key: String, text: &str, files: &[Attachment]) -> Result<Vec<TabPatch>, Error> {
+    async fn prompt(
+        &self,
+        key: String,
+        text: &str,
+        files: &[Attachment],
+        during_turn: DuringTurn,
+    ) -> Result<Vec<TabPatch>, Error> {
         let steering = self.steering().await?;
         let cwd = Path::new(&self.feed()?.row.cwd);
         let content = match prompt::content(text, files, cwd, steering.client.info()) {
             Ok(content) => content,
             Err(message) => return Ok(vec![TabPatch::Unsent { key }, TabPatch::Error(message)]),
         };
-        match steering.session.prompt(Prompt::blocks(content).key(key.as_str())).await {
+        let prompt = Prompt::blocks(content).key(key.as_str()).during_turn(during_turn);
+        match steering.session.prompt(prompt).await {
             Ok(_) => Ok(vec![TabPatch::Sent { key }]),
             // The tab has the prompt and sends it again.
             Err(Error::Disconnected) => Ok(Vec::new()),
-            Err(error) if is_withdrawn(&error) => Ok(vec![TabPatch::Sent { key }]),
             // The person gets the text back.
+            Err(error) if is_withdrawn(&error) => Ok(vec![TabPatch::Unsent { key }]),
             Err(error) => Ok(vec![TabPatch::Unsent { key }, TabPatch::Error(reason(&error))]),
         }
     }
@@ -234,16 +253,9 @@ impl Performer {
         self.fork("_parlor/edit", params).await
     }
 
-    /// Cancels the turn. Queued prompts stay: they are those of another connection.
+    /// Cancels the turn and withdraws the queued prompts of this browser, whose texts its tabs get back. Prompts of others stay.
     async fn stop(&self) -> Result<Vec<TabPatch>, Error> {
-        let session = self.feed()?.row.id.clone();
-        self.as_other_driver(async |client: &Client| {
-            client.session(&session).cancel_turn().await?;
-            // It is answered after the cancellation has reached the session.
-            let params = Object::new().with("sessionId", session.as_json());
-            client.call("session/status", &params).await.map(drop)
-        })
-        .await?;
+        self.steering().await?.session.cancel_turn().await?;
         Ok(Vec::new())
     }
 
@@ -262,7 +274,7 @@ impl Performer {
         run: impl AsyncFnOnce(&Client) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let row = &self.feed()?.row;
-        let connector = HubConnector::new(Role::Driver).with_agent(&row.agent, row.cwd.clone().into());
+        let connector = HubConnector::driver(&self.browser).with_agent(&row.agent, row.cwd.clone().into());
         let client = connector.connect(&self.state.hub).await?;
         // Without a stream of them, requests would be declined.
         let requests = client.requests();
@@ -281,9 +293,15 @@ impl Performer {
     ) -> Result<Vec<TabPatch>, Error> {
         let view = self.state.lists.view().await.map_err(|_| Error::Disconnected)?;
         let is_answered = match view.request(id, opened) {
-            Some(card) => {
-                let result = result(card).map_err(|error| Error::Refused(error.to_string()))?;
-                HubConnector::new(Role::Driver).connection(&self.state.hub).answer(id, result).await?
+            Some(open) => {
+                let result = result(&open.card).map_err(|error| Error::Refused(error.to_string()))?;
+                // The decision is recorded under the name of the browser. The agent that waits for it is running.
+                let connector =
+                    HubConnector::driver(&self.browser).with_agent(&open.agent, open.cwd.clone().into());
+                let client = connector.connect(&self.state.hub).await?;
+                let is_answered = client.answer(id, result).await;
+                client.disconnect().await;
+                is_answered?
             }
             None => false,
         };

@@ -1,30 +1,27 @@
 //! The parts of a session's page that change as a whole.
 
-use std::collections::BTreeMap;
-
 use maud::{Markup, html};
 use parlor_client::ConfigOption;
 use parlor_json::{Json, Object};
 use parlor_server::hub::Role;
 use parlor_session::{Activity, Entry, EntryId, Slot, Transcript};
+use parlor_view::browser::browser_name;
 use parlor_view::event::plan_items;
-use parlor_view::tool_call::ToolDetails;
 
+use super::clients::{AttachedClient, QueuedPrompt};
 use super::feed::{Audience, UNDO_TIME};
 use super::session_row::{SessionRow, SessionState, cost};
 use super::side::short_path;
 use crate::assets::icon;
 use crate::render::plan;
-use crate::render::text::{clean_line, element_id};
-use crate::render::{CardPlace, RequestCard};
-
-/// Files that the details list.
-const MAX_FILES: usize = 100;
+use crate::render::text::clean_line;
+use crate::render::{CardPlace, RequestCard, TurnFiles};
 
 /// Characters of a queued prompt that are shown.
 const MAX_QUEUED_TEXT: usize = 500;
 
 /// What the regions are rendered from.
+#[expect(clippy::struct_excessive_bools, reason = "each of them holds or not by itself")]
 pub(super) struct RegionView<'a> {
     pub(super) row: &'a SessionRow,
     pub(super) title: String,
@@ -35,72 +32,34 @@ pub(super) struct RegionView<'a> {
     pub(super) requests: &'a [RequestCard],
     /// How many requests a person has put off.
     pub(super) postponed: usize,
-    pub(super) queue: &'a [QueuedPrompt],
-    pub(super) turn_files: FileCounts,
-    pub(super) session_files: FileCounts,
+    pub(super) queue: Vec<QueuedPrompt>,
+    /// Whether a prompt can be sent into the running turn.
+    pub(super) can_steer: bool,
+    pub(super) files: &'a TurnFiles,
+    /// Whether there are older entries than those that are loaded.
+    pub(super) has_older: bool,
     /// Whether the session is about to be deleted.
     pub(super) is_deleted: bool,
+    pub(super) is_archived: bool,
     /// The tabs that show the session, with the names of their browsers.
     pub(super) tabs: &'a [(u64, Role, String)],
+    /// All clients that are attached, those of the page included.
+    pub(super) clients: Vec<AttachedClient>,
+    /// The numbers of the page's own browsers.
+    pub(super) browsers: Vec<u64>,
 }
 
-/// A prompt that waits for the end of a turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct QueuedPrompt {
-    pub(super) id: String,
-    pub(super) text: String,
-}
-
-/// Added and removed lines of files, by their paths, each with the element of its last change.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct FileCounts(BTreeMap<String, (usize, usize, String)>);
-
-impl FileCounts {
-    /// Counts the changes of a tool call.
-    pub(super) fn of_entry(entry: &Entry, cwd: &str) -> Self {
-        let details = ToolDetails::of_entry(entry, cwd);
-        let mut counts = Self::default();
-        for diff in details.diffs() {
-            let (added, removed) = diff.counts();
-            let path = parlor_view::tool_call::relative(&diff.path, cwd).to_owned();
-            let known = counts.0.entry(path).or_default();
-            *known = (known.0 + added, known.1 + removed, element_id(entry.id()));
-        }
-        counts
+impl RegionView<'_> {
+    /// The attached clients that are not tabs.
+    fn others(&self) -> impl Iterator<Item = &AttachedClient> {
+        self.clients.iter().filter(|client| !client.is_page(&self.browsers))
     }
 
-    /// Adds the counts of later changes.
-    pub(super) fn add(&mut self, later: &Self) {
-        for (path, (added, removed, element)) in &later.0 {
-            let known = self.0.entry(path.clone()).or_default();
-            *known = (known.0 + added, known.1 + removed, element.clone());
-        }
+    /// The client that queued a prompt. Without another one that could have, everybody knows.
+    fn sender(&self, prompt: &QueuedPrompt) -> Option<&str> {
+        let from = prompt.from.filter(|from| self.browsers != [*from])?;
+        self.clients.iter().find(|client| client.number == from)?.name.as_deref()
     }
-
-    fn html(&self, title: &str) -> Markup {
-        let total = self.0.values().fold((0, 0), |sum, (added, removed, _)| (sum.0 + added, sum.1 + removed));
-        html! {
-            @if !self.0.is_empty() {
-                section {
-                    h3 { (title) (line_counts(total.0, total.1)) }
-                    ul.files {
-                        @for (path, (added, removed, element)) in self.0.iter().take(MAX_FILES) {
-                            li {
-                                a href=(format!("#{element}")) {
-                                    code.cut.grow { (clean_line(path)) } (line_counts(*added, *removed))
-                                }
-                            }
-                        }
-                    }
-                    @if self.0.len() > MAX_FILES { p.muted { "and " (self.0.len() - MAX_FILES) " more" } }
-                }
-            }
-        }
-    }
-}
-
-fn line_counts(added: usize, removed: usize) -> Markup {
-    html! { span.num { span.plus { "+" (added) } " " span.minus { "−" (removed) } } }
 }
 
 /// Whether the last turn failed.
@@ -112,24 +71,12 @@ pub(super) fn has_failed(transcript: &Transcript) -> bool {
     transcript.entries().last().is_some_and(is_failure)
 }
 
-/// The queued prompts of a session, of which only drivers know.
-pub(super) fn queue(transcript: &Transcript) -> Vec<QueuedPrompt> {
-    let meta = transcript.slot(Slot::Info).and_then(|info| info.meta.as_ref());
-    let queue = meta.and_then(|meta| meta.get_array("parlor/queue")).unwrap_or_default();
-    let prompt = |prompt: parlor_client::JsonRef<'_>| {
-        let prompt = prompt.to_object()?;
-        let text = prompt.get_string("text").unwrap_or_default();
-        Some(QueuedPrompt { id: prompt.get("id")?.as_str().to_owned(), text })
-    };
-    queue.into_iter().filter_map(prompt).collect()
-}
-
 /// Every region with the tabs that it is for.
 pub(super) fn all(view: &RegionView<'_>) -> [(&'static str, Audience, Markup); 6] {
     let region = |id: &'static str, html: Markup| (id, audience(id), html);
     [
         region("head", head(view)),
-        region("deletion", deletion(view)),
+        region("notices", notices(view)),
         region("queue", queue_html(view)),
         region("request", request(view)),
         region("composer-bar", composer_bar(view)),
@@ -145,7 +92,7 @@ pub(super) fn audience(region: &str) -> Audience {
 /// The title, the state and the agent.
 fn head(view: &RegionView<'_>) -> Markup {
     let (class, name) = view.state.shown();
-    let attached = view.tabs.len();
+    let attached = view.tabs.len() + view.others().count();
     html! {
         div.row.grow id="head" data-state=(class) {
             h1.title.cut id="title" { (clean_line(&view.title)) }
@@ -153,21 +100,29 @@ fn head(view: &RegionView<'_>) -> Markup {
             span.muted.cut.hide-m { (clean_line(&view.row.agent)) " · " (short_path(&view.row.cwd)) }
             span.grow {}
             @if attached > 1 {
-                span.row.muted.hide-s title=(format!("{attached} tabs show this session")) {
-                    (icon("people", "")) span.num { (attached) span.sr { " tabs show this session" } }
+                span.row.muted.hide-s title=(format!("{attached} tabs and other clients show this session")) {
+                    (icon("people", "")) span.num { (attached) span.sr { " tabs and other clients show this session" } }
                 }
             }
         }
     }
 }
 
-fn deletion(view: &RegionView<'_>) -> Markup {
+/// What a person has to know of the session before acting in it: it is archived, or about to be deleted.
+fn notices(view: &RegionView<'_>) -> Markup {
     html! {
-        div id="deletion" {
+        div id="notices" {
+            @if view.is_archived {
+                div.note {
+                    (icon("inbox", ""))
+                    span.grow { "This session is archived. A prompt restores it." }
+                    button.btn.small.driver type="button" data-do="restore" { "Restore" }
+                }
+            }
             @if view.is_deleted {
                 div.note role="alert" {
                     span.grow { "This session will be deleted in " (UNDO_TIME.as_secs()) " seconds." }
-                    button.btn.small type="button" data-do="undelete" { "Undo" }
+                    button.btn.small.driver type="button" data-do="undelete" { "Undo" }
                 }
             }
         }
@@ -177,10 +132,13 @@ fn deletion(view: &RegionView<'_>) -> Markup {
 fn queue_html(view: &RegionView<'_>) -> Markup {
     html! {
         div id="queue" {
-            @for prompt in view.queue {
+            @for prompt in &view.queue {
                 div.queued role="group" aria-label="Queued prompt" {
                     (icon("clock", ""))
-                    span.hide-s { "Queued" }
+                    span.hide-s {
+                        "Queued"
+                        @if let Some(name) = view.sender(prompt) { " by " (clean_line(name)) }
+                    }
                     @let text: String = prompt.text.chars().take(MAX_QUEUED_TEXT).collect();
                     span.grow.cut { (clean_line(&text)) }
                     button.btn.quiet.small type="button" data-do="withdraw" data-id=(prompt.id) { "Withdraw" }
@@ -225,6 +183,11 @@ fn composer_bar(view: &RegionView<'_>) -> Markup {
             @if is_running {
                 button.btn.small type="button" data-do="stop" title="Stop (Ctrl+.)" { (icon("stop", "")) "Stop" }
             }
+            @if is_running && view.can_steer {
+                button.btn.small type="button" data-do="send_now" title="Send into the running turn (Ctrl+↵)" {
+                    "Send now"
+                }
+            }
             button.btn.main.small.send { @if is_running { "Queue" } @else { "Send" } " " kbd { "↵" } }
         }
     }
@@ -263,8 +226,8 @@ fn details(view: &RegionView<'_>) -> Markup {
     let other = |option: &&ConfigOption| !is_mode_or_model(option);
     html! {
         div.scroll id="details-body" {
-            (view.turn_files.html("Changed in this turn"))
-            (view.session_files.html("Changed in the session"))
+            (view.files.turn().html("Changed in this turn"))
+            (view.files.session().html(if view.has_older { "Changed in the latest entries" } else { "Changed in the session" }))
             @if !items.is_empty() {
                 section { h3 { "Plan" span.num { (done) " of " (items.len()) } } (plan::list(&items)) }
             }
@@ -278,11 +241,11 @@ fn details(view: &RegionView<'_>) -> Markup {
                 }
             }
             section {
-                h3 { "Open here" span.num { (view.tabs.len()) } }
+                h3 { "Attached" span.num { (view.tabs.len() + view.others().count()) } }
                 dl.facts {
-                    @for (_, role, name) in view.tabs {
-                        dt { (browser_name(name)) }
-                        dd { @if *role == Role::Driver { "driver" } @else { "observer" } }
+                    @for (_, role, name) in view.tabs { (attached(&browser_name(name), *role)) }
+                    @for client in view.others() {
+                        (attached(client.name.as_deref().unwrap_or("a client without a name"), client.role))
                     }
                 }
             }
@@ -295,6 +258,14 @@ fn details(view: &RegionView<'_>) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// A tab or another client in the list of those that are attached.
+fn attached(name: &str, role: Role) -> Markup {
+    html! {
+        dt { (clean_line(name)) }
+        dd { @if role == Role::Driver { "driver" } @else { "observer" } }
     }
 }
 
@@ -363,33 +334,6 @@ fn thousands(tokens: u64) -> String {
     }
 }
 
-/// The name of a browser from what it calls itself, such as `Firefox on Linux`.
-fn browser_name(agent: &str) -> String {
-    let find = |names: &[(&str, &'static str)]| {
-        names.iter().find(|(mark, _)| agent.contains(mark)).map(|(_, name)| *name)
-    };
-    let browser = find(&[
-        ("Edg/", "Edge"),
-        ("OPR/", "Opera"),
-        ("Firefox/", "Firefox"),
-        ("Chrome/", "Chrome"),
-        ("Safari/", "Safari"),
-    ]);
-    let system = find(&[
-        ("Android", "Android"),
-        ("iPhone", "iPhone"),
-        ("iPad", "iPad"),
-        ("Mac OS", "macOS"),
-        ("Windows", "Windows"),
-        ("Linux", "Linux"),
-    ]);
-    match (browser, system) {
-        (Some(browser), Some(system)) => format!("{browser} on {system}"),
-        (Some(name), None) | (None, Some(name)) => name.to_owned(),
-        (None, None) => clean_line(agent),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -399,14 +343,5 @@ mod tests {
         for (tokens, shown) in [(999, "999"), (12_440, "12.4k"), (124_000, "124k"), (1_250_000, "1.2M")] {
             assert_eq!(thousands(tokens), shown);
         }
-    }
-
-    #[test]
-    fn browsers_have_short_names() {
-        let chrome = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/150.0.0.0 Safari/537.36";
-        assert_eq!(browser_name(chrome), "Chrome on Linux");
-        let phone = "Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) AppleWebKit/605.1.15 Version/19.0 Mobile/15E148 Safari/604.1";
-        assert_eq!(browser_name(phone), "Safari on iPhone");
-        assert_eq!(browser_name("curl/8\n"), "curl/8");
     }
 }

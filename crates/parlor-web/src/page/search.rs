@@ -149,7 +149,7 @@ fn session_html(row: &SessionRow, now: Timestamp, zone: &TimeZone) -> Markup {
             (state_icon(class, class, name))
             span.t.cut { (clean_line(&row.title)) }
             span.when.num { @if let Some(at) = row.active_at { (when(at, now, zone)) } }
-            span.sub { span { (clean_line(&row.agent)) } span.cut { "· " (short_path(&row.cwd)) } span {} }
+            span.sub { span { (clean_line(&row.agent)) } span.cut { "· " (short_path(&row.cwd)) } span { @if row.is_archived { "archived" } } }
         }
     }
 }

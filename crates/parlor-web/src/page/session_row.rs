@@ -14,6 +14,7 @@ pub(super) struct SessionRow {
     pub(super) cwd: String,
     pub(super) state: SessionState,
     pub(super) is_unread: bool,
+    pub(super) is_archived: bool,
     pub(super) active_at: Option<Timestamp>,
     /// The cost so far, such as `$1.84`.
     pub(super) cost: Option<String>,
@@ -32,7 +33,6 @@ pub(super) enum SessionState {
 
 impl SessionState {
     /// Whether a turn runs, or waits for a person.
-    #[allow(dead_code, reason = "the socket of tabs will use it")]
     pub(super) fn is_busy(self) -> bool {
         matches!(self, Self::Running | Self::NeedsYou)
     }
@@ -66,6 +66,7 @@ impl SessionRow {
             cwd: info.cwd.clone(),
             state,
             is_unread: row.get_bool("unread") == Some(true),
+            is_archived: info.fields.get_bool("archived") == Some(true),
             active_at: info.updated_at.as_ref().and_then(|at| at.parse().ok()),
             cost: row.get_object("usage").and_then(|usage| cost(&usage)),
             parent: parent.map(SessionId::from),

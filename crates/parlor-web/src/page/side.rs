@@ -14,6 +14,7 @@ use parlor_view::address::session_path;
 use super::list_feed::ListView;
 use super::session_row::{SessionRow, SessionState, age};
 use crate::assets::{icon, state_icon};
+pub(super) use crate::render::text::short_path;
 use crate::render::text::{clean_line, percent_encoded};
 
 /// How deep forks of forks are indented.
@@ -100,8 +101,9 @@ impl SessionTree {
         let zone = TimeZone::system();
         let today = now.to_zoned(zone.clone()).date();
         let mut tree = Self::default();
-        let listed = &rows[..rows.len().min(MAX_LISTED)];
-        let forks = Forks::of(listed);
+        let all: Vec<&SessionRow> = rows.iter().filter(|row| !row.is_archived).collect();
+        let archived = rows.len() - all.len();
+        let forks = Forks::of(&all[..all.len().min(MAX_LISTED)]);
         let mut group = None;
         tree.push("<div id=\"sessions\">");
         for root in &forks.roots {
@@ -115,11 +117,14 @@ impl SessionTree {
             tree.push_session(root, &forks, 0, now, &zone);
         }
         tree.push(if group.is_some() { "</ul>" } else { "" });
-        if rows.is_empty() {
+        if all.is_empty() {
             tree.push("<p class=\"group\">No sessions yet. The first one appears here, newest first.</p>");
         }
-        if let Some(more) = rows.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
+        if let Some(more) = all.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
             tree.push(&format!("<p class=\"group\">{more} older sessions; the search finds them</p>"));
+        }
+        if archived > 0 {
+            tree.push(&archive_link(archived).into_string());
         }
         tree.push("</div>");
         tree
@@ -184,10 +189,10 @@ struct Forks<'a> {
 }
 
 impl<'a> Forks<'a> {
-    fn of(rows: &'a [SessionRow]) -> Self {
-        let listed: HashMap<&SessionId, &SessionRow> = rows.iter().map(|row| (&row.id, row)).collect();
+    fn of(rows: &[&'a SessionRow]) -> Self {
+        let listed: HashMap<&SessionId, &SessionRow> = rows.iter().map(|row| (&row.id, *row)).collect();
         let mut forks = Self { roots: Vec::new(), children: HashMap::new() };
-        for row in rows {
+        for row in rows.iter().copied() {
             match row.parent.as_ref().filter(|_| has_root(row, &listed)) {
                 Some(parent) if listed.contains_key(parent) => {
                     forks.children.entry(parent).or_default().push(row);
@@ -251,7 +256,11 @@ pub(super) fn when(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
     }
 }
 
-fn session_link(row: &SessionRow, id: &str, now: Timestamp, zone: &TimeZone) -> Markup {
+fn archive_link(count: usize) -> Markup {
+    html! { a.navrow.archived href="/archived" { (icon("inbox", "")) span.grow { "Archived" } span.num { (count) } } }
+}
+
+pub(super) fn session_link(row: &SessionRow, id: &str, now: Timestamp, zone: &TimeZone) -> Markup {
     let (class, name) = row.state.shown();
     html! {
         a.sess.unread[row.is_unread] id=(id) href=(address(&row.id)) {
@@ -280,18 +289,6 @@ pub(super) fn row_id(id: &SessionId) -> String {
     format!("row-{}", percent_encoded(&id.to_string()))
 }
 
-/// A path with `~` for the home directory.
-pub(super) fn short_path(path: &str) -> String {
-    let home = std::env::home_dir().unwrap_or_default();
-    let shown =
-        home.to_str().filter(|home| home.len() > 1).and_then(|home| match path.strip_prefix(home)? {
-            "" => Some("~".to_owned()),
-            inside if inside.starts_with('/') => Some(format!("~{inside}")),
-            _ => None,
-        });
-    clean_line(&shown.unwrap_or_else(|| path.to_owned()))
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -305,6 +302,7 @@ pub(super) mod tests {
             cwd: "/w".to_owned(),
             state: SessionState::Idle,
             is_unread: false,
+            is_archived: false,
             active_at: Some(at.parse().unwrap()),
             cost: None,
             parent: parent.map(SessionId::from),
@@ -359,6 +357,19 @@ pub(super) mod tests {
                 "  older"
             ]
         );
+    }
+
+    #[test]
+    fn archived_sessions_are_counted_and_their_forks_are_listed() {
+        let archived = SessionRow { is_archived: true, ..row("archived", "2026-03-04T11:00:00Z", None) };
+        let rows = [archived, row("fork", "2026-03-04T10:00:00Z", Some("archived"))];
+        assert_eq!(outline(&rows), ["Today", "  fork"]);
+        let html = |rows: &[SessionRow]| SessionTree::new(rows, NOW.parse().unwrap()).html();
+        assert!(
+            html(&rows).contains("href=\"/archived\"")
+                && html(&rows).contains("<span class=\"num\">1</span>")
+        );
+        assert!(!html(&rows[1..]).contains("/archived"));
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl Tab {
         let performer = Performer {
             state: Arc::clone(&self.state),
             feed: self.shown.as_ref().map(|shown| Arc::clone(&shown.feed)),
-            role: self.role,
+            browser: self.socket.browser().clone(),
             responses: self.responses.clone(),
         };
         // What a person does is done also if the tab is closed meanwhile.
@@ -159,7 +159,7 @@ impl Tab {
         self.shown = None;
         let Some(session) = session.and_then(decoded) else { return Ok(()) };
         let id = SessionId::from(session.as_str());
-        let feed = match Feeds::open(&self.state, &id, self.role).await {
+        let feed = match Feeds::open(&self.state, &id, Some(self.socket.browser())).await {
             Ok(Some(feed)) => feed,
             Ok(None) => return self.send(&TabPatch::Go("/".to_owned()).into()).await,
             Err(error) => return self.send(&TabPatch::Error(reason(&error)).into()).await,
@@ -168,8 +168,9 @@ impl Tab {
             // The agent may have to be started: the tab does not wait for that.
             let (feed, state, responses) =
                 (Arc::clone(&feed), Arc::clone(&self.state), self.responses.clone());
+            let browser = self.socket.browser().clone();
             tokio::spawn(async move {
-                if let Err(error) = feed.steering(&state).await {
+                if let Err(error) = feed.steering(&state, &browser).await {
                     let _ = responses.send(TabPatch::Error(reason(&error)).into()).await;
                 }
             });

@@ -57,17 +57,23 @@ pub(crate) fn table_of(diff: &FileDiff, max_lines: usize) -> Markup {
     let path = clean_line(&diff.path);
     let rows = rows(diff);
     let more = rows.len().saturating_sub(max_lines);
+    let shown = &rows[..rows.len() - more];
     // Lines before and after the change are two texts, each with comments and strings of several lines.
     let (mut old, mut new) = (Highlighter::of_path(&diff.path), Highlighter::of_path(&diff.path));
     html! {
         div.diffbox tabindex="0" role="region" aria-label=(format!("Diff of {path}")) {
             table.diff {
                 caption.sr { (path) ", old line, new line, text" }
-                @for row in rows.iter().take(max_lines) {
-                    @if row.is_after_gap { (hunk(row)) }
-                    (row.html(&mut old, &mut new))
+                // Lines that replace each other are a group, so that they can be side by side.
+                @for group in shown.chunk_by(|one, next| one.is_change() == next.is_change() && !next.is_after_gap) {
+                    tbody.chg[group.first().is_some_and(Row::is_change)] {
+                        @for row in group {
+                            @if row.is_after_gap { (hunk(row)) }
+                            (row.html(&mut old, &mut new))
+                        }
+                    }
                 }
-                @if more > 0 { tr.hunk { td colspan="3" { (more) " more lines" } } }
+                @if more > 0 { tbody { tr.hunk { td colspan="3" { (more) " more lines" } } } }
             }
         }
     }
@@ -80,6 +86,10 @@ fn hunk(row: &Row<'_>) -> Markup {
 }
 
 impl Row<'_> {
+    fn is_change(&self) -> bool {
+        matches!(self.line.kind, LineKind::Added | LineKind::Removed)
+    }
+
     fn html(&self, old: &mut Highlighter, new: &mut Highlighter) -> Markup {
         let text = clean(&self.line.text);
         let (class, text) = match self.line.kind {
@@ -97,8 +107,17 @@ impl Row<'_> {
                 td.no data-n=(number(self.old)) {}
                 td.no data-n=(number(self.new)) {}
                 td { (text) }
+                // The other side, if the sides are beside each other.
+                @if self.line.kind == LineKind::Context { td.side { (text) } }
             }
         }
+    }
+}
+
+/// The button that shows all diffs side by side or unified.
+pub(crate) fn layout_button() -> Markup {
+    html! {
+        button.btn.quiet.small.layout type="button" data-do="split" aria-pressed="false" { "Side by side" }
     }
 }
 
@@ -145,6 +164,16 @@ mod tests {
                 "18/18 18"
             ]
         );
+    }
+
+    #[test]
+    fn lines_that_replace_each_other_are_a_group_and_context_is_on_both_sides() {
+        let diff = FileDiff::of_texts("a".to_owned(), Some("1\n2\n3\n4\n"), "1\ntwo\n3\n4\nfive\n", 1);
+        let html = table(&diff).into_string();
+        assert_eq!(html.matches("<tbody class=\"chg\">").count(), 2, "{html}");
+        let first = html.split("<tbody class=\"chg\">").nth(1).unwrap().split("</tbody>").next().unwrap();
+        assert_eq!(first.matches("<tr").count(), 2, "{first}");
+        assert_eq!(html.matches("class=\"side\"").count(), html.matches("class=\"ctx\"").count());
     }
 
     #[test]

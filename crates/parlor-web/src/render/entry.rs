@@ -8,6 +8,7 @@ use super::content_block::MediaSource;
 use super::message::MessageBlocks;
 use super::text::{clean_line, element_id};
 use super::tool_call::CardContext;
+use super::turn_files::FileCounts;
 use super::{event, plan, tool_call};
 use crate::assets::icon;
 
@@ -28,6 +29,8 @@ pub struct EntryContext<'a> {
     pub created_at: Option<Timestamp>,
     /// Whether a request about the tool call waits for a person.
     pub is_waiting: bool,
+    /// The files that the turn changed which ended with the entry.
+    pub changed: Option<&'a FileCounts>,
 }
 
 /// The element of an entry. An entry that is not [shown](is_shown) has none.
@@ -36,19 +39,22 @@ pub fn entry(entry: &Entry, context: &EntryContext<'_>) -> Option<Markup> {
         return None;
     }
     let id = element_id(entry.id());
-    let EntryContext { transcript, cwd, media, is_waiting, .. } = *context;
-    let card = CardContext { transcript, cwd, media, is_waiting };
+    let EntryContext { transcript, cwd, media, is_waiting, created_at, .. } = *context;
+    let card = CardContext { transcript, cwd, media, is_waiting, created_at };
+    let changed = changed_html(context);
     Some(match entry.id() {
         EntryId::Message(role, _) => {
             let mut blocks = MessageBlocks::new(*role);
             blocks.update(entry, &id, media);
             message(*role, &id, blocks.blocks(), context)
         }
-        EntryId::ToolCall(_) => html! { li.entry.call id=(id) { (tool_call::card(entry, card)) } },
+        EntryId::ToolCall(_) => html! { li.entry.call id=(id) { (tool_call::card(entry, card)) (changed) } },
         EntryId::Terminal(terminal) => {
             html! { li.entry.call id=(id) { (tool_call::terminal_card(entry, terminal, card)) } }
         }
-        EntryId::Plan(_) => html! { li.entry.call id=(id) { (plan::card(entry.body())) } },
+        EntryId::Plan(_) => {
+            html! { li.entry.call id=(id) { (plan::card(entry.body(), created_at)) (changed) } }
+        }
         EntryId::Event(_)
         | EntryId::Compaction(_)
         | EntryId::Subagent(_)
@@ -101,17 +107,24 @@ pub(crate) fn message(role: Role, id: &str, blocks: &[String], context: &EntryCo
         Role::Agent => html! {
             li.entry.agent id=(id) {
                 (who(&clean_line(context.agent), id, context)) div.md id=(blocks_id(id)) { (blocks) }
+                (changed_html(context))
             }
         },
         Role::Thought => html! {
             li.entry id=(id) {
                 details.thought {
-                    summary { (icon("chev", "chev")) "Thought" }
+                    summary { (icon("chev", "chev")) "Thought" (clock_html(context.created_at)) }
                     div.md id=(blocks_id(id)) { (blocks) }
                 }
+                (changed_html(context))
             }
         },
     }
+}
+
+/// The files that the turn changed which ended with the entry.
+fn changed_html(context: &EntryContext<'_>) -> Markup {
+    context.changed.map(FileCounts::summary).unwrap_or_default()
 }
 
 /// The id of the element that has the blocks of a message.
@@ -129,6 +142,12 @@ fn who(name: &str, id: &str, context: &EntryContext<'_>) -> Markup {
             @if let Some(at) = context.created_at { (time_html(at)) }
         }
     }
+}
+
+/// The time of day at which an entry was created, which is shown beside its summary while a person points at it.
+pub(crate) fn clock_html(at: Option<Timestamp>) -> Markup {
+    let shown = at.map(|at| at.to_string()).unwrap_or_default();
+    html! { @if let Some(at) = at { time.at datetime=(at) { (shown.get(11..16).unwrap_or_default()) } } }
 }
 
 /// A time, in UTC until the script shows it in the zone of the browser.

@@ -83,8 +83,8 @@ impl Fragments {
     ) -> Vec<Patch> {
         let entries = transcript.entries();
         let mut changed = changed_since(self.seq, transcript);
-        if !self.stale.is_empty() {
-            let stale = std::mem::take(&mut self.stale);
+        let stale = std::mem::take(&mut self.stale);
+        if !stale.is_empty() {
             changed.extend((0..entries.len()).filter(|index| stale.contains(entries[*index].id())));
             changed.sort_unstable();
             changed.dedup();
@@ -95,7 +95,7 @@ impl Fragments {
         for index in changed {
             let one = &entries[index];
             let patch = if is_shown(one, transcript) {
-                self.render(one, &context(one), || before(index, transcript))
+                self.render(one, &context(one), stale.contains(one.id()), || before(index, transcript))
             } else {
                 self.remove(one.id())
             };
@@ -166,13 +166,20 @@ impl Fragments {
         &mut self,
         one: &Entry,
         context: &EntryContext<'_>,
+        is_stale: bool,
         after: impl Fn() -> Option<String>,
     ) -> Option<Patch> {
         let id = element_id(one.id());
         let known = self.rendered.get_mut(one.id());
         if let EntryId::Message(role, _) = one.id() {
             if let Some(Rendered { revision, element: Element::Message(blocks) }) = known {
-                let from = blocks.update(one, &id, context.media)?;
+                let from = blocks.update(one, &id, context.media);
+                if is_stale {
+                    *revision = self.revision;
+                    let html = message(*role, &id, blocks.blocks(), context).into_string().into();
+                    return Some(Patch::Put { id, after: after(), html });
+                }
+                let from = from?;
                 *revision = self.revision;
                 let html: String = blocks.blocks()[from..].concat();
                 return Some(Patch::Blocks { id: blocks_id(&id), from, html: html.into() });
@@ -260,6 +267,7 @@ mod tests {
             media: MediaSource::Embedded,
             number: None,
             created_at: None,
+            changed: None,
             is_waiting: false,
         }
     }
@@ -316,6 +324,21 @@ mod tests {
         format!(
             r#"{{"sessionUpdate":"agent_message_chunk","messageId":"{id}","content":{{"type":"text","text":{text}}}}}"#
         )
+    }
+
+    #[test]
+    fn a_stale_message_is_sent_as_a_whole() {
+        let mut shown = Shown::new();
+        shown.push(&chunk("a", "one"));
+        let revision = shown.fragments.revision();
+        shown.fragments.mark_stale(EntryId::Message(parlor_session::Role::Agent, "a".into()));
+        let transcript = shown.fold.transcript();
+        let number = |_: &Entry| EntryContext { number: Some(7), ..context(transcript) };
+        let patches = shown.fragments.update(transcript, number);
+        let [Patch::Put { html, .. }] = &patches[..] else { panic!("{patches:?}") };
+        assert!(html.contains("#7") && html.contains("one"), "{html}");
+        // A page that was not connected gets it, too.
+        assert_eq!(shown.fragments.since(revision, transcript, number), Some(patches));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod request;
 mod terminal;
 pub mod text;
 mod tool_call;
+mod turn_files;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -22,3 +23,4 @@ pub(crate) mod tests;
 pub use self::entry::{EntryContext, entry, is_shown};
 pub use self::fragments::{Fragments, Patch};
 pub use self::request::{AnswerError, CardPlace, RequestCard};
+pub use self::turn_files::{FileCounts, TurnBounds, TurnFiles};

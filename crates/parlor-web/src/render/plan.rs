@@ -1,5 +1,6 @@
 //! Plans as cards.
 
+use jiff::Timestamp;
 use maud::{Markup, PreEscaped, html};
 use parlor_session::Body;
 use parlor_view::event::{plan_items, plan_text};
@@ -10,7 +11,7 @@ use super::tool_call::{Card, CardState};
 use crate::assets::state_icon;
 
 /// The card of a plan.
-pub(crate) fn card(body: &Body) -> Markup {
+pub(crate) fn card(body: &Body, created_at: Option<Timestamp>) -> Markup {
     let items = plan_items(body);
     let text = plan_text(body);
     let done = items.iter().filter(|(status, _)| status == "completed").count();
@@ -26,7 +27,7 @@ pub(crate) fn card(body: &Body) -> Markup {
     };
     let subject = html! { span.what.cut.muted { (clean_line(now.map_or("", |(_, text)| text.as_str()))) } };
     let result = html! { @if !items.is_empty() { (done) " of " (items.len()) " done" } };
-    Card { state, icon: "ok", verb: "Plan", subject, result, body: content }.html()
+    Card { state, icon: "ok", verb: "Plan", subject, result, body: content, created_at }.html()
 }
 
 pub(crate) fn list(items: &[(String, String)]) -> Markup {

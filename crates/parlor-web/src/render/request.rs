@@ -19,7 +19,7 @@ use parlor_view::tool_call::{ToolContent, ToolDetails, ToolSubject};
 
 use super::content_block::is_web_or_mail;
 use super::entry::time_html;
-use super::text::{clean, clean_line, is_bidirectional, percent_encoded};
+use super::text::{clean, clean_line, is_bidirectional, percent_encoded, short_path};
 use super::tool_call::command_html;
 use super::{code, diff};
 use crate::assets::{icon, state_icon};
@@ -422,7 +422,7 @@ impl PermissionSubject {
             @if let Some(command) = &details.command {
                 div.part {
                     header {
-                        span.grow { "Command, in " code { (clean(details.directory.as_deref().unwrap_or(cwd))) } }
+                        span.grow { "Command, in " code { (short_path(details.directory.as_deref().unwrap_or(cwd))) } }
                         button.btn.quiet.small.icon type="button" data-do="copy-code" aria-label="Copy command" { (icon("copy", "")) }
                     }
                     (command_html(command))
@@ -436,7 +436,7 @@ impl PermissionSubject {
                             (clean(&diff.path))
                         }
                         span.muted { (parlor_view::tool_call::verb(diff.operation).to_lowercase()) }
-                        (diff::counts(diff.counts()))
+                        (diff::layout_button()) span.num { (diff::counts(diff.counts())) }
                     }
                     (diff::table_of(diff, MAX_DIFF))
                 }

@@ -85,8 +85,8 @@ pub(crate) fn assert_safe(html: &str, source: &str) {
                 "autocomplete" | "checked" | "max" | "min" | "name" | "required" | "selected" | "step" => {
                     value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
                 }
-                "aria-hidden" | "colspan" | "controls" | "data-do" | "data-n" | "data-s" | "loading"
-                | "open" | "preload" | "role" | "start" | "tabindex" | "type" => {
+                "aria-hidden" | "aria-pressed" | "colspan" | "controls" | "data-do" | "data-n" | "data-s"
+                | "loading" | "open" | "preload" | "role" | "start" | "tabindex" | "type" => {
                     value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
                 }
                 _ => false,
@@ -121,6 +121,7 @@ fn rendered(transcript: &Transcript) -> String {
         media: MediaSource::Served("/media/"),
         number: Some(7),
         created_at: Some(jiff::Timestamp::UNIX_EPOCH),
+        changed: None,
         is_waiting: true,
     };
     transcript
@@ -363,7 +364,9 @@ fn kinds_of_tool_calls_show_what_they_do() {
         let html = rendered(&fold([update]));
         assert_safe(&html, fields);
         let summary = html.split_once("<summary>").unwrap().1.split_once("</summary>").unwrap().0;
-        tokens(summary).text.borrow().split_whitespace().collect::<Vec<_>>().join(" ")
+        // The time at which it was created.
+        let text = tokens(summary).text.borrow().replace("00:00", "");
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     for (fields, summary) in [
         (r#""title":"x","kind":"execute","rawInput":{"command":["ls","-l"]}"#, "Runls -lwaits for you"),

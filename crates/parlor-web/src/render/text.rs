@@ -27,6 +27,18 @@ pub fn clean_line(text: &str) -> String {
     clean(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
+/// Cleans a path, with `~` for the home directory.
+pub(crate) fn short_path(path: &str) -> String {
+    let home = std::env::home_dir().unwrap_or_default();
+    let shown =
+        home.to_str().filter(|home| home.len() > 1).and_then(|home| match path.strip_prefix(home)? {
+            "" => Some("~".to_owned()),
+            inside if inside.starts_with('/') => Some(format!("~{inside}")),
+            _ => None,
+        });
+    clean_line(&shown.unwrap_or_else(|| path.to_owned()))
+}
+
 /// Whether a character changes the order in which others are shown.
 pub fn is_bidirectional(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,5 +1,6 @@
 //! Tool calls and terminals as cards: one line that opens.
 
+use jiff::Timestamp;
 use maud::{Markup, html};
 use parlor_json::{Members, Object};
 use parlor_session::{Body, Entry, EntryId, TerminalId, Transcript};
@@ -9,7 +10,8 @@ use parlor_view::tool_call::{ToolContent, ToolDetails, ToolStatus, ToolSubject, 
 use parlor_wire::ToolKind;
 
 use super::content_block::{ContentBlock, MediaSource};
-use super::text::{clean, clean_line, element_id};
+use super::entry::clock_html;
+use super::text::{clean, clean_line, element_id, short_path};
 use super::{code, diff, terminal};
 use crate::assets::{icon, state_icon};
 
@@ -74,6 +76,7 @@ pub(crate) struct Card<'a> {
     /// What came of it, in a few words.
     pub(crate) result: Markup,
     pub(crate) body: Markup,
+    pub(crate) created_at: Option<Timestamp>,
 }
 
 impl Card<'_> {
@@ -84,6 +87,7 @@ impl Card<'_> {
                     (icon("chev", "chev")) (icon(self.icon, "kind"))
                     @if !self.verb.is_empty() { span { (self.verb) } }
                     (self.subject)
+                    (clock_html(self.created_at))
                     span.res.num { (self.result) }
                     (self.state.icon())
                 }
@@ -100,6 +104,7 @@ pub(crate) struct CardContext<'a> {
     pub(crate) cwd: &'a str,
     pub(crate) media: MediaSource<'a>,
     pub(crate) is_waiting: bool,
+    pub(crate) created_at: Option<Timestamp>,
 }
 
 /// The card of a tool call.
@@ -126,7 +131,16 @@ fn details_card(details: &ToolDetails, place: &str, context: CardContext<'_>) ->
     };
     let result = html! { @if state == CardState::Waiting { "waits for you" } @else { (facts(details, context.transcript)) } };
     let body = body(details, place, context);
-    Card { state, icon: icon_of(details.kind.as_ref()), verb, subject, result, body }.html()
+    Card {
+        state,
+        icon: icon_of(details.kind.as_ref()),
+        verb,
+        subject,
+        result,
+        body,
+        created_at: context.created_at,
+    }
+    .html()
 }
 
 /// The results in a few words; the numbers of changed lines have colours.
@@ -151,7 +165,7 @@ fn body(details: &ToolDetails, place: &str, context: CardContext<'_>) -> Markup 
     };
     let directory = details.directory.clone().or_else(terminal_directory);
     html! {
-        @if let Some(directory) = &directory { header { "in " code { (clean_line(directory)) } } }
+        @if let Some(directory) = &directory { header { "in " code { (short_path(directory)) } } }
         @if let Some(command) = details.command.as_deref().filter(|command| command.len() > MAX_IN_SUMMARY || command.contains('\n')) {
             (command_html(command))
         }
@@ -174,7 +188,7 @@ fn content_html(content: &ToolContent, context: CardContext<'_>, place: &str) ->
         ToolContent::Diffs(diffs) => html! {
             @for file in diffs {
                 div.part {
-                    header { code.grow { (clean_line(&file.path)) } (diff::counts(file.counts())) }
+                    header { code.grow { (clean_line(&file.path)) } (diff::layout_button()) span.num { (diff::counts(file.counts())) } }
                     (diff::table(file))
                 }
             }

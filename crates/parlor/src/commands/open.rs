@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use parlor_json::{Json, Object};
 use parlor_server::data_dir::DataDir;
 use parlor_view::address::percent_encoded;
+use parlor_view::browser::browser_name;
 
 use crate::background_server;
 use crate::command_error::CommandError;
@@ -98,7 +99,12 @@ impl Open {
             let used = text("lastUsedAt").parse::<Timestamp>();
             let used =
                 used.map(|at| output::ago(at.as_millisecond(), now.as_millisecond())).unwrap_or_default();
-            table.row([Cell::from(id), Cell::from(text("role")), Cell::from(used), Cell::from(text("name"))]);
+            table.row([
+                Cell::from(id),
+                Cell::from(text("role")),
+                Cell::from(used),
+                Cell::from(browser_name(&text("name"))),
+            ]);
         }
         output::print(|out| {
             if browsers.is_empty() { writeln!(out, "no browser is signed in") } else { table.write(out) }

@@ -251,3 +251,101 @@ fn an_observer_sees_a_session_and_cannot_act() {
     tab.wait_for("document.getElementById('note').textContent");
     assert!(!page.run(&["show", &id]).success().stdout.contains("evil"));
 }
+
+#[test]
+fn files_are_attached_by_drop_paste_and_picker() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let file = page.work().join("notes.txt");
+    std::fs::write(&file, "the text of the notes").unwrap();
+    page.browser
+        .allow(page.address("").trim_end_matches('/'), &["clipboardReadWrite", "clipboardSanitizedWrite"]);
+    for path in [format!("/s/{id}"), "/new".to_owned()] {
+        let tab = page.open(&path);
+        tab.wait_for("socket?.readyState === 1");
+        tab.drop_files("#main", &[&file]);
+        tab.wait_for("document.querySelector('#attached .chip')?.textContent.startsWith('notes.txt')");
+        tab.click(if path == "/new" { "#fp" } else { "#p" });
+        tab.eval(
+            "(async () => { const canvas = document.createElement('canvas'); canvas.width = canvas.height = 2; \
+             const image = await new Promise(done => canvas.toBlob(done, 'image/png')); \
+             await navigator.clipboard.write([new ClipboardItem({ 'image/png': image })]); })()",
+        );
+        tab.paste();
+        tab.wait_for("document.querySelectorAll('#attached .chip').length === 2");
+        // The first one is removed again.
+        tab.click("#attached .chip button");
+        tab.wait_for("document.querySelectorAll('#attached .chip').length === 1");
+        tab.choose_files("#files", &[&file]);
+        tab.wait_for("document.querySelectorAll('#attached .chip').length === 2");
+        tab.click(if path == "/new" { "#fp" } else { "#p" });
+        tab.enter("say with files");
+        tab.press_key(Key::Enter, 0);
+        tab.wait_for("location.pathname.startsWith('/s/') && [...document.querySelectorAll('#log > .user')].some(one => one.querySelector('img') && one.textContent.includes('notes.txt'))");
+        tab.wait_for("!document.querySelector('#attached .chip')");
+        tab.close();
+    }
+}
+
+#[test]
+fn a_request_notifies_a_person_who_looks_at_another_page() {
+    let page = Page::new();
+    let id = page.new_session("title The title\nsay hello");
+    page.browser.allow(page.address("").trim_end_matches('/'), &["notifications"]);
+    let tab = page.open("/inbox");
+    tab.wait_for("socket?.readyState === 1");
+    tab.click("#notifications");
+    tab.wait_for("document.getElementById('notifications').hidden");
+    tab.eval(
+        "window.shown = []; const Real = Notification; \
+         window.Notification = class extends Real { constructor(title, options) { super(title, options); \
+           this.onshow = () => shown.push(`${title}: ${options.body}`); this.onerror = () => shown.push('error'); } }; \
+         Object.defineProperty(document, 'hidden', { configurable: true, value: false })",
+    );
+    // Nothing while the person sees the page.
+    page.run(&["prompt", "-s", &id, "--no-wait", "ask Delete the notes"]).success();
+    tab.wait_for("document.querySelector('#inbox .req')");
+    assert_eq!(tab.eval("window.shown"), serde_json::json!([]));
+    tab.eval("Object.defineProperty(document, 'hidden', { configurable: true, value: true })");
+    let other = page.new_session("title Another\nsay hello");
+    page.run(&["prompt", "-s", &other, "--no-wait", "ask Delete the build"]).success();
+    tab.wait_for(
+        "window.shown.some(text => text.includes('Another: ') && text.includes('Delete the build'))",
+    );
+    tab.eval("store(localStorage, 'notify', null)");
+    assert!(!tab.eval("window.shown").to_string().contains("error"));
+}
+
+#[test]
+fn a_turn_ends_with_the_files_that_it_changed_and_diffs_can_be_side_by_side() {
+    let page = Page::new();
+    let id = page.new_session("tool Edit the notes\nsay Done.");
+    let tab = page.open_session(&id);
+    tab.resize(1600, 900);
+    tab.wait_for("document.querySelector('#log > .agent:last-child > .changed')");
+    assert_eq!(
+        tab.eval("document.querySelector('.changed summary').textContent.trim().slice(0, 14)"),
+        "1 file changed"
+    );
+    // A live turn gets its summary when it has ended.
+    prompt(&tab, "tool Edit the notes\nsleep 300\nsay Again.");
+    tab.wait_for(IDLE);
+    tab.wait_for("document.querySelectorAll('#log > .agent > .changed').length === 2");
+    tab.click(".changed summary");
+    tab.click(".changed a");
+    tab.wait_for("document.querySelector('#log .tool').open");
+    tab.click("#log .layout");
+    tab.wait_for("document.querySelector('#log .layout').getAttribute('aria-pressed') === 'true'");
+    let sides = tab.eval(
+        "(() => { const cell = kind => document.querySelector(`#log .chg .${kind} > td:nth-child(3)`)?.getBoundingClientRect(); \
+         const [old, now] = [cell('del'), cell('add')]; return [old.top === now.top, old.right <= now.left]; })()",
+    );
+    assert_eq!(sides, serde_json::json!([true, true]), "the old line is beside the new one");
+    tab.reload();
+    assert_eq!(tab.eval("document.documentElement.dataset.diff"), "split");
+    // Times are beside all entries.
+    let times = tab.eval(
+        "[...document.querySelectorAll('#log > li')].every(entry => entry.querySelector('time[title]'))",
+    );
+    assert_eq!(times, true);
+}

@@ -139,3 +139,27 @@ fn reduced_motion_stops_all_animations() {
     tab.set_media(&[("prefers-reduced-motion", "no-preference")]);
     tab.wait_for(&format!("{moving} > 0"));
 }
+
+#[test]
+fn the_options_of_a_long_request_are_in_view_at_all_sizes() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    page.run(&["prompt", "-s", &id, "--no-wait", "ask Delete the notes"]).success();
+    let tab = page.open_session(&id);
+    tab.wait_for("document.querySelector('#request .req > .scroll')");
+    tab.eval(
+        "document.querySelector('#request .req > .scroll').prepend(...Array.from({ length: 200 }, (_, line) => { \
+         const part = document.createElement('p'); part.textContent = `line ${line}`; return part; }))",
+    );
+    for (width, height) in [(360, 640), (390, 844), (844, 390), (1024, 768), (1440, 900)] {
+        tab.resize(width, height);
+        let hidden = tab.eval(
+            "[...document.querySelectorAll('#request .opts button')].filter(button => { \
+             const { top, bottom, left, right } = button.getBoundingClientRect(); \
+             return top < 0 || bottom > innerHeight || left < 0 || right > innerWidth; }).length",
+        );
+        assert_eq!(hidden, 0, "options that are not in view at {width} × {height}");
+        let is_scrolled = tab.eval("(() => { const it = document.querySelector('#request .req > .scroll'); return it.scrollHeight > it.clientHeight; })()");
+        assert_eq!(is_scrolled, true, "the request scrolls inside at {width} × {height}");
+    }
+}

@@ -139,3 +139,55 @@ fn the_inbox_answers_requests_of_all_sessions() {
     assert_eq!(left.matches("requestId").count(), 1, "not now leaves it open: {left}");
     assert!(page.run(&["show", &ids[0]]).success().stdout.contains("You allowed it this once."));
 }
+
+#[test]
+fn every_page_shows_why_an_action_failed() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    for path in ["/", "/inbox", "/new", "/archived", "/keys", "/search?q=hello", &format!("/s/{id}")] {
+        let tab = page.open(path);
+        tab.wait_for("socket?.readyState === 1");
+        tab.eval("send({ do: 'fly' })");
+        tab.wait_for(
+            "document.querySelector('.note.bad')?.innerText.includes('The page sent a bad message')",
+        );
+        tab.click(".note.bad button");
+        tab.wait_for("!document.querySelector('.note.bad')");
+        tab.close();
+    }
+}
+
+#[test]
+fn a_form_that_failed_can_be_sent_again() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    tab.eval("select(document.querySelector('#log > .user'))");
+    tab.press("e");
+    tab.wait_for("document.querySelector('.edit-form textarea')");
+    tab.eval("document.querySelector('.edit-form textarea').select()");
+    tab.enter(" ");
+    tab.click(".edit-form .btn.main");
+    tab.wait_for_text("The prompt is empty.");
+    tab.wait_for("!document.querySelector('.edit-form .btn.main').disabled");
+}
+
+#[test]
+fn an_archived_session_is_opened_from_its_list_and_restored() {
+    let page = Page::new();
+    let id = page.new_session("title Put away\nsay the needle");
+    page.run(&["archive", &id]).success();
+    let tab = page.open("/");
+    tab.wait_for("document.querySelector('#sessions .archived')");
+    assert!(!tab.text().contains("Put away"), "it is not among the others");
+    tab.click("#sessions .archived");
+    tab.wait_for("location.pathname === '/archived'");
+    tab.click(&format!("#archived a[href='/s/{id}']"));
+    tab.wait_for_text("This session is archived.");
+    tab.wait_for_text("the needle");
+    tab.wait_for("socket?.readyState === 1");
+    tab.click("[data-do=restore]");
+    tab.wait_without_text("This session is archived.");
+    tab.wait_for("document.querySelector('#sessions a.sess')");
+}

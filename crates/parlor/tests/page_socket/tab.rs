@@ -40,11 +40,21 @@ pub(crate) struct Tab {
 
 impl Browser {
     pub(crate) fn sign_in(server: &Server, is_observer: bool) -> Self {
+        Self::sign_in_as(
+            server,
+            is_observer,
+            "Mozilla/5.0 (X11; Linux x86_64) Chrome/150.0.0.0 Safari/537.36",
+        )
+    }
+
+    /// Signs a browser in that calls itself this.
+    pub(crate) fn sign_in_as(server: &Server, is_observer: bool, name: &str) -> Self {
         let mut client = server.client(TransportKind::Unix, Dialect::V2, "demo");
         let link = client.call("_parlor/browsers/link", json!({ "observer": is_observer })).unwrap();
         let code = link["code"].as_str().expect("the code of a link");
         let browser = Self { address: server.address().to_owned(), secret: String::new() };
-        let (status, head, _) = browser.get(&format!("/sign-in?code={code}"));
+        let (status, head, _) =
+            browser.request(&format!("GET /sign-in?code={code}"), &[("User-Agent", name)]);
         assert_eq!(status, 303, "{head}");
         let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).expect("a cookie");
         let (_, secret) = cookie.split(';').next().unwrap().split_once('=').unwrap();
