@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
+use parlor_server::config::Preset;
 use serde::Deserialize;
 
 use crate::command_error::CommandError;
@@ -57,6 +58,22 @@ pub(crate) fn for_new_session(socket: &Path) -> Result<Option<String>, CommandEr
     let is_offered = |agent: &KnownAgent| agent.installed && agent.name != BUILT_IN;
     let names: Vec<String> = known.agents.into_iter().filter(is_offered).map(|agent| agent.name).collect();
     ask(names).map(Some)
+}
+
+/// Checks that the server knows an agent and that it is installed, before a session is created for it.
+pub(crate) fn check_usable(socket: &Path, name: &str) -> Result<(), CommandError> {
+    let name = Preset::canonical_name(name);
+    let known = query(socket)?.agents;
+    match known.iter().find(|agent| agent.name == name) {
+        Some(agent) if agent.installed => Ok(()),
+        Some(_) => Err(CommandError::agent_unavailable(format_args!("agent '{name}' is not installed"))
+            .hint("`parlor agents` prints how it is installed")),
+        None => {
+            let names: Vec<_> = known.iter().map(|agent| agent.name.as_str()).collect();
+            let message = format!("unknown agent '{name}' (known: {})", names.join(", "));
+            Err(CommandError::bad_input(message).hint("`parlor agents` lists them"))
+        }
+    }
 }
 
 /// Prints a notice if the built-in agent is used because no other one is installed.

@@ -84,6 +84,11 @@ impl CommandError {
         Self::new(ErrorClass::RequestOpen, message)
     }
 
+    /// The agent is not installed, not logged in, or does not start.
+    pub(crate) fn agent_unavailable(message: impl Display) -> Self {
+        Self::new(ErrorClass::AgentUnavailable, message)
+    }
+
     /// The server cannot be reached or started, or its data cannot be read.
     pub(crate) fn server_unavailable(message: impl Display) -> Self {
         Self::new(ErrorClass::ServerUnavailable, message)

@@ -14,6 +14,7 @@ use parlor_tui::theme::{Colors, Theme};
 use parlor_tui::{Options, Start};
 use terminal_colorsaurus::{QueryOptions, ThemeMode};
 
+use crate::agent_choice;
 use crate::background_server;
 use crate::command_error::CommandError;
 use crate::path_options::{self, PathOptions};
@@ -58,6 +59,9 @@ pub(crate) fn run(
         }
         None => {
             let data = background_server::ensure_running(paths)?;
+            if let Some(agent) = &options.agent {
+                agent_choice::check_usable(&data.socket(), agent)?;
+            }
             Target::Socket { path: data.socket(), env: client_environment() }
         }
     };

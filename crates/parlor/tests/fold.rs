@@ -58,7 +58,7 @@ fn the_help_of_parlor_and_fold() {
 
             Agents:
               setup        Choose the default agent and connect editors
-              agents       List the known agents
+              agents       List, install, update and remove agents
               login        Log in to an agent
               import       Import the sessions of an agent
               demo-agent   Run the demo agent on standard input and output
@@ -75,6 +75,7 @@ fn the_help_of_parlor_and_fold() {
 
             Editors and tools:
               acp          Speak ACP on standard input and output, for editors
+              mcp          Offer stored sessions to agents, as an MCP server on standard input and output
               fold         Fold session updates into a transcript
               translate    Translate messages of an agent or a client to another protocol version
               completions  Print the completion script of a shell

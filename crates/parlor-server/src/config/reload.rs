@@ -88,11 +88,12 @@ impl ConfigWatch {
         let parse = |text: &Option<String>| self.source.parse(text.as_deref(), seen.installed.clone());
         let loaded = seen.text.as_ref().map_err(Clone::clone).and_then(parse);
         let is_missing = matches!(seen.text, Ok(None));
-        let changed = if guard.0.text == seen.text { "the installed agents" } else { "the configuration" };
+        let changed =
+            if guard.0.text == seen.text { "the list of installed agents" } else { "the configuration" };
         *guard.0 = seen;
         match loaded {
             Ok(loaded) => {
-                tracing::info!(%path, "{changed} changed and the new state is in force");
+                tracing::info!(%path, "{changed} has changed and is in force");
                 for setting in &loaded.needs_restart {
                     tracing::info!(%path, "{setting} takes effect after `parlor restart`");
                 }
@@ -101,7 +102,7 @@ impl ConfigWatch {
                 Some(loaded)
             }
             Err(error) => {
-                tracing::error!(%path, "{changed} changed and the configuration is invalid, the one before stays in force: {error}");
+                tracing::error!(%path, "the configuration has changed and is invalid, the one before it stays in force: {error}");
                 let mut report = lock(&self.report);
                 (report.is_missing, report.error) = (is_missing, Some(error));
                 None

@@ -28,7 +28,7 @@ pub(crate) struct Answer {
     /// Answer this request, as `parlor inbox` lists it
     #[arg(value_name = "REQUEST")]
     request: String,
-    /// Select the option with this id
+    /// Select the option with this id or number
     #[arg(long, value_name = "ID", conflicts_with_all = ["allow", "deny"])]
     option: Option<String>,
     /// Allow it once
@@ -108,7 +108,7 @@ impl Answer {
             ));
         }
         let wanted = match (&self.option, self.allow, self.deny) {
-            (Some(id), _, _) => options.iter().find(|option| option.id.to_text() == id.as_str()),
+            (Some(name), _, _) => named(&options, name),
             (None, true, _) => of_kind(&options, &AllowOnce),
             (None, _, true) => of_kind(&options, &RejectOnce),
             (None, false, false) => return ask(request, &options),
@@ -147,6 +147,13 @@ impl Chosen {
     fn option(option: &PermissionOption) -> Self {
         Self { result: open_request::selection(option), name: option.name.clone() }
     }
+}
+
+/// The option with an id, or with a number as `parlor inbox` prints it.
+fn named<'a>(options: &'a [PermissionOption], name: &str) -> Option<&'a PermissionOption> {
+    let number = || name.parse::<usize>().ok()?.checked_sub(1);
+    let with_id = options.iter().find(|option| option.id.to_text() == name);
+    with_id.or_else(|| options.get(number()?))
 }
 
 fn of_kind<'a>(options: &'a [PermissionOption], kind: &PermissionOptionKind) -> Option<&'a PermissionOption> {

@@ -32,9 +32,9 @@ pub(crate) struct Edit {
     /// Select the prompt: its number (`7`, `-2`), a unique prefix of its id, or `latest`
     #[arg(value_name = "MESSAGE", allow_negative_numbers = true)]
     message: String,
-    /// Send this text instead; `-` reads it from standard input
-    #[arg(value_name = "TEXT")]
-    text: String,
+    /// Send these words instead; `-` reads them from standard input
+    #[arg(value_name = "TEXT", required = true)]
+    text: Vec<String>,
     #[command(flatten)]
     turn_options: TurnOptions,
 }
@@ -48,7 +48,7 @@ impl Edit {
             "messageId",
             &message_name::find(&opened.transcript, &self.message, |role| role == Role::User)?,
         );
-        params.set("prompt", Prompt::from(prompt::read_text(&self.text)?).content().clone());
+        params.set("prompt", Prompt::from(prompt::read_text(&self.text.join(" "))?).content().clone());
         regenerate::prompt_in_fork(&self.paths, "_parlor/edit", &params, &self.turn_options, &opened.row.cwd)
     }
 }

@@ -10,6 +10,7 @@ use parlor_server::stored::StoredSession;
 use parlor_session::SessionId;
 use serde::Serialize;
 
+use crate::agent_choice;
 use crate::background_server;
 use crate::command_error::CommandError;
 use crate::message_name;
@@ -77,6 +78,9 @@ impl Fork {
             .map(|name| message_name::find(&opened.transcript, name, |_| true))
             .transpose()?;
         let data = background_server::ensure_running(&self.paths)?;
+        if let Some(agent) = &self.agent {
+            agent_choice::check_usable(&data.socket(), agent)?;
+        }
         let runtime = runtime::multi_threaded()?;
         let forked = runtime.block_on(async {
             let client = connect(&data).await?;

@@ -7,7 +7,7 @@ use super::status;
 use super::stop::write_interrupted;
 use crate::background_server;
 use crate::command_error::CommandError;
-use crate::output::{self, YELLOW};
+use crate::output;
 use crate::path_options::{DataOption, PathOptions};
 use crate::shutdown::{self, STOP_TIMEOUT};
 
@@ -36,12 +36,12 @@ impl Restart {
         let restarted = match paths.existing_data_dir()? {
             Some(data) => {
                 // A server that does not answer is restarted in any case.
-                let server = shutdown::running(&data);
-                if let Some(error) = server.and_then(|server| server.config_error()) {
-                    print_stderr!(
-                        "{YELLOW}the server was not restarted: it would not start with its configuration{YELLOW:#}"
-                    );
-                    return Err(error);
+                let problem = shutdown::running(&data).and_then(|server| server.config_problem());
+                if let Some(problem) = problem {
+                    return Err(CommandError::bad_input(format_args!(
+                        "the server was not restarted: {problem}"
+                    ))
+                    .hint("`parlor status` has the details; the configuration before it is in force"));
                 }
                 shutdown::restart(&data, Duration::from_secs(self.timeout))?
             }

@@ -12,7 +12,7 @@ use crate::command_error::CommandError;
 use crate::commands::agents::ListedServer;
 use crate::offline_sessions::OfflineSessions;
 use crate::open_request;
-use crate::output::{self, BOLD, DIM, GREEN, YELLOW, count, short_path, span, span_since};
+use crate::output::{self, BOLD, DIM, GREEN, YELLOW, short_path, span, span_since};
 use crate::path_options::PathOptions;
 use crate::server;
 use crate::session_list::{ListedSession, ListedState, LiveState};
@@ -88,18 +88,6 @@ struct ConfigProblem {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
-}
-
-impl ServerStatus {
-    /// The error of the server's configuration file, with which it would not start again.
-    pub(crate) fn config_error(&self) -> Option<CommandError> {
-        let ConfigProblem { location, message, hint } = self.config.as_ref()?.error.as_ref()?;
-        let error = CommandError::bad_input(format_args!("{location}: {message}"));
-        Some(match hint {
-            Some(hint) => error.hint(hint),
-            None => error,
-        })
-    }
 }
 
 /// A turn that is running.
@@ -310,7 +298,7 @@ fn write(report: &StatusReport, out: &mut dyn std::io::Write) -> std::io::Result
     if server.agents.is_empty() {
         writeln!(out, "  agents    none running; a session that needs its agent starts it")?;
     } else {
-        writeln!(out, "  agents    {}", count(server.agents.len(), "running agent"))?;
+        writeln!(out, "  agents    {} running", server.agents.len())?;
     }
     if !report.sessions.is_empty() {
         writeln!(out)?;

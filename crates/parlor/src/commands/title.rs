@@ -28,7 +28,7 @@ pub(crate) struct Title {
     session: String,
     /// Set this title; an empty one clears yours
     #[arg(value_name = "TEXT", required_unless_present = "clear", conflicts_with = "clear")]
-    text: Option<String>,
+    text: Vec<String>,
     /// Clear the title that you set
     #[arg(long)]
     clear: bool,
@@ -48,7 +48,8 @@ struct TitleOutput {
 impl Title {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let row = OfflineSessions::open(&self.paths)?.find(&self.session, self.latest.scope())?;
-        let title = set::set_title(&self.paths, &row, self.text.as_deref())?;
+        let title =
+            set::set_title(&self.paths, &row, Some(self.text.join(" ")).as_deref().filter(|_| !self.clear))?;
         if self.json {
             output::print_json(&TitleOutput { session_id: session_id(&row), title })?;
         } else {

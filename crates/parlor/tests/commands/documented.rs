@@ -47,6 +47,7 @@ const NOT_EXECUTED: &[(&str, &str, &str)] = &[
     ("README.md", "cargo ", "it builds parlor, as this test did"),
     ("docs/agents.md", "parlor setup", "it needs an agent; tests/commands/setup.rs tests it"),
     ("docs/agents.md", "parlor prompt --new --agent codex", "it needs codex"),
+    ("docs/fork.md", "parlor fork latest --agent codex", "it needs codex; tests/commands/fork.rs tests it"),
     ("docs/agents.md", "parlor login codex", "it needs codex; tests/commands/login.rs tests it"),
     (
         "docs/agents.md",

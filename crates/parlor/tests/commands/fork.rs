@@ -138,6 +138,14 @@ fn another_agent_continues_a_session() {
     let (session, messages) = spawn(&scenario);
     let output = scenario.run(&["fork", &session, "--agent", "nobody"]).exit_code(2);
     assert!(output.stderr.contains("unknown agent 'nobody' (known: test, "), "{output:#?}");
+    // The name of a preset whose program does not exist.
+    let output = scenario.run(&["fork", &session, "--agent", "goose"]).exit_code(4);
+    assert!(output.stderr.contains("agent 'goose' is not installed"), "{output:#?}");
+    assert_eq!(
+        scenario.run(&["ls", "--json"]).success().json().as_array().unwrap().len(),
+        1,
+        "nothing was created"
+    );
     let forked = scenario.run(&["fork", &session, "--at", &messages[1], "--agent", "test", "--json"]);
     let forked = forked.success().json();
     let id = forked["sessionId"].as_str().unwrap();

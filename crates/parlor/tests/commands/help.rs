@@ -432,11 +432,11 @@ fn the_short_help_has_one_line_per_option() {
     expect![[r#"
         Set or clear the title of a session
 
-        Usage: parlor title [OPTIONS] <SESSION> [TEXT]
+        Usage: parlor title [OPTIONS] <SESSION> [TEXT]...
 
         Arguments:
           <SESSION>  Select the session: its id, a unique prefix of its id or title, or `latest`
-          [TEXT]     Set this title; an empty one clears yours
+          [TEXT]...  Set this title; an empty one clears yours
 
         Options:
               --data <DIR>     Use this data directory [default: `PARLOR_DATA_DIR`, else parlor in the XDG

@@ -171,3 +171,15 @@ fn without_a_terminal_the_client_is_not_started() {
     assert_eq!(output.code, Some(2));
     assert!(output.stderr.contains("the terminal client needs a terminal"), "{}", output.stderr);
 }
+
+#[test]
+fn an_agent_that_cannot_be_used_is_reported_before_the_client_opens() {
+    let scenario = with_server();
+    for (agent, message, code) in
+        [("nobody", "unknown agent 'nobody'", 2), ("goose", "agent 'goose' is not", 4)]
+    {
+        let mut screen = Screen::open(&scenario, &["new", "--agent", agent]);
+        screen.wait_for(message);
+        assert_eq!(screen.wait(), Some(code));
+    }
+}
