@@ -100,5 +100,6 @@ async fn an_agent_that_exits_closes_the_connection_also_if_another_process_has_i
         program("setsid sh -c 'echo $$ > it; exec sleep 1000' & sleep 0.5; exit 1").await;
     let it = process(&directory.path().join("it")).await;
     within_timeout(client.closed()).await;
-    rustix::process::kill_process(it, rustix::process::Signal::KILL).unwrap();
+    // It left the process group, and is killed as a descendant.
+    wait_for_exit(it).await;
 }
