@@ -123,6 +123,8 @@ impl World {
             }
         };
         match process.plan.echo {
+            // Chunks without ids of two prompts in a row are one message, which equals neither of them.
+            Echo::Chunks if id.is_empty() => None,
             Echo::None => None,
             Echo::Whole => Some(format!(r#"{{"sessionUpdate":"user_message",{id}"content":[{content}]}}"#)),
             Echo::Chunks => {
