@@ -81,7 +81,7 @@ const MAX_OTHER: usize = 2 << 10;
 /// How many characters of a title are shown.
 const MAX_TITLE: usize = 200;
 
-/// The sessions of a data directory, which is read anew for each call.
+/// The sessions of a data directory, which is opened again for each call.
 pub(crate) struct Sessions {
     paths: PathOptions,
 }

@@ -259,7 +259,7 @@ fn agents_get_the_servers_of_the_configuration() {
     assert!(status.contains("mcp       docs (http), lost (stdio), parlor (stdio)"), "{status}");
     dir.run(&["prompt", "--new", "say the flamingo is pink"]).success();
 
-    // The agent can start the server as it was told to.
+    // The agent can start the server with the command that it was given.
     let sent = fs::read_to_string(dir.path().join("sent")).unwrap();
     let mut lines = sent.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let new = lines.rfind(|line| line["method"] == "session/new").unwrap();

@@ -269,28 +269,28 @@ fn other_clients_are_listed_beside_the_tabs() {
 #[test]
 fn an_archived_session_is_found_read_and_restored() {
     let server = start_server();
-    let session = new_session(&server, "title Put away\nsay the needle");
+    let session = new_session(&server, "title Last year\nsay the needle");
     let browser = Browser::sign_in(&server, false);
     let (mut tab, mut other) = (browser.show(&session), browser.show(&session));
     tab.send(&json!({ "do": "archive" }));
     assert_eq!(tab.wait_for("go", |_| true), "/");
     // A tab that shows it says so, and stays.
     other.wait_for_region("notices", |html| html.contains("data-do=\"restore\""));
-    other.wait_for_region("sessions", |html| html.contains("/archived") && !html.contains("Put away"));
+    other.wait_for_region("sessions", |html| html.contains("/archived") && !html.contains("Last year"));
     let (status, _, list) = browser.get("/archived");
     assert!(status == 200 && list.contains(&format!("href=\"/s/{session}\"")), "{list}");
     let (status, _, page) = browser.get(&format!("/s/{session}"));
     assert!(status == 200 && page.contains("the needle") && page.contains("data-do=\"restore\""));
     let (_, _, hits) = browser.get("/search?q=needle&part=hits");
     assert!(hits.contains(&format!("href=\"/s/{session}#")), "{hits}");
-    let (_, _, hits) = browser.get("/search?q=Put+away&part=hits");
+    let (_, _, hits) = browser.get("/search?q=Last+year&part=hits");
     assert!(hits.contains("archived"), "{hits}");
     assert_eq!(browser.get(&format!("/s/{session}/export")).0, 200);
     let mut again = browser.show(&session);
     again.send(&json!({ "do": "restore" }));
     for tab in [&mut again, &mut other] {
         tab.wait_for_region("notices", |html| !html.contains("restore"));
-        tab.wait_for_region("sessions", |html| html.contains("Put away"));
+        tab.wait_for_region("sessions", |html| html.contains("Last year"));
     }
     // A prompt restores it, too.
     again.send(&json!({ "do": "archive" }));

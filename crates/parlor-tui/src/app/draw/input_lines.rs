@@ -84,7 +84,7 @@ impl App {
             return self.rule(vec![Span::raw(text)], vec![self.span(right, Role::Dim)], columns, Role::Dim);
         };
         if let Some(request) = self.shown_request() {
-            let text = format!("! {} asks: {}", self.asker(), self.summary_of(request));
+            let text = format!("! {} asks: {}", self.requesting_agent(), self.summary_of(request));
             let answer = self.keys.label(Place::Input, Action::NextPane);
             return self.rule(
                 vec![self.span(text, Role::Warning)],
@@ -231,8 +231,8 @@ impl App {
         lines.collect()
     }
 
-    /// The name of the one who asks.
-    pub(super) fn asker(&self) -> String {
+    /// The name of the agent whose request is shown.
+    pub(super) fn requesting_agent(&self) -> String {
         let request = self.shown_request().map(|request| request.agent.to_string());
         request.filter(|agent| !agent.is_empty()).unwrap_or_else(|| self.agent_name().to_string())
     }

@@ -17,6 +17,22 @@ use crate::time::{age, clock, seconds_between};
 const MAX_LISTED_REQUESTS: usize = 3;
 
 impl App {
+    /// The lines of the fork tree before a session: for each level, whether another fork follows.
+    pub(super) fn branch_marks(&self, branches: &[bool]) -> String {
+        let mut tree = String::new();
+        for (level, more) in branches.iter().enumerate() {
+            let is_last = level + 1 == branches.len();
+            tree.push_str(match (is_last, more) {
+                (true, true) => self.mark(Mark::Branch),
+                (true, false) => self.mark(Mark::LastBranch),
+                (false, true) => self.mark(Mark::Vertical),
+                (false, false) => " ",
+            });
+            tree.push(' ');
+        }
+        tree
+    }
+
     /// The lines above the sessions.
     fn list_head(&self, columns: u16) -> Vec<Line<'static>> {
         let is_beside = self.size.0 >= WIDE;
@@ -116,17 +132,7 @@ impl App {
         let is_open = self.open_id().as_ref() == Some(&row.id);
         let pointer = if is_open { self.mark(Mark::Prompt) } else { " " };
         let (mark, role) = state_mark(row).map_or((" ", Role::Text), |(mark, role)| (self.mark(mark), role));
-        let mut tree = String::new();
-        for (level, more) in branches.iter().enumerate() {
-            let is_last = level + 1 == branches.len();
-            tree.push_str(match (is_last, more) {
-                (true, true) => self.mark(Mark::Branch),
-                (true, false) => self.mark(Mark::LastBranch),
-                (false, true) => self.mark(Mark::Vertical),
-                (false, false) => " ",
-            });
-            tree.push(' ');
-        }
+        let tree = self.branch_marks(branches);
         let ellipsis = self.mark(Mark::Ellipsis);
         let age = age_of(row, self.look.now);
         let agent_columns = match columns {

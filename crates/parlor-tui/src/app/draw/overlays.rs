@@ -460,17 +460,7 @@ impl App {
             let Some(row) = self.sessions.get(id) else { continue };
             let is_current = index == forks.cursor;
             let pointer = if is_current { self.mark(Mark::Prompt) } else { " " };
-            let mut tree = String::new();
-            for (level, more) in branches.iter().enumerate() {
-                let is_last = level + 1 == branches.len();
-                tree.push_str(match (is_last, more) {
-                    (true, true) => self.mark(Mark::Branch),
-                    (true, false) => self.mark(Mark::LastBranch),
-                    (false, true) => self.mark(Mark::Vertical),
-                    (false, false) => " ",
-                });
-                tree.push(' ');
-            }
+            let tree = self.branch_marks(branches);
             let (mark, role) =
                 state_mark(row).map_or((" ", Role::Text), |(mark, role)| (self.mark(mark), role));
             let name_room = usize::from(columns).saturating_sub(26 + width(&tree));

@@ -129,7 +129,7 @@ impl App {
     fn request_rule(&self, request: &Request, columns: u16) -> Line<'static> {
         let count = self.own_requests().len();
         let of = if count > 1 { format!("  1 of {count}") } else { String::new() };
-        let text = format!("! {} asks: {}{of}", self.asker(), self.summary_of(request));
+        let text = format!("! {} asks: {}{of}", self.requesting_agent(), self.summary_of(request));
         let mut parts = Vec::new();
         if let (Subject::Permission(permission), false) = (&request.subject, self.is_narrow()) {
             parts.extend(permission.details.counts.map(|(added, removed)| format!("+{added} -{removed}")));
