@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use parlor_process::Reaper;
 use parlor_server::config::{AgentConfig, Agents, EmbeddedAgent};
-use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
+use parlor_server::hub::{Hub, HubOptions, LIVE_SESSIONS, Peer, Role, TransportKind};
 use parlor_server::transport::{self, streams};
 use parlor_store::{MemoryStore, Store};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
@@ -91,7 +91,7 @@ impl<A: Agent> ServerBuilder<A> {
         let agents = Agents::only(AgentConfig::embedded(NAME, embedded));
         let (reaper, live_sessions) = (Reaper::disabled(), LIVE_SESSIONS);
         let (idle, private) = (IDLE, Vec::new());
-        let options = Options { store, agents, config: None, reaper, idle, live_sessions, private };
+        let options = HubOptions { store, agents, config: None, reaper, idle, live_sessions, private };
         let hub = Hub::new(options).await.map_err(|error| ServeError::Start(error.into()))?;
         let _ = hub_cell.set(Arc::downgrade(&hub));
         Ok(Server {
@@ -206,5 +206,5 @@ impl Server {
 
 fn peer(transport: TransportKind) -> Peer {
     let cwd = std::env::current_dir().ok();
-    Peer { transport, role: Role::Driver, agent: None, dialect: None, env: Vec::new(), cwd }
+    Peer { cwd, ..Peer::new(transport, Role::Driver) }
 }

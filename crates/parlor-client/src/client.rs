@@ -235,6 +235,13 @@ impl Client {
         self.list_pages(of_all_agents().with("archived", "include")).await
     }
 
+    /// The same as [`list_with_archived`](Self::list_with_archived), with the sessions of subagents.
+    pub async fn list_with_subagents(&self) -> Result<Vec<SessionInfo>, Error> {
+        let mut params = of_all_agents().with("archived", "include");
+        params.set_nested("_meta", "parlor/subagents", true);
+        self.list_pages(params).await
+    }
+
     /// The same as [`subscribe_list`](Self::subscribe_list), with archived sessions.
     pub async fn subscribe_list_with_archived(&self) -> Result<(), Error> {
         self.call("_parlor/list/subscribe", &of_all_agents().with("archived", "include")).await.map(drop)
@@ -351,11 +358,14 @@ fn session_params(session: Option<&SessionId>, cwd: &Path) -> Object {
 
 /// The params of `initialize`, in version 2 of the protocol.
 pub(crate) fn initialize_params(name: &str, version: &str, capabilities: &Object) -> Object {
+    // Sessions of subagents are opened like others; the server sends their requests in the sessions that own them.
+    let meta =
+        Object::new().with("parlor/seq", true).with("parlor/events", true).with("parlor/subagents", false);
     Object::new()
         .with("protocolVersion", 2_u64)
         .with("info", Object::new().with("name", name).with("version", version))
         .with("capabilities", capabilities.to_json())
-        .with("_meta", Object::new().with("parlor/seq", true).with("parlor/events", true))
+        .with("_meta", meta)
 }
 
 impl Version {

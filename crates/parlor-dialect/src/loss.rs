@@ -144,6 +144,8 @@ loss_kinds! {
     Compaction = "compaction",
     /// The v1 client did not declare that it supports subagents; a subagent or a message between sessions was omitted.
     Subagent = "subagent",
+    /// The agent did not declare that it takes system prompts; that of the client was omitted.
+    SystemPrompt = "system_prompt",
     /// An update kind is not in the v1 schema.
     UnknownUpdate = "unknown_update",
     /// Metadata contains a null, which the merge rule of the other dialect treats as a removal.

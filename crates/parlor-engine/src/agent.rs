@@ -60,6 +60,8 @@ pub enum Capability {
     List,
     /// `_session/steering`: a prompt for the running turn
     Steering,
+    /// `systemPrompt` of the requests that open a session
+    SystemPrompt,
 }
 
 impl Capability {
@@ -86,6 +88,7 @@ impl Capability {
                     Self::ForkAtMessage => forks_at_message(&session),
                     Self::Title => has(&session, "title"),
                     Self::List => has(&session, "list"),
+                    Self::SystemPrompt => has(&session, "systemPrompt"),
                     Self::Steering => false,
                 }
             }
@@ -99,6 +102,7 @@ impl Capability {
                     Self::Fork => has(&session, "fork"),
                     Self::ForkAtMessage => forks_at_message(&session),
                     Self::Title => has(&session, "title"),
+                    Self::SystemPrompt => has(&session, "systemPrompt"),
                 }
             }
         }

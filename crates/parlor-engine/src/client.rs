@@ -28,6 +28,9 @@ pub struct ClientInfo {
     pub wants_clients: bool,
     /// Whether it wants to know when the entries that it is sent again were created. Only version 2 has a place for that.
     pub wants_times: bool,
+    /// Whether it is sent the sessions of subagents without attaching to them. Every client of version 2 is, unless it says
+    /// otherwise; one of version 1 has to declare it.
+    pub follows_subagents: bool,
     /// Which elicitations it can show.
     elicitation: Option<Object>,
 }
@@ -45,7 +48,15 @@ impl ClientInfo {
             Dialect::V1 => initialize.get_object("clientCapabilities"),
             Dialect::V2 | Dialect::Draft => initialize.get_object("capabilities"),
         };
-        let elicitation = capabilities.and_then(|capabilities| capabilities.get_object("elicitation"));
+        let capabilities = capabilities.unwrap_or_default();
+        let elicitation = capabilities.get_object("elicitation");
+        let follows_subagents = match dialect {
+            Dialect::V1 => capabilities.get_object("subagents").is_some(),
+            Dialect::V2 | Dialect::Draft => {
+                let follows = initialize.get_nested("_meta", "parlor/subagents");
+                follows.is_none_or(|follows| follows.as_bool() != Some(false))
+            }
+        };
         Self {
             id,
             dialect,
@@ -56,6 +67,7 @@ impl ClientInfo {
             wants_events,
             wants_clients,
             wants_times,
+            follows_subagents,
             elicitation,
         }
     }

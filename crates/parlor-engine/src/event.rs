@@ -12,7 +12,9 @@ use parlor_session::session::{Answer, ClientId, PeerRequestId, PromptId, Scope};
 use parlor_wire::{RequestId, RpcError};
 
 use crate::opening::RefusedSettings;
-use crate::{AgentCall, AgentEpoch, AgentLink, ClientInfo, ClientRequestId, Frame, Timer};
+use crate::{
+    AgentCall, AgentEpoch, AgentLink, ClientInfo, ClientRequestId, Follow, Frame, OwnerEvent, Timer,
+};
 
 /// An event that a session handles.
 #[derive(Debug)]
@@ -73,6 +75,8 @@ pub enum Event {
     },
     /// The agent's session is restored, or cannot be.
     AgentReady(Result<Box<OpenedAgent>, RpcError>),
+    /// The session that owns this one does something with it.
+    Owner(OwnerEvent),
     /// A timer of the session ran out.
     Timer(Timer),
     /// Something happened to a terminal that the server runs for the agent.
@@ -112,6 +116,10 @@ pub enum ClientCall {
     },
     /// The client attaches without a replay and without a response.
     Follow,
+    /// The client is attached to the owner of this session, and attaches without a response.
+    FollowOwner(Follow),
+    /// The client is not attached to the owner any more.
+    LeaveOwner,
     /// `session/close`
     Close {
         /// The request.
@@ -149,6 +157,13 @@ pub enum ClientCall {
         id: RequestId,
         /// The queued prompt.
         prompt: PromptId,
+    },
+    /// `_parlor/cancel`: cancels the turn as `session/cancel` does, with a response.
+    Cancel {
+        /// The request.
+        id: RequestId,
+        /// What else it cancels.
+        scope: Scope,
     },
     /// `_parlor/answer`: a result for a peer request, which the client need not have been sent.
     AnswerRequest {
@@ -224,6 +239,7 @@ impl ClientCall {
             | Self::Prompt { id, .. }
             | Self::Steer { id, .. }
             | Self::WithdrawPrompt { id, .. }
+            | Self::Cancel { id, .. }
             | Self::AnswerRequest { id, .. }
             | Self::Older { id, .. }
             | Self::Seen { id, .. }
@@ -232,7 +248,11 @@ impl ClientCall {
             | Self::Archive { id, .. }
             | Self::Delete { id }
             | Self::Forward { id: Some(id), .. } => Some(id),
-            Self::Follow | Self::Say { answer: None, .. } | Self::Forward { id: None, .. } => None,
+            Self::Follow
+            | Self::FollowOwner(_)
+            | Self::LeaveOwner
+            | Self::Say { answer: None, .. }
+            | Self::Forward { id: None, .. } => None,
         }
     }
 

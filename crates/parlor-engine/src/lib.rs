@@ -33,12 +33,13 @@ pub use event::{
 };
 pub use frame::{Frame, FrameKind};
 pub use machine::{
-    FORK, ForkAgent, ForkStart, STEER, SessionEnd, SessionMachine, cannot_ask, deleted_agent_session,
-    deleted_key, no_session, reports_background,
+    FORK, Follow, ForkAgent, ForkStart, MAX_SUBAGENTS, OwnerEvent, STEER, SessionEnd, SessionMachine,
+    SubagentCommand, SubagentInfo, SubagentOutput, cannot_ask, deleted_agent_session, deleted_key,
+    no_session, reports_background,
 };
 pub use output::{ClientRequestId, Delivery, Outgoing, Output};
 pub use profile::{AgentProfile, agent_features};
-pub use session_data::{SessionData, title};
+pub use session_data::{EarlierAgent, SessionData, title};
 pub use summary::{OpenRequest, SessionState, SessionSummary};
 pub use throttle::InfoThrottle;
 pub use usage::{DayUsage, SessionUsage, TOKEN_KINDS, Tokens};

@@ -9,7 +9,7 @@ use parlor_session::session::{ClientId, PeerRequestId};
 use parlor_wire::RpcError;
 
 use crate::rows::Batch;
-use crate::{AgentCommand, AgentEpoch, ForkStart, Frame, FrameKind, OpenRequest, Timer};
+use crate::{AgentCommand, AgentEpoch, ForkStart, Frame, FrameKind, OpenRequest, SubagentOutput, Timer};
 
 /// The result of handling events.
 ///
@@ -27,6 +27,8 @@ pub struct Output {
     pub forks: Vec<ForkStart>,
     /// Commands for agents, each with the epoch of the agent session that it is for.
     pub agent: Vec<(AgentEpoch, AgentCommand)>,
+    /// What is done with the sessions of subagents.
+    pub subagents: Vec<SubagentOutput>,
     /// Timers, each with the time until it runs out.
     pub timers: Vec<(Duration, Timer)>,
     /// The clients that were sent a relayed frame.

@@ -82,8 +82,8 @@ pub enum Write {
         /// The session.
         session: String,
     },
-    /// Deletes a session with its slots and entries; copies of its entries are kept. A session that does not exist is
-    /// ignored.
+    /// Deletes a session with its slots and entries, and so the sessions that it owns; copies of their entries are kept. A
+    /// session that does not exist is ignored.
     Delete {
         /// The session.
         session: String,
@@ -137,6 +137,8 @@ pub struct SessionRow {
     pub title: Option<String>,
     /// The session that it was forked from.
     pub parent: Option<String>,
+    /// The session that owns this one: this is the session of a subagent, and is deleted with its owner.
+    pub owner: Option<String>,
     /// The time of creation, in milliseconds since 1970.
     pub created_at: i64,
     /// The time of the last activity, in milliseconds since 1970.

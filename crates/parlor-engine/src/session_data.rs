@@ -27,6 +27,10 @@ pub struct SessionData {
     pub agent_updated_at: Option<JsonStr>,
     /// The message at which the session was forked from its parent.
     pub forked_at: Option<JsonStr>,
+    /// How many entries and how many messages a fork was created with.
+    pub forked_counts: Option<(u64, u64)>,
+    /// The agents that wrote the beginning of the conversation, if other ones than the present one did.
+    pub earlier_agents: Vec<EarlierAgent>,
     /// Whether the agent session was opened without the conversation and was not given it yet.
     pub needs_context: bool,
     /// How many entries the conversation had that the agent was given.
@@ -41,6 +45,15 @@ pub struct SessionData {
     pub other: Object,
 }
 
+/// An agent that wrote a part of a conversation before another one continued it in a fork.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlierAgent {
+    /// Its name.
+    pub name: String,
+    /// How many messages the conversation had when the next agent continued it.
+    pub messages: usize,
+}
+
 mod key {
     pub(super) const PARAMS: &str = "params";
     pub(super) const PARAMS_DIALECT: &str = "dialect";
@@ -49,6 +62,8 @@ mod key {
     pub(super) const GENERATED_TITLE: &str = "generatedTitle";
     pub(super) const AGENT_UPDATED_AT: &str = "updatedAt";
     pub(super) const FORKED_AT: &str = "forkedAt";
+    pub(super) const FORKED_COUNTS: &str = "forkedCounts";
+    pub(super) const EARLIER_AGENTS: &str = "earlierAgents";
     pub(super) const NEEDS_CONTEXT: &str = "needsContext";
     pub(super) const CONTEXT_ENTRIES: &str = "contextEntries";
     pub(super) const IS_CWD_UNCONFIRMED: &str = "isCwdUnconfirmed";
@@ -71,6 +86,13 @@ impl SessionData {
             generated_title: take(key::GENERATED_TITLE).and_then(string),
             agent_updated_at: take(key::AGENT_UPDATED_AT).and_then(string),
             forked_at: take(key::FORKED_AT).and_then(string),
+            forked_counts: take(key::FORKED_COUNTS).and_then(|counts| {
+                let counts = counts.elements()?;
+                Some((counts.first()?.as_u64()?, counts.get(1)?.as_u64()?))
+            }),
+            earlier_agents: take(key::EARLIER_AGENTS)
+                .and_then(|agents| agents.elements()?.into_iter().map(EarlierAgent::of).collect())
+                .unwrap_or_default(),
             needs_context: take(key::NEEDS_CONTEXT).is_some(),
             context_entries: take(key::CONTEXT_ENTRIES)
                 .and_then(|count| usize::try_from(count.as_u64()?).ok()),
@@ -99,6 +121,11 @@ impl SessionData {
             (key::GENERATED_TITLE, generated_title.as_ref().map(literal)),
             (key::AGENT_UPDATED_AT, agent_updated_at.as_ref().map(literal)),
             (key::FORKED_AT, forked_at.as_ref().map(literal)),
+            (
+                key::FORKED_COUNTS,
+                self.forked_counts.map(|(entries, messages)| Json::array([entries, messages])),
+            ),
+            (key::EARLIER_AGENTS, EarlierAgent::list_to_json(&self.earlier_agents)),
             (key::NEEDS_CONTEXT, flag(self.needs_context)),
             (key::CONTEXT_ENTRIES, self.context_entries.map(Json::from)),
             (key::IS_CWD_UNCONFIRMED, flag(self.is_cwd_unconfirmed)),
@@ -138,6 +165,31 @@ impl SessionData {
     }
 }
 
+impl EarlierAgent {
+    /// Reads an element of [`list_to_json`](Self::list_to_json).
+    fn of(agent: JsonRef<'_>) -> Option<Self> {
+        let agent = agent.to_object()?;
+        let messages = usize::try_from(agent.get_u64("messages")?).ok()?;
+        Some(Self { name: agent.get_string("name")?, messages })
+    }
+
+    /// The agents as they are stored and sent to clients; `None` if there are none.
+    pub fn list_to_json(agents: &[Self]) -> Option<Json> {
+        let agent =
+            |agent: &Self| Object::new().with("name", &agent.name).with("messages", agent.messages).to_json();
+        (!agents.is_empty()).then(|| Json::array(agents.iter().map(agent)))
+    }
+
+    /// Those of a fork that has the first `messages` messages.
+    pub(crate) fn in_fork(agents: &[Self], messages: usize) -> Vec<Self> {
+        let before = |index: usize| index.checked_sub(1).map_or(0, |index| agents[index].messages);
+        let wrote = agents.iter().enumerate().take_while(|(index, _)| before(*index) < messages);
+        wrote
+            .map(|(_, agent)| Self { name: agent.name.clone(), messages: agent.messages.min(messages) })
+            .collect()
+    }
+}
+
 /// The title of a session: its own, else the generated one.
 pub fn title(row: &SessionRow) -> Option<JsonStr> {
     match &row.title {
@@ -163,7 +215,7 @@ mod tests {
         let text = concat!(
             r#"{"params":{"mcpServers":[],"big":123456789012345678901234567890},"dialect":"v1","agentDialect":"v2","#,
             r#""command":["a b","\"c\""],"generatedTitle":"half \ud83d","updatedAt":"2026-01-01T00:00:00Z","forkedAt":"m","#,
-            r#""needsContext":true,"contextEntries":7,"isCwdUnconfirmed":true,"#,
+            r#""earlierAgents":[{"name":"claude","messages":4}],"needsContext":true,"contextEntries":7,"isCwdUnconfirmed":true,"#,
             r#""refusedSettings":[{"setting":"mode","value":"code"}],"#,
             r#""summary":{"lastPromptAt":1,"lastTurnEndedAt":2,"lastTurnSeq":4,"seenSeq":3,"hasFailed":true,"mode":"ask","model":"m","usage":{"used":3}},"later":{"x":1.0}}"#
         );
@@ -173,6 +225,22 @@ mod tests {
         assert_eq!(data.params_dialect(), Dialect::V1);
         assert_eq!(data.to_text(), text);
         assert_eq!(SessionData::default().to_text(), "{}");
+    }
+
+    #[test]
+    fn a_fork_has_the_agents_that_wrote_its_messages() {
+        let agent = |(name, messages): (&str, usize)| EarlierAgent { name: name.to_owned(), messages };
+        let agents = [("claude", 4), ("codex", 6)].map(agent);
+        for (messages, expected) in [
+            (0, vec![]),
+            (3, vec![("claude", 3)]),
+            (4, vec![("claude", 4)]),
+            (5, vec![("claude", 4), ("codex", 5)]),
+            (9, vec![("claude", 4), ("codex", 6)]),
+        ] {
+            let expected: Vec<_> = expected.into_iter().map(agent).collect();
+            assert_eq!(EarlierAgent::in_fork(&agents, messages), expected, "{messages}");
+        }
     }
 
     #[test]

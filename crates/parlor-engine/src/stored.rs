@@ -13,6 +13,9 @@ pub const ALIASES: &str = "aliases";
 /// The slot of the agent's response to opening the session.
 pub const OPENED: &str = "opened";
 
+/// The slot of the sessions of subagents, by the agent's ids for them.
+pub const SUBAGENTS: &str = "subagents";
+
 /// A stored session.
 #[derive(Debug, Clone)]
 pub struct StoredSession {
@@ -26,12 +29,21 @@ pub struct StoredSession {
     pub aliases: Option<String>,
     /// The agent's response to opening the session.
     pub opened: Option<Object>,
+    /// The sessions of its subagents, by the agent's ids for them.
+    pub subagents: Option<Object>,
 }
 
 impl StoredSession {
     /// A session of which only the row was read. Its entries are added in any order, and so are its slots.
     pub fn new(row: SessionRow) -> Self {
-        Self { row, transcript: Transcript::default(), side_state: None, aliases: None, opened: None }
+        Self {
+            row,
+            transcript: Transcript::default(),
+            side_state: None,
+            aliases: None,
+            opened: None,
+            subagents: None,
+        }
     }
 
     /// Adds an entry of the session. `inherited` is how many bytes at the start of its content came with a copy.
@@ -53,6 +65,7 @@ impl StoredSession {
             SIDE_STATE => self.side_state = object(body),
             ALIASES => self.aliases = Some(body),
             OPENED => self.opened = object(body),
+            SUBAGENTS => self.subagents = object(body),
             _ => self.transcript.restore_slot(name, seq, &body)?,
         }
         Ok(())

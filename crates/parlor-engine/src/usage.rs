@@ -95,6 +95,12 @@ mod key {
 }
 
 impl SessionUsage {
+    /// The tokens of all turns that reported their sum; `None` if none did.
+    pub fn total_tokens(&self) -> Option<u64> {
+        let totals = self.days.iter().filter_map(|day| day.tokens.0.get("totalTokens"));
+        totals.copied().reduce(u64::saturating_add)
+    }
+
     /// Reads a usage. Members of the wrong type count as missing.
     pub fn of(object: &Object) -> Self {
         let day = |day: JsonRef<'_>| DayUsage::of(&day.to_object()?);

@@ -65,6 +65,7 @@ pub(crate) fn row(agent: &str, info: &Object) -> Option<SessionRow> {
         cwd: info.get_string("cwd")?,
         title,
         parent: None,
+        owner: None,
         created_at: at,
         active_at: at,
         archived: false,
@@ -148,7 +149,7 @@ pub(crate) fn is_stored(store: &dyn Store, row: &SessionRow) -> Result<bool, Sto
     if store.value(&deleted_key(&row.id))?.is_some() {
         return Ok(true);
     }
-    let same = Filter { agent_session: Some(row.id.clone()), ..Filter::default() };
+    let same = Filter { agent_session: Some(row.id.clone()), owned: true, ..Filter::default() };
     Ok(!store.sessions(&same, None, 1)?.is_empty() || store.session(&row.id)?.is_some())
 }
 

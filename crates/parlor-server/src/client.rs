@@ -106,10 +106,12 @@ impl Client {
 
     /// The negotiated dialect and capabilities, or defaults before `initialize`.
     pub(crate) fn info(&self) -> Arc<ClientInfo> {
-        match self.info.get() {
-            Some(info) => Arc::clone(info),
-            None => Arc::new(self.info_for(Dialect::V2, Object::default())),
+        if let Some(info) = self.info.get() {
+            return Arc::clone(info);
         }
+        let name = self.peer.name.as_ref().map(|name| Object::new().with("name", name));
+        let initialize = name.map(|name| Object::new().with("info", name.to_json()));
+        Arc::new(self.info_for(Dialect::V2, initialize.unwrap_or_default()))
     }
 
     pub(crate) fn dialect(&self) -> Dialect {

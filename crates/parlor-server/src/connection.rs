@@ -241,11 +241,7 @@ impl Connection {
         };
         let message = match method {
             "session/cancel" => {
-                let is_turn = params
-                    .get_nested("_meta", "parlor/scope")
-                    .is_some_and(|scope| scope.as_str() == "\"turn\"");
-                let scope = if is_turn { Scope::Turn } else { Scope::Session };
-                Message::Event(Event::CancelTurn { by: self.client.id, scope })
+                Message::Event(Event::CancelTurn { by: self.client.id, scope: scope(&params) })
             }
             _ => {
                 let forward = ClientCall::Forward { id: None, method: method.to_owned(), params };
@@ -341,6 +337,7 @@ impl Connection {
                     Some(session),
                     call @ (ClientCall::Close { .. }
                     | ClientCall::WithdrawPrompt { .. }
+                    | ClientCall::Cancel { .. }
                     | ClientCall::Seen { .. }
                     | ClientCall::Forward { .. }),
                 ) => self.send_to_session(&session, Message::Call(client(), call)).await,
@@ -364,8 +361,7 @@ impl Connection {
             "_parlor/status" => list::status(hub, client, id).await,
             "_parlor/agents" => {
                 hub.reload_config().await;
-                list::agents(hub, client, id).await;
-                Ok(())
+                list::agents(hub, client, id).await
             }
             "_parlor/agent_sessions" | "_parlor/login" | "_parlor/login/methods" => {
                 let (hub, client, request) = (Arc::clone(hub), Arc::clone(client), id.clone());
@@ -393,7 +389,7 @@ impl Connection {
             },
             "_parlor/search" => search::search(hub, client, id, params.clone()).await,
             "_parlor/list/subscribe" | "session/list/subscribe" => {
-                list::subscribe(hub, client, id, method, params)
+                list::subscribe(hub, client, id, method, params).await
             }
             "_parlor/requests" | "_parlor/requests/subscribe" => match self.require_driver() {
                 Ok(()) => requests::list(hub, client, id, method).await,
@@ -634,6 +630,7 @@ fn to_call(method: &str, params: Object, id: &RequestId) -> Result<ClientCall, R
     Ok(match method {
         "session/prompt" => ClientCall::Prompt { id, params },
         STEER => ClientCall::Steer { id, params },
+        "_parlor/cancel" => ClientCall::Cancel { id, scope: scope(&params) },
         "session/close" => ClientCall::Close { id },
         "session/delete" => ClientCall::Delete { id },
         "session/fork" => fork(id, params, ForkKind::Fork),
@@ -662,6 +659,12 @@ fn to_call(method: &str, params: Object, id: &RequestId) -> Result<ClientCall, R
         }
         _ => ClientCall::Forward { id: Some(id), method: method.to_owned(), params },
     })
+}
+
+/// Decodes which prompts a client cancels with a turn.
+fn scope(params: &Object) -> Scope {
+    let scope = params.get_nested("_meta", "parlor/scope");
+    if scope.is_some_and(|scope| scope.as_str() == "\"turn\"") { Scope::Turn } else { Scope::Session }
 }
 
 /// How many entries `_parlor/older` returns unless the client says how many.

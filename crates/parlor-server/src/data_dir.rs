@@ -293,7 +293,7 @@ pub(crate) fn read_private(path: &Path, limit: u64) -> Result<Option<String>, Da
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Replaces a file, which only this user may read, atomically.
+/// Replaces a file, which only this user may read, atomically. Also a power cut does not undo it. This blocks.
 pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<(), DataDirError> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
@@ -304,9 +304,12 @@ pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<(), DataDirError> {
         .create_new(true)
         .mode(0o600)
         .open(&new)
-        .and_then(|mut file| file.write_all(text))
+        .and_then(|mut file| file.write_all(text).and_then(|()| file.sync_all()))
         .map_err(io_error("write", &new))?;
-    fs::rename(&new, path).map_err(io_error("replace", path))
+    fs::rename(&new, path).map_err(io_error("replace", path))?;
+    // The new name is an entry of the directory.
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(io_error("sync", directory))
 }
 
 /// Removes a file, if it exists.

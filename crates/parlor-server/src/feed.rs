@@ -342,6 +342,10 @@ impl ListUpdate {
         let Self { client, query, method, changed, must_list_again } = self;
         let mut params = Object::default();
         match connection::list_changes(hub, &client, query, changed).await {
+            // Only sessions of subagents changed, which no list has.
+            Ok((sessions, removed)) if !must_list_again && sessions.is_empty() && removed.is_empty() => {
+                return;
+            }
             Ok((sessions, removed)) if !must_list_again => {
                 params.set("sessions", Json::array(sessions));
                 params.set("removed", Json::array(removed));
@@ -408,6 +412,9 @@ pub(crate) async fn requests_to_json(
                 if let Some(title) = stored::title(&row) {
                     object.set("title", &title);
                 }
+                if let Some(owner) = &row.owner {
+                    object.set("owner", Json::parse(owner).unwrap_or_default());
+                }
             }
             listed.push(object);
         }
@@ -425,14 +432,7 @@ mod tests {
     use crate::send_queue::{SendQueueReader, send_queue};
 
     fn client() -> (Arc<Client>, SendQueueReader) {
-        let peer = Peer {
-            transport: TransportKind::Stdio,
-            role: Role::Driver,
-            agent: None,
-            dialect: None,
-            env: Vec::new(),
-            cwd: None,
-        };
+        let peer = Peer::new(TransportKind::Stdio, Role::Driver);
         let (queue, reader) = send_queue();
         (Arc::new(Client::new(ClientId(7), Arc::new(peer), queue)), reader)
     }
@@ -442,7 +442,7 @@ mod tests {
         let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
         let (client, reader) = client();
         let params = Object::new().with("_meta", Object::new().with("parlor/agent", "*"));
-        let query = ListQuery::of(&hub.shared(), &client, &params).unwrap();
+        let query = ListQuery::of(&hub.shared(), &client, &params).await.unwrap();
         hub.shared().feed().subscribe_list(&client, query, "_parlor/list/update");
         (hub, client, reader)
     }

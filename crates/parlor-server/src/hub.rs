@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use parlor_dialect::{Dialect, Losses};
 mod idle;
 mod sessions;
+mod subagents;
 
 pub use self::idle::RunningTurn;
 use parlor_engine::SessionData;
@@ -22,6 +23,7 @@ use parlor_store::{Batch, Cursor, ErrorKind, Filter, SessionRow, Store, StoreErr
 use parlor_wire::{InputLine, RpcError, code};
 use tokio::sync::{OnceCell, oneshot};
 
+use self::subagents::LiveSubagents;
 use crate::agent::{Agent, Opener, Origin, Registry, Startup};
 use crate::client::Client;
 use crate::config::{AgentConfig, Agents, ConfigSource, ConfigWatch};
@@ -53,9 +55,16 @@ pub struct Peer {
     pub env: Vec<(String, String)>,
     /// Its working directory.
     pub cwd: Option<PathBuf>,
+    /// Its name until it sends `initialize`.
+    pub name: Option<String>,
 }
 
 impl Peer {
+    /// Creates a client about which nothing else is known.
+    pub fn new(transport: TransportKind, role: Role) -> Self {
+        Self { transport, role, agent: None, dialect: None, env: Vec::new(), cwd: None, name: None }
+    }
+
     /// Where its agents' programs are searched for: its `PATH`, else that of this process.
     pub(crate) fn search_path(&self) -> OsString {
         let own = self.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.into());
@@ -101,7 +110,7 @@ pub enum AgentChoice {
 }
 
 /// The parts and limits of a [`Hub`].
-pub struct Options {
+pub struct HubOptions {
     /// The store of all sessions.
     pub store: Arc<dyn Store>,
     /// The agents that clients can choose.
@@ -118,7 +127,7 @@ pub struct Options {
     pub private: Vec<PathBuf>,
 }
 
-/// The default of [`Options::live_sessions`].
+/// The default of [`HubOptions::live_sessions`].
 pub const LIVE_SESSIONS: usize = 4096;
 
 /// A server without transports.
@@ -135,6 +144,7 @@ pub(crate) struct HubState {
     peers: Mutex<HashMap<SessionId, SessionPeer>>,
     /// Clients to attach to forked sessions when these are opened.
     attach_on_open: Mutex<HashMap<SessionId, Weak<Client>>>,
+    subagents: Mutex<LiveSubagents>,
     losses: LossCounts,
     logins: Arc<Logins>,
     #[cfg(feature = "http")]
@@ -147,7 +157,7 @@ pub(crate) struct HubState {
     stopped: AtomicBool,
     /// After how many seconds without clients and turns the server stops; 0 for never.
     idle_exit: AtomicU64,
-    /// [`Options::private`].
+    /// [`HubOptions::private`].
     private: Vec<PathBuf>,
     idle: Duration,
     max_live: usize,
@@ -189,8 +199,8 @@ const DROP_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Hub {
     /// Starts a server. First ends the turns that the previous server left running.
-    pub async fn new(options: Options) -> Result<Arc<Self>, StoreError> {
-        let Options { store, agents, config, reaper, idle, live_sessions, private } = options;
+    pub async fn new(options: HubOptions) -> Result<Arc<Self>, StoreError> {
+        let HubOptions { store, agents, config, reaper, idle, live_sessions, private } = options;
         let session_thread = SessionThread::start().map_err(|error| StoreError {
             kind: ErrorKind::Io,
             message: format!("cannot start the session thread: {error}"),
@@ -203,6 +213,7 @@ impl Hub {
             sessions: Mutex::default(),
             peers: Mutex::default(),
             attach_on_open: Mutex::default(),
+            subagents: Mutex::default(),
             losses: LossCounts::default(),
             logins: Arc::default(),
             #[cfg(feature = "http")]
@@ -239,7 +250,7 @@ impl Hub {
     /// A server with the preset agents that starts no processes.
     #[cfg(test)]
     pub(crate) async fn for_tests(store: Arc<dyn Store>) -> Arc<Self> {
-        let options = Options {
+        let options = HubOptions {
             store,
             agents: Agents::new(Vec::new(), &crate::config::Config::default()).unwrap(),
             config: None,
@@ -408,13 +419,37 @@ impl HubState {
                 evicted.await;
             }
         };
-        tokio::time::timeout(ROOM_TIMEOUT, room).await.map_err(|_| {
-            let message = format!(
-                "all {} sessions that the server may have in memory are in use: try again later",
-                self.max_live
-            );
-            RpcError::new(code::INTERNAL_ERROR, message)
-        })
+        tokio::time::timeout(ROOM_TIMEOUT, room).await.map_err(|_| self.no_room())
+    }
+
+    /// Fails if there is no room for one more session in memory.
+    pub(crate) fn check_room(&self) -> Result<(), RpcError> {
+        if self.live_sessions() < self.max_live { Ok(()) } else { Err(self.no_room()) }
+    }
+
+    fn no_room(&self) -> RpcError {
+        let message = format!(
+            "all {} sessions that the server may have in memory are in use: try again later",
+            self.max_live
+        );
+        RpcError::new(code::INTERNAL_ERROR, message)
+    }
+
+    /// The live sessions of subagents.
+    pub(crate) fn subagents(&self) -> MutexGuard<'_, LiveSubagents> {
+        lock(&self.subagents)
+    }
+
+    /// How many requests of each session and of its subagents are open, by the JSON literal of its id.
+    pub(crate) fn open_counts(&self) -> HashMap<String, usize> {
+        let mut counts = self.feed().open_counts();
+        for (subagent, count) in counts.clone() {
+            let Some(id) = JsonStr::from_literal(&subagent).map(SessionId::from) else { continue };
+            if let Some(root) = self.subagents().root_owner(&id) {
+                *counts.entry(root.as_json().as_literal().to_owned()).or_default() += count;
+            }
+        }
+        counts
     }
 
     /// Has idle sessions evict themselves.
@@ -478,6 +513,7 @@ impl HubState {
             let (server, transport) = (&server.name, server.transport.name());
             tracing::warn!(%session, agent = name, server, transport, "the agent does not support the transport of an MCP server");
         }
+        plan.check_system_prompt(&agent.info, &mut losses);
         self.losses.count(session, losses);
         Opener::start(agent, plan, startup, origin)
     }
@@ -530,7 +566,28 @@ impl HubState {
     /// Reads a session, and the cached information of its agent, from the store.
     async fn open(&self, id: &SessionId) -> Result<Option<StoredSession>, RpcError> {
         let key = id.as_json().as_literal().to_owned();
-        let opened = self.read(move |store| stored::open(store, &key)).await?;
+        let opened = self.read(move |store| {
+            let Some(opened) = stored::open(store, &key)? else { return Ok(None) };
+            let owners = stored::owners(store, &opened.row)?;
+            Ok(Some((opened, owners)))
+        });
+        let opened = opened.await?;
+        let (opened, owners) = match opened {
+            Some((opened, owners)) => (Some(opened), owners),
+            None => (None, Vec::new()),
+        };
+        let is_owned = !owners.is_empty();
+        if !self.subagents().register(id, owners) {
+            return Ok(None);
+        }
+        if is_owned {
+            // It may have been deleted with its owner between the reading and the registration.
+            let key = id.as_json().as_literal().to_owned();
+            if self.read(move |store| store.session(&key)).await?.is_none() {
+                self.subagents().remove(id);
+                return Ok(None);
+            }
+        }
         if let Some(config) = opened.as_ref().and_then(|opened| self.config_of(&opened.row)) {
             self.registry.load_agent_info(&config).await;
         }
@@ -543,7 +600,7 @@ impl HubState {
         loop {
             let cursor = after.take();
             let page = self.store.read(move |store| {
-                let filter = Filter { busy: Some(true), ..Filter::default() };
+                let filter = Filter { busy: Some(true), owned: true, ..Filter::default() };
                 store.sessions(&filter, cursor.as_ref(), BUSY_PAGE)
             });
             let page = page.await?;

@@ -55,7 +55,9 @@ impl Logins {
         match lock(&self.0).entry(agent.to_owned()) {
             Entry::Occupied(_) => {
                 let message = format!("a login to agent '{agent}' is running already");
-                let data = Object::new().with("reason", "login_running");
+                let hint =
+                    "end the other `parlor login`, or try again in some seconds if it has just been ended";
+                let data = Object::new().with("reason", "login_running").with("hint", hint);
                 return Err(RpcError::new(code::INVALID_REQUEST, message).with_data(data.to_json()));
             }
             Entry::Vacant(entry) => entry.insert(RunningLogin { client: client.id, input, gone: sender }),

@@ -3,9 +3,9 @@
 use parlor_dialect::Dialect;
 pub use parlor_engine::stored::StoredSession;
 pub use parlor_engine::{DayUsage, SessionData, SessionUsage, TOKEN_KINDS, Tokens, title};
-use parlor_json::{Json, Object};
-use parlor_session::{Slot, Transcript};
-use parlor_store::{ErrorKind, Store, StoreError};
+use parlor_json::{Json, JsonStr, Object};
+use parlor_session::{EntryId, Role, SessionId, Slot, Transcript, text_of};
+use parlor_store::{ErrorKind, SessionRow, Store, StoreError};
 
 use crate::config::AgentConfig;
 
@@ -56,6 +56,18 @@ pub fn open(store: &dyn Store, id: &str) -> Result<Option<StoredSession>, StoreE
     Ok(Some(session))
 }
 
+/// The sessions that own a session, directly or through others, from the nearest on. This blocks.
+pub(crate) fn owners(store: &dyn Store, row: &SessionRow) -> Result<Vec<SessionId>, StoreError> {
+    let mut owners = Vec::new();
+    let mut next = row.owner.clone();
+    while let Some(id) = next {
+        let owner = JsonStr::from_literal(&id).map(SessionId::from);
+        next = store.session(&id)?.and_then(|row| row.owner);
+        owners.extend(owner);
+    }
+    Ok(owners)
+}
+
 /// Reads the metadata of a session.
 pub fn meta(store: &dyn Store, id: &str) -> Result<Option<Object>, StoreError> {
     let mut transcript = Transcript::default();
@@ -67,6 +79,56 @@ pub fn meta(store: &dyn Store, id: &str) -> Result<Option<Object>, StoreError> {
 }
 
 /// Encodes a time, in milliseconds since 1970, as JSON.
+/// How many entries are searched for the first prompt.
+const FIRST_ENTRIES: usize = 16;
+
+/// The maximum number of characters of [`first_prompt`].
+const MAX_PROMPT_CHARS: usize = 200;
+
+/// The first line of the first prompt after an entry, by the seq that created it; 0 for the first prompt of all.
+pub fn first_prompt(store: &dyn Store, session: &str, mut after: u64) -> Result<Option<String>, StoreError> {
+    for _ in 0..FIRST_ENTRIES {
+        let Some(row) = store.entries(session, 0, after, 1)?.into_iter().next() else { break };
+        after = row.created;
+        let mut transcript = Transcript::default();
+        let restored = transcript.restore_entry(row.created, row.seq, &row.head, &row.content, row.inherited);
+        let Some(entry) = restored.ok().and(transcript.entries().first()) else { continue };
+        if matches!(entry.id(), EntryId::Message(Role::User, _)) {
+            let content = entry.body().content.joined();
+            let text = content.iter().find_map(|item| text_of(item.json));
+            let line = text.and_then(|text| {
+                let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+                Some(line.chars().take(MAX_PROMPT_CHARS).collect())
+            });
+            return Ok(line);
+        }
+    }
+    Ok(None)
+}
+
+/// The name of a fork that still has the title of its parent: the first line of its first own prompt, and before that the title with
+/// the number of the last message that it shares. `None` for every other session.
+pub fn fork_name(
+    store: &dyn Store,
+    row: &SessionRow,
+    data: &SessionData,
+) -> Result<Option<String>, StoreError> {
+    let (Some(parent), Some((entries, messages))) = (&row.parent, data.forked_counts) else {
+        return Ok(None);
+    };
+    let Some(own) = title(row) else { return Ok(None) };
+    // A generated title is that of the first prompt, which a fork shares with its parent unless it is empty.
+    let has_title_of_parent = match data.generated_title {
+        Some(_) => entries > 0,
+        None => store.session(parent)?.and_then(|parent| title(&parent)).as_ref() == Some(&own),
+    };
+    if !has_title_of_parent {
+        return Ok(None);
+    }
+    let prompt = first_prompt(store, &row.id, entries)?;
+    Ok(Some(prompt.unwrap_or_else(|| format!("{} (fork at #{messages})", own.to_text()))))
+}
+
 pub(crate) fn time(millis: i64) -> Option<Json> {
     Some(Json::from(&jiff::Timestamp::from_millisecond(millis).ok()?.to_string()))
 }
@@ -129,6 +191,7 @@ pub(crate) fn session_for_tests(id: &str) -> StoredSession {
         cwd: "/".to_owned(),
         title: None,
         parent: None,
+        owner: None,
         created_at: 1,
         active_at: 1,
         archived: false,

@@ -78,24 +78,16 @@ fn all_settings_are_optional() {
 #[test]
 fn errors_have_the_line_and_the_allowed_values() {
     for (text, line, parts) in [
-        (
-            "[server]\nlisen = 1\n",
-            "config.toml:2",
-            &["`lisen`", "`listen`, `origins`, `hosts`, `allow_remote`"][..],
-        ),
-        ("\n\ndefault = 1\n", "config.toml:3", &["`default`", "`default_agent`"]),
-        ("[agents.a]\ncommands = 'x'\n", "config.toml:2", &["`commands`", "`command`", "`idle_minutes`"]),
+        ("[server]\nlisen = 1\n", "config.toml:2", &["unknown setting lisen in [server]"][..]),
+        ("\n\ndefault = 1\n", "config.toml:3", &["unknown setting default at the beginning of the file"]),
+        ("[agents.a]\ncommands = 'x'\n", "config.toml:2", &["unknown setting commands in [agents.a]"]),
         ("[agents.a]\ncommand = 'x'\nstartup_timeout = 0\n", "config.toml:3", &["at least 1 second"]),
         ("[agents.a]\ncommand = 'x'\ncancel_timeout = 0\n", "config.toml:3", &["at least 1 second"]),
         ("[agents.a]\ncommand = 7\n", "config.toml:2", &["a string, or a list of strings"]),
         ("[agents.a]\ncommand = ''\n", "config.toml:2", &["the command is empty"]),
         ("[agents.a]\ncommand = []\n", "config.toml:2", &["the command is empty"]),
         ("[agents.a]\ncommand = \"it's\"\n", "config.toml:2", &["cannot split"]),
-        (
-            "[agents.a]\ncommand = 'x'\nprocess = 'own'\n",
-            "config.toml:3",
-            &["`own`", "`shared` or `session`"],
-        ),
+        ("[agents.a]\ncommand = 'x'\nprocess = 'own'\n", "config.toml:3", &["process cannot be \"own\""]),
         ("[agents.a]\ncommand = 'x'\nversion = 3\n", "config.toml:3", &["version 3", "use 1 or 2"]),
         ("[agents.a]\ncommand = 'x'\ndialect = 'v9'\n", "config.toml:3", &["v9", "draft"]),
         ("[server]\nlisten = 'here'\n", "config.toml:2", &["'here'", "127.0.0.1:7667"]),
@@ -119,11 +111,11 @@ fn errors_have_the_line_and_the_allowed_values() {
             "config.toml, [agents.a]",
             &["`paths`", "'/work'"],
         ),
-        ("[mcp.a]\ncommands = 'x'\n", "config.toml:2", &["`commands`", "`command`, `env`, `url`"]),
+        ("[mcp.a]\ncommands = 'x'\n", "config.toml:2", &["unknown setting commands in [mcp.a]"]),
         ("[mcp.a]\n", "config.toml, [mcp.a]", &["neither command nor url"]),
         ("[mcp.a]\ncommand = 'x'\nurl = 'https://x'\n", "config.toml, [mcp.a]", &["both"]),
         ("[mcp.a]\nurl = 'ftp://x'\n", "config.toml, [mcp.a]", &["not an address"]),
-        ("[mcp.a]\nurl = 'https://x'\ntype = 'stdio'\n", "config.toml:3", &["`http` or `sse`"]),
+        ("[mcp.a]\nurl = 'https://x'\ntype = 'stdio'\n", "config.toml:3", &["type cannot be \"stdio\""]),
         (
             "[mcp.a]\nurl = 'https://x'\nenv = { A = 'b' }\n",
             "config.toml, [mcp.a]",
@@ -142,7 +134,6 @@ fn errors_have_the_line_and_the_allowed_values() {
         }
         assert!(!shown.contains('\n'), "{shown:?}");
     }
-    assert!(parse("x = 1").unwrap_err().hint.unwrap().contains("spelling"));
 }
 
 #[test]
@@ -534,7 +525,7 @@ fn targets_of_notifications_are_read_and_checked() {
         ("command = []", "the command is empty"),
         ("command = [\"a\"]\nformat = \"json\"", "format and headers are for a url"),
         ("command = [\"a\"]\nevents = []", "events is empty"),
-        ("command = [\"a\"]\nevents = [\"x\"]", "unknown variant `x`"),
+        ("command = [\"a\"]\nevents = [\"x\"]", "events cannot be \"x\""),
         ("command = [\"a\"]\npage = \"x\"", "page 'x' is not an address"),
         ("command = [\"a\"]\ndelay = 100000", "delay is longer than a day"),
         ("url = \"https://a\"\nheaders = { \"a b\" = \"c\" }", "'a b' is not a header"),

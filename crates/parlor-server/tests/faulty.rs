@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parlor_dialect::Dialect::{self, V1, V2};
 use parlor_server::config::{AgentConfig, Agents, Config};
-use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Role};
+use parlor_server::hub::{Hub, HubOptions, LIVE_SESSIONS, Role};
 use parlor_store::{ErrorKind, FaultyStore, Filter, MemoryStore, Store};
 use parlor_testkit::async_client::AsyncClient;
 use parlor_testkit::shell;
@@ -87,7 +87,7 @@ async fn hub_with(script: &str, version: u16) -> (Arc<Hub>, Arc<FaultyStore<Memo
     let store = Arc::new(FaultyStore::new(MemoryStore::default()));
     let mut agent = AgentConfig::new("words", ["sh", "-c", script].map(str::to_owned).to_vec());
     agent.version = Some(version);
-    let options = Options {
+    let options = HubOptions {
         store: Arc::clone(&store) as Arc<dyn Store>,
         agents: Agents::new(vec![agent], &Config::default()).unwrap(),
         config: None,

@@ -39,6 +39,7 @@ fn row(id: &str, active_at: i64) -> SessionRow {
         cwd: "/".to_owned(),
         title: None,
         parent: None,
+        owner: None,
         created_at: 1,
         active_at,
         archived: false,

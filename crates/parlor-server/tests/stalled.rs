@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_server::config::{AgentConfig, Agents, Config};
-use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
+use parlor_server::hub::{Hub, HubOptions, LIVE_SESSIONS, Peer, Role, TransportKind};
 use parlor_server::transport::streams;
 use parlor_store::{FaultyStore, Hold, MemoryStore, Store};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ fn as_reaper() {
 }
 
 /// A server whose disk can hang, with sessions that are stored and not live.
-struct Place {
+struct StalledServer {
     server: Server,
     store: Arc<FaultyStore<MemoryStore>>,
     sessions: Vec<Value>,
@@ -54,7 +54,7 @@ impl Server {
         agent.version = Some(1);
         let store = Arc::clone(store) as Arc<dyn Store>;
         let starting = runtime.spawn(async {
-            let options = Options {
+            let options = HubOptions {
                 store,
                 agents: Agents::new(vec![agent], &Config::default()).unwrap(),
                 config: None,
@@ -77,7 +77,7 @@ impl Server {
 /// How many sessions there are.
 const SESSIONS: usize = 6;
 
-impl Place {
+impl StalledServer {
     async fn new(runtime: &Handle) -> Self {
         let store = Arc::new(FaultyStore::new(MemoryStore::default()));
         let server = Server::start(runtime, &store).await;
@@ -134,14 +134,7 @@ struct Client {
 impl Client {
     async fn connect(server: &Server) -> Self {
         let (here, there) = tokio::io::duplex(1 << 20);
-        let peer = Peer {
-            transport: TransportKind::Unix,
-            role: Role::Driver,
-            agent: None,
-            dialect: None,
-            env: Vec::new(),
-            cwd: None,
-        };
+        let peer = Peer::new(TransportKind::Unix, Role::Driver);
         let hub = Arc::clone(&server.hub);
         server.runtime.spawn(async move {
             let (read, write) = tokio::io::split(there);
@@ -200,7 +193,7 @@ fn with_few_workers(test: &impl AsyncFn(&Handle, usize)) {
 #[test]
 fn reads_that_hang_delay_only_their_callers() {
     with_few_workers(&async |runtime, workers| {
-        let place = Place::new(runtime).await;
+        let place = StalledServer::new(runtime).await;
         let mut client = place.client().await;
         // More than there are workers.
         let hold = place.store.hold_reads(workers + 1);
@@ -211,7 +204,7 @@ fn reads_that_hang_delay_only_their_callers() {
             let id = reader.send("session/load", &load(session)).await;
             hanging.push((reader, id));
         }
-        let hold = Place::hangs(hold).await;
+        let hold = StalledServer::hangs(hold).await;
         place.works(&mut client).await;
         // Another session is read, changed and stored.
         let other = place.sessions.last().unwrap();
@@ -233,7 +226,7 @@ fn a_write_outside_of_sessions_that_hangs_delays_no_client() {
         // The server stores the response to `initialize` when the agent starts.
         let hold = store.hold_writes(1);
         let mut first = Client::connect(&server).await;
-        let hold = Place::hangs(hold).await;
+        let hold = StalledServer::hangs(hold).await;
         for client in [&mut first, &mut Client::connect(&server).await] {
             client.call("_parlor/status", json!({})).await.unwrap();
             client.call("session/list", json!({})).await.unwrap();
@@ -248,7 +241,7 @@ fn a_write_outside_of_sessions_that_hangs_delays_no_client() {
 #[test]
 fn a_write_of_a_session_that_hangs_delays_only_sessions() {
     with_few_workers(&async |runtime, _| {
-        let place = Place::new(runtime).await;
+        let place = StalledServer::new(runtime).await;
         let mut client = place.client().await;
         let mut writer = place.client().await;
         writer.call("session/load", load(&place.sessions[0])).await.unwrap();
@@ -256,7 +249,7 @@ fn a_write_of_a_session_that_hangs_delays_only_sessions() {
         let prompt = json!([{ "type": "text", "text": "hello" }]);
         let params = json!({ "sessionId": place.sessions[0], "prompt": prompt });
         let id = writer.send("session/prompt", &params).await;
-        let hold = Place::hangs(hold).await;
+        let hold = StalledServer::hangs(hold).await;
         place.works(&mut client).await;
         // The connection of the session's client is read as well.
         writer.call("_parlor/status", json!({})).await.unwrap();

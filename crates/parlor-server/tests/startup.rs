@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parlor_process::Reaper;
 use parlor_server::config::{AgentConfig, Agents, Config};
-use parlor_server::hub::{Hub, LIVE_SESSIONS, Options};
+use parlor_server::hub::{Hub, HubOptions, LIVE_SESSIONS};
 use parlor_store::{Batch, Filter, MemoryStore, SessionRow, Store, Write};
 
 /// One more than is read at once at startup.
@@ -21,6 +21,7 @@ async fn the_interrupted_turns_of_any_number_of_sessions_are_ended() {
         cwd: "/".to_owned(),
         title: None,
         parent: None,
+        owner: None,
         created_at: 1,
         // Many have the same time of activity.
         active_at: 1 + i64::try_from(n / 100).unwrap(),
@@ -36,7 +37,7 @@ async fn the_interrupted_turns_of_any_number_of_sessions_are_ended() {
     };
     assert_eq!(busy(), BUSY);
     let agent = AgentConfig::new("a", vec!["false".to_owned()]);
-    let options = Options {
+    let options = HubOptions {
         store: Arc::clone(&store) as Arc<dyn Store>,
         agents: Agents::new(vec![agent], &Config::default()).unwrap(),
         config: None,

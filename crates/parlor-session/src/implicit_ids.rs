@@ -5,8 +5,8 @@ use crate::{Change, EntryId, MessageId, Role, Target, Update};
 /// A new message starts when the role changes, when a tool call starts, at the start or end of a turn, and after a
 /// chunk that carries an id. All chunks up to the next of these get one id.
 ///
-/// [`assign`](Self::assign) changes nothing; only applied changes ([`on_applied`](Self::on_applied)) move the
-/// boundary.
+/// [`assign`](Self::assign) changes nothing; only applied changes ([`on_applied`](Self::on_applied)) and chunks that are held back
+/// ([`on_message_applied`](Self::on_message_applied)) move the boundary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImplicitMessageIds {
     /// The message that further chunks without an id belong to.

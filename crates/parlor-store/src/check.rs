@@ -68,7 +68,7 @@ fn size_of_write(write: &Write) -> usize {
     let texts = match write {
         Write::Session(row) => {
             let texts = [&row.id, &row.agent, &row.cwd, &row.data].map(String::len);
-            let others = [&row.agent_session, &row.title, &row.parent].map(optional);
+            let others = [&row.agent_session, &row.title, &row.parent, &row.owner].map(optional);
             texts.into_iter().chain(others).sum()
         }
         Write::Slot { session, name, body, .. } => session.len() + name.len() + optional(body),

@@ -35,7 +35,7 @@ pub use memory::MemoryStore;
 pub use query::Query;
 #[cfg(feature = "sqlite")]
 #[doc(hidden)]
-pub use sqlite::Options;
+pub use sqlite::SqliteOptions;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use words::{Word, words};
@@ -172,6 +172,8 @@ pub struct Filter {
     pub archived: Option<bool>,
     /// Only sessions with a running turn, or only others.
     pub busy: Option<bool>,
+    /// Also sessions that other sessions own.
+    pub owned: bool,
 }
 
 /// The position of the last session of a page.

@@ -1,6 +1,7 @@
 mod contents;
 mod search;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -145,6 +146,7 @@ fn matches(filter: &Filter, row: &SessionRow) -> bool {
         && filter.agent_session.as_ref().is_none_or(|id| Some(id) == row.agent_session.as_ref())
         && filter.archived.is_none_or(|archived| archived == row.archived)
         && filter.busy.is_none_or(|busy| busy == row.busy)
+        && (filter.owned || row.owner.is_none())
 }
 
 impl State {
@@ -216,14 +218,30 @@ impl State {
             // All sessions of this store are indexed from the start.
             Write::Indexed { .. } => {}
             Write::Delete { session } => {
-                let Some(gone) = self.sessions.remove(&session) else { return };
-                for (created, entry) in gone.entries {
-                    self.release(&session, created, entry.content);
+                for session in self.with_owned(&session) {
+                    let Some(gone) = self.sessions.remove(&session) else { continue };
+                    for (created, entry) in gone.entries {
+                        self.release(&session, created, entry.content);
+                    }
                 }
             }
             Write::Value { key, value: Some(value) } => drop(self.values.insert(key, value)),
             Write::Value { key, value: None } => drop(self.values.remove(&key)),
         }
+    }
+
+    /// A session, the sessions that it owns, those that they own, and so on.
+    fn with_owned(&self, session: &str) -> Vec<String> {
+        let mut found = vec![session.to_owned()];
+        let mut next = 0;
+        while let Some(owner) = found.get(next) {
+            let is_owned = |session: &&Session| session.row.owner.as_ref() == Some(owner);
+            let owned: Vec<_> =
+                self.sessions.values().filter(is_owned).map(|session| session.row.id.clone()).collect();
+            found.extend(owned);
+            next += 1;
+        }
+        found
     }
 
     fn session(&mut self, id: &str) -> &mut Session {
@@ -263,7 +281,7 @@ impl State {
 struct BatchCheck<'a> {
     state: &'a State,
     /// The sessions that the batch creates or deletes, and the entries that it creates in them.
-    touched: BTreeMap<&'a str, Touched>,
+    touched: BTreeMap<Cow<'a, str>, Touched>,
 }
 
 #[derive(Default)]
@@ -321,7 +339,9 @@ impl<'a> BatchCheck<'a> {
                 }
             }
             Write::Delete { session } => {
-                *self.touch(session) = Touched { there: false, emptied: true, entries: BTreeSet::new() };
+                for session in self.state.with_owned(session) {
+                    *self.touch(session) = Touched { there: false, emptied: true, entries: BTreeSet::new() };
+                }
             }
             Write::Value { .. } | Write::Indexed { .. } => {}
         }
@@ -332,8 +352,9 @@ impl<'a> BatchCheck<'a> {
         Some(self.touch(id)).filter(|touched| touched.there).ok_or_else(|| no_session(id))
     }
 
-    fn touch(&mut self, id: &'a str) -> &mut Touched {
-        let there = self.state.sessions.contains_key(id);
+    fn touch(&mut self, id: impl Into<Cow<'a, str>>) -> &mut Touched {
+        let id = id.into();
+        let there = self.state.sessions.contains_key(&*id);
         self.touched.entry(id).or_insert_with(|| Touched { there, ..Touched::default() })
     }
 

@@ -30,6 +30,9 @@ pub struct Hello {
     /// Whether the client only observes: it receives updates, and can neither change a session nor answer requests.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub observer: bool,
+    /// The client's name, for calls that it sends without `initialize`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// An agent that a client requests.
@@ -61,7 +64,15 @@ pub struct Welcome {
 impl Hello {
     /// Creates a `Hello` of the current version without optional fields.
     pub fn new() -> Self {
-        Self { parlor: VERSION, agent: None, dialect: None, env: Vec::new(), cwd: None, observer: false }
+        Self {
+            parlor: VERSION,
+            agent: None,
+            dialect: None,
+            env: Vec::new(),
+            cwd: None,
+            observer: false,
+            name: None,
+        }
     }
 
     /// Parses the first line of a connection; returns `None` if it is not a `Hello`, and an error message if it is an
@@ -134,13 +145,14 @@ mod tests {
             dialect: Some("draft".into()),
             env: vec![("K".into(), "v\n".into())],
             cwd: Some("/tmp".into()),
+            name: Some("parlor".into()),
             ..Hello::new()
         };
         let line = hello.to_line();
         assert_eq!(
             line,
             "{\"parlor\":1,\"agent\":{\"command\":[\"a\",\"b c\"]},\"dialect\":\"draft\",\
-             \"env\":[[\"K\",\"v\\n\"]],\"cwd\":\"/tmp\"}\n"
+             \"env\":[[\"K\",\"v\\n\"]],\"cwd\":\"/tmp\",\"name\":\"parlor\"}\n"
         );
         assert_eq!(Hello::read(&line), Some(Ok(hello)));
     }

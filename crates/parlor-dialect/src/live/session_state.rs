@@ -125,8 +125,8 @@ pub fn counts_session(state: &State) -> bool {
 const TURN: &str = "parlor/turn";
 
 /// Removes a generated title and its mark from an update of an agent that is itself a parlor server: this server
-/// generates its own. Returns whether there was one.
-pub fn drop_generated_title(update: &mut Update) -> bool {
+/// generates its own. If the agent's own title is shown, the update clears it. Returns whether there was one.
+pub fn drop_generated_title(update: &mut Update, transcript: &Transcript) -> bool {
     let Update::Upsert { target: Target::Slot(Slot::Info), upsert } = update else { return false };
     let (MetaPatch::Replace(meta) | MetaPatch::MergeKeys(meta) | MetaPatch::MergeDeep(meta)) =
         &mut upsert.meta
@@ -142,7 +142,13 @@ pub fn drop_generated_title(update: &mut Update) -> bool {
         return false;
     }
     meta.remove(TITLE_MARK);
-    upsert.fields.remove(TITLE).is_some()
+    let had_title = upsert.fields.remove(TITLE).is_some();
+    let is_marked = |info: &Body| info.meta.as_ref().is_some_and(|meta| meta.get(TITLE_MARK).is_some());
+    let shown = transcript.slot(Slot::Info).filter(|info| info.fields.get(TITLE).is_some());
+    if had_title && shown.is_some_and(|info| !is_marked(info)) {
+        upsert.fields.set(TITLE, Json::null());
+    }
+    had_title
 }
 
 /// The v2 tool content for a changed file. Without `old` the file is new.

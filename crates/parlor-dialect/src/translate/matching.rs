@@ -71,9 +71,10 @@ impl TranslatedSession {
         }
         let rule = if is_v1 { MatchRule::EqualText } else { MatchRule::Equal };
         let known = self.turns.candidate.take();
-        let new = || self.turns.prompts.candidate(id, id_source, self.turns.echo.iter().cloned(), rule);
+        let claims = self.turns.prompts.claims(self.turns.echo.iter().cloned(), rule);
+        let new = || self.turns.prompts.candidate(id, id_source, &claims, rule);
         let Some(mut candidate) = known.or_else(new) else { return Some(update) };
-        let other = candidate.on_update(update, id_source, extras.len());
+        let other = candidate.on_update(update, id_source, extras.len(), &claims);
         let is_decided = other.is_some() || candidate.is_certain();
         self.turns.candidate = Some(candidate);
         if other.is_none() {
@@ -99,7 +100,8 @@ impl TranslatedSession {
         let Some(mut candidate) = self.turns.candidate.take() else { return };
         self.turns.echo = None;
         self.turns.prompts.narrow(&mut candidate);
-        let prompt = match candidate.claim().cloned() {
+        // Only an agent that gives ids has several prompts here.
+        let prompt = match candidate.claims().pop() {
             Some(Claim::Prompt(prompt)) => Some(prompt),
             // A v1 agent repeats the prompt, which the client has.
             Some(Claim::Message(message)) => {

@@ -96,7 +96,7 @@ impl Turns {
     /// The agent's id of a message of the client.
     pub(super) fn agents_id(&self, id: &MessageId) -> Option<&MessageId> {
         let candidate = self.candidate.as_ref();
-        let repeated = candidate.filter(|candidate| candidate.claim() == Some(&Claim::Message(id.clone())));
+        let repeated = candidate.filter(|candidate| candidate.claims() == [Claim::Message(id.clone())]);
         let name = || self.aliases.iter().rev().find(|(ours, _)| ours == id).map(|(_, theirs)| theirs);
         repeated.and_then(|candidate| candidate.message.as_ref()).or_else(name)
     }

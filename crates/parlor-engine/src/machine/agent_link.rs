@@ -1,40 +1,29 @@
 //! The agent's side of a session: its updates, the calls to it, and how it is bound and lost.
 
 use parlor_dialect::live::{self, AgentLine, AgentUpdate, ParamsExtra, Stream};
-use parlor_dialect::settings::Setting;
 use parlor_dialect::{Decoded, Decoder, Dialect, LossKind};
 use parlor_json::{Json, JsonStr, Object};
-use parlor_session::session::{
-    Cancelled, ClientId, Effect, Envelope, Input, Prompt, PromptId, PromptMode, Reply,
-};
-use parlor_session::{Entry, EntryId, EventKind, Role, Slot, State, Target, Update, Upsert};
+use parlor_session::session::{Cancelled, Effect, Envelope, Input, Prompt, PromptId, PromptMode, Reply};
+use parlor_session::{Entry, EntryId, EventKind, Role, Slot, State, Target, Update};
 use parlor_wire::{Outcome, RequestId, RpcError, code};
 
-use super::subscriber::Subscriber;
+use super::agent_state::OpenResultTooLong;
 use super::{Pending, SessionMachine, params_for};
-use crate::opening::RefusedSettings;
-use crate::{
-    AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentLink, Event, OpenedAgent, TerminalEvent, Timer,
-    context, fields,
-};
-
-/// How many bytes of the agent's response to opening a session are kept.
-const MAX_OPENED: usize = 256 << 10;
+use crate::{AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentLink, Event, OpenedAgent, Timer, context};
 
 impl SessionMachine {
     /// A new session has its agent.
     pub(super) fn on_begun(&mut self, opened: OpenedAgent, replay: Option<Vec<String>>) {
         let OpenedAgent { link, result, settings, refused, mut early, .. } = opened;
-        self.dirty.row = true;
-        self.dirty.durable = true;
-        self.epoch = link.epoch;
+        self.rows.dirty.row = true;
+        self.rows.dirty.durable = true;
+        self.agent.epoch = link.epoch;
         self.decoder = Decoder::new(link.agent.dialect);
         if let Some(replay) = replay {
             // The agent replayed an adopted session.
-            self.is_adopting = true;
+            self.agent.adopt();
             replay.iter().for_each(|lines| self.on_updates(lines));
             std::mem::take(&mut early).into_iter().for_each(|event| self.on_agent_event(event));
-            self.is_adopting = false;
             self.flush_info();
             self.decoder.on_turn_boundary();
         }
@@ -49,8 +38,7 @@ impl SessionMachine {
 
     /// The agent's session is restored, or cannot be.
     pub(super) fn on_agent_ready(&mut self, restored: Result<OpenedAgent, RpcError>) {
-        let since = self.starting.take();
-        let millis = since.map_or(0, |since| self.now.monotonic.saturating_sub(since).as_millis());
+        let millis = self.agent.on_restored(self.now.monotonic).as_millis();
         tracing::debug!(session = %self.id, ok = restored.is_ok(), millis, "the agent's session is restored");
         match restored {
             Ok(restored) => self.on_agent_restored(restored),
@@ -64,7 +52,7 @@ impl SessionMachine {
 
     fn on_agent_restored(&mut self, restored: OpenedAgent) {
         let OpenedAgent { link, without_history, lost, result, settings, mut refused, early } = restored;
-        self.epoch = link.epoch;
+        self.agent.epoch = link.epoch;
         if !self.session.queued_prompts().is_empty()
             && let Some(reported) = refused.take()
         {
@@ -81,11 +69,14 @@ impl SessionMachine {
         if let Some(reason) = lost.filter(|_| !self.session.transcript().entries().is_empty()) {
             self.step(Input::EventOccurred(EventKind::MemoryRebuilt { reason }));
         }
+        if !without_history {
+            self.subagents.on_restored();
+        }
         self.bind(link, without_history, early);
         self.resume_calls(None);
-        for (epoch, id) in std::mem::take(&mut self.settled_requests) {
+        for (epoch, id) in std::mem::take(&mut self.agent.settled_requests) {
             // The agent session of an earlier epoch sent the request; this one must not get the answer.
-            if epoch == self.epoch {
+            if epoch == self.agent.epoch {
                 self.on_settled_request(&id);
             }
         }
@@ -97,23 +88,24 @@ impl SessionMachine {
         let dialect = link.agent.dialect;
         self.decoder = Decoder::new(dialect);
         self.stream = None;
-        let mode = if dialect == Dialect::V1 { PromptMode::Serial } else { PromptMode::Queued };
-        self.data.agent_dialect = Some(dialect);
+        // Nobody prompts a subagent; its turns begin and end with its states.
+        let is_serial = dialect == Dialect::V1 && !self.is_owned();
+        let mode = if is_serial { PromptMode::Serial } else { PromptMode::Queued };
+        self.rows.data.agent_dialect = Some(dialect);
         if without_history {
-            self.data.context_entries = None;
+            self.rows.data.context_entries = None;
         }
         let without_history = without_history && !self.session.transcript().entries().is_empty();
         // An agent without the history may be restored before it was given the conversation.
-        self.needs_context = without_history || self.data.needs_context;
-        if self.needs_context {
-            self.data.needs_context = true;
+        let has_context = !without_history && !self.rows.data.needs_context;
+        if !has_context {
+            self.rows.data.needs_context = true;
             let id = self.ids.new_id().as_json().to_text().into_owned();
             self.step(Input::ContextHandedOver(Envelope::new(id)));
         }
-        self.context_sent_with = None;
-        self.on_data_changed();
-        self.row.agent_session = Some(link.session.as_json().as_literal().to_owned());
-        self.agent = Some(link);
+        self.rows.on_data_changed();
+        self.rows.row.agent_session = Some(link.session.as_json().as_literal().to_owned());
+        self.agent.bind(link, has_context);
         let clients: Vec<_> = self.subscribers.keys().copied().collect();
         clients.into_iter().for_each(|client| self.command(AgentCommand::AddClient(client)));
         self.step(Input::AgentRestored { mode, without_history });
@@ -181,19 +173,20 @@ impl SessionMachine {
             tracing::debug!(session = %self.id, "part of an update is ignored: {ignored}");
         }
         // An agent that is built with parlor marks the titles that it makes.
-        live::drop_generated_title(&mut decoded.update);
+        live::drop_generated_title(&mut decoded.update, self.session.transcript());
         if live::drop_reserved(&mut decoded.update) || line.params_extra().was_reserved() {
             self.losses.add(LossKind::ReservedMeta);
         }
-        if let Some(link) = &self.agent {
-            live::map_sessions(&mut decoded.update, |theirs| link.sessions.find(theirs));
+        if !self.on_announced(&decoded.update) {
+            return;
         }
+        self.map_sessions(&mut decoded.update);
         match decoded.update {
             Update::Upsert { target: Target::Slot(Slot::Info), upsert } => {
                 return self.on_info(upsert, line);
             }
             update if live::is_notice(&update) => return self.broadcast_unstored(update, Some(line)),
-            Update::State(state) if self.is_released() && state.activity.is_busy() => {
+            Update::State(state) if self.agent.is_released() && state.activity.is_busy() => {
                 // Nothing would end a turn of an agent that is not bound to the session.
                 self.losses.add(LossKind::UpdateRefused);
                 return;
@@ -206,11 +199,6 @@ impl SessionMachine {
             | Update::Note { .. } => {}
         }
         self.step_update(decoded.update, decoded.id_source, Some(line));
-    }
-
-    /// Whether an event of the agent comes after the session released it.
-    fn is_released(&self) -> bool {
-        self.agent.is_none() && !self.is_adopting
     }
 
     /// Decides the effects of the steps of this batch.
@@ -241,16 +229,17 @@ impl SessionMachine {
                 cancels = true;
                 self.command(AgentCommand::CancelPrompt(prompt));
             }
+            Effect::CancelTurn if !self.takes_cancel() => {}
             Effect::CancelTurn => {
                 self.notify_agent("session/cancel");
                 cancels = true;
             }
             Effect::RespondRequest(peer_request, reply) => {
-                let Some(request) = self.requests.remove(&peer_request) else { return cancels };
+                let Some(request) = self.requests.remove(peer_request) else { return cancels };
                 let reply = match reply {
                     Reply::Result(result) => Ok(result),
                     // If no client can show the form, the agent gets the answer for a cancelled form.
-                    Reply::Error(error) if request.is_unasked_form(&error) => {
+                    Reply::Error(error) if request.is_form_without_client(&error) => {
                         Ok(live::cancelled_answer(&request.method))
                     }
                     Reply::Error(error) => Err(error),
@@ -279,11 +268,13 @@ impl SessionMachine {
             return false;
         }
         self.closing.releases = false;
-        let is_unwanted = self.session.has_no_clients() || self.row.archived;
-        if is_unwanted && !self.session.is_busy() && self.agent.is_some() {
+        let is_unwanted = self.session.has_no_clients() || self.rows.row.archived;
+        if is_unwanted && !self.session.is_busy() && self.agent.is_bound() {
             self.cancel_forwarded();
             self.command(AgentCommand::Release);
-            self.agent = None;
+            let error = RpcError::new(code::INTERNAL_ERROR, "the session that owns the subagent was closed");
+            self.unbind_subagents(&error);
+            self.agent.unbind();
             self.step(Input::AgentReleased);
             return true;
         }
@@ -291,11 +282,9 @@ impl SessionMachine {
     }
 
     fn send_prompt(&mut self, prompt: &Prompt) {
-        let Some(AgentLink { agent, session, .. }) = self.agent.clone() else { return };
+        let Some(AgentLink { agent, session, .. }) = self.agent.link().cloned() else { return };
         let mut content = live::prompt_to_agent(&prompt.content, agent.dialect, &mut self.losses);
-        if self.needs_context && !context::is_command(&prompt.content) {
-            self.needs_context = false;
-            self.context_sent_with = Some(prompt.id);
+        if !context::is_command(&prompt.content) && self.agent.takes_context(prompt.id) {
             content = self.with_context(&content);
         }
         let mut params = params_for(&session);
@@ -308,7 +297,7 @@ impl SessionMachine {
             let message = "the agent's protocol version supports none of the prompt's content: send text";
             let error = RpcError::new(code::INVALID_PARAMS, message).to_json();
             let failed = AgentEvent::Response(AgentCall::Prompt(prompt.id), Err(error));
-            return self.pending.push_back(Pending::Event(Event::Agent(self.epoch, failed)));
+            return self.pending.push_back(Pending::Event(Event::Agent(self.agent.epoch, failed)));
         }
         let (call, method) = (AgentCall::Prompt(prompt.id), "session/prompt".to_owned());
         self.command(AgentCommand::Call { call, method, params });
@@ -326,14 +315,14 @@ impl SessionMachine {
         };
         let Some(envelope) = self.session.envelope() else { return content.clone() };
         let with = context::in_front_of(content, &context::of(transcript, &entries[..end]), envelope);
-        self.data.context_entries = Some(end);
-        self.on_data_changed();
+        self.rows.data.context_entries = Some(end);
+        self.rows.on_data_changed();
         with
     }
 
     /// Whether a title of the agent consists only of words of the transcript that the server sent it.
     pub(super) fn is_title_of_context(&self, title: &JsonStr) -> bool {
-        let Some(count) = self.data.context_entries else { return false };
+        let Some(count) = self.rows.data.context_entries else { return false };
         let transcript = self.session.transcript();
         let entries = transcript.entries();
         let text = context::of(transcript, &entries[..entries.len().min(count)]);
@@ -389,28 +378,17 @@ impl SessionMachine {
     /// Handles the end of a prompt's turn. If the prompt contained the transcript and the turn was completed, the agent has the
     /// transcript; else the next prompt contains it again.
     pub(super) fn on_turn_ended(&mut self, prompt: PromptId, is_completed: bool) {
-        if self.context_sent_with.take_if(|handed| *handed == prompt).is_none() {
-            return;
+        if self.agent.on_turn_ended(prompt, is_completed) {
+            self.rows.data.needs_context = false;
+            self.rows.on_data_changed();
         }
-        self.needs_context = !is_completed;
-        if is_completed {
-            self.data.needs_context = false;
-            self.on_data_changed();
-        }
-    }
-
-    /// Whether the agent knows all of the conversation.
-    pub(super) fn knows_conversation(&self) -> bool {
-        !self.needs_context && self.context_sent_with.is_none()
     }
 
     /// Starts to restore the agent session, unless that is already in progress.
     pub(super) fn start_agent(&mut self) {
-        if self.starting.is_some() || self.agent.is_some() {
-            return;
+        if !self.is_owned() && self.agent.restore(self.now.monotonic) {
+            self.output.agent.push((self.agent.epoch, AgentCommand::Start));
         }
-        self.starting = Some(self.now.monotonic);
-        self.output.agent.push((self.epoch, AgentCommand::Start));
     }
 
     /// Answers all prompts that wait with an error.
@@ -420,203 +398,103 @@ impl SessionMachine {
         }
     }
 
-    /// Takes the error for a prompt that is not sent because the agent refused settings. A setting that the agent no longer has
-    /// is reported once: sending the prompt again accepts that. One that it has must be set by a client first.
-    pub(super) fn take_refusal(&mut self) -> Option<RpcError> {
-        let refused = self.refused_settings.take()?;
-        let error = refused.error.clone();
-        self.set_refused(refused.after_report());
-        Some(error)
-    }
-
-    /// Stores the refused settings, so that they are applied again at the next restore.
-    pub(super) fn set_refused(&mut self, refused: Option<RefusedSettings>) {
-        let before = self.data.refused_settings.take();
-        self.data.set_refused(refused.as_ref());
-        self.refused_settings = refused;
-        if self.data.refused_settings != before {
-            self.on_data_changed();
-        }
-    }
-
-    /// Removes a setting from the refused ones: a client has set it, or the agent reports it.
-    pub(super) fn on_setting_chosen(&mut self, setting: &Setting) {
-        let Some(mut refused) = self.refused_settings.take() else { return };
-        refused.settings.retain(|one| one.setting != *setting);
-        self.set_refused(Some(refused).filter(|refused| !refused.settings.is_empty()));
-    }
-
     /// Keeps the agent's response to opening the session for all clients that open it.
     pub(super) fn keep_open_result(&mut self, result: &Object) {
-        let mut opened = self.open_result.clone();
-        for (name, value) in result.iter() {
-            match name.inner() {
-                "sessionId" | "modes" | "models" | "configOptions" | "availableCommands" => {}
-                "_meta" => {
-                    for (key, value) in fields::foreign_meta(result).iter() {
-                        opened.set_nested("_meta", &key.to_text(), value.clone());
-                    }
-                }
-                _ => opened.set(name.clone(), value.clone()),
+        match self.agent.keep_open_result(result) {
+            Ok(has_changed) => self.rows.dirty.opened |= has_changed,
+            Err(OpenResultTooLong) => {
+                tracing::warn!(session = %self.id, "the agent's response to opening the session is too long to store");
             }
         }
-        if opened == self.open_result {
-            return;
-        }
-        if opened.to_json().as_str().len() > MAX_OPENED {
-            tracing::warn!(session = %self.id, "the agent's response to opening the session is too long to store");
-            return;
-        }
-        self.open_result = opened;
-        self.dirty.opened = true;
     }
 
     /// Answers `_parlor/settled`: everything that the agent sent before it is applied. While the agent is being restored,
     /// the answer waits.
     pub(super) fn on_settled_request(&mut self, id: &RequestId) {
-        if self.agent.is_some() {
+        if self.agent.is_bound() {
             self.respond_to_agent(id.clone(), Ok(Object::default().to_json()));
         } else {
-            self.settled_requests.push((self.epoch, id.clone()));
+            self.agent.settled_requests.push((self.agent.epoch, id.clone()));
         }
     }
 
     pub(super) fn on_agent_gone(&mut self, error: &RpcError) {
-        if self.agent.is_some() {
+        if self.agent.is_bound() {
             self.unbind(live::failed_state(error), error);
         }
     }
 
     /// Ends the binding to the agent. If the session was busy, its turn ends with this state.
     fn unbind(&mut self, state: State, error: &RpcError) {
+        self.decide_effects_for_bound_agent();
         self.command(AgentCommand::Unlink);
-        self.agent = None;
+        self.unbind_subagents(error);
+        self.agent.unbind();
         self.flush_info();
-        self.settled_requests.clear();
+        self.agent.settled_requests.clear();
         self.cancel_forwarded();
         self.decoder.on_turn_boundary();
-        self.refused_settings = None;
+        self.agent.refused_settings = None;
         self.give_back_all();
         self.step(Input::AgentLost(state));
         self.resume_forks(Some(error));
         self.resume_calls(Some(error));
     }
 
+    /// Decides what concerns only the agent that is bound now: the next one may be bound in the same batch, and use the same ids.
+    fn decide_effects_for_bound_agent(&mut self) {
+        let is_for_this = |effect: &mut Effect| {
+            matches!(effect, Effect::RespondRequest(..) | Effect::CancelPrompt(_) | Effect::CancelTurn)
+        };
+        let effects: Vec<_> = self.effects.extract_if(.., is_for_this).collect();
+        for effect in effects {
+            // The loss of the agent ends what is cancelled: there is no timeout.
+            let _ = self.decide_effect(effect);
+        }
+    }
+
     /// Cancels the requests that were sent to one client each.
     fn cancel_forwarded(&mut self) {
-        let forwarded = self.requests.iter().filter(|(_, request)| request.forwarded);
-        let forwarded: Vec<_> = forwarded.map(|(peer_request, _)| *peer_request).collect();
-        for peer_request in forwarded {
+        for peer_request in self.requests.forwarded() {
             self.cancel_forwarded_request(peer_request);
-            self.requests.remove(&peer_request);
+            self.requests.remove(peer_request);
         }
     }
 
     /// Arms the cancel timeout for what the agent has yet to end.
     fn arm_cancel_timeout(&mut self, cancelled: Cancelled) {
-        if let Some(timeout) = self.config.cancel_timeout.filter(|_| !cancelled.is_empty()) {
-            self.output.timers.push((timeout, Timer::Cancel(self.epoch, cancelled)));
+        if let Some(timeout) =
+            self.config.cancel_timeout.filter(|_| !cancelled.is_empty() && !self.is_owned())
+        {
+            self.output.timers.push((timeout, Timer::Cancel(self.agent.epoch, cancelled)));
         }
     }
 
     /// Ends a turn that the agent did not end within the cancel timeout. The next prompt is sent to another process.
     pub(super) fn on_cancel_timeout(&mut self, epoch: AgentEpoch, cancelled: &Cancelled) {
         let left = cancelled.intersection(&self.session.cancelled());
-        if left.is_empty() || self.agent.as_ref().is_none_or(|link| link.epoch != epoch) {
+        if left.is_empty() || self.agent.link().is_none_or(|link| link.epoch != epoch) {
             return;
         }
         if left.has_no_turn() && self.session.is_wanted_turn_running() {
             // Some agents answer a waiting prompt, even a withdrawn one, only after the prompt before it.
             return self.arm_cancel_timeout(left);
         }
-        let Some(AgentLink { agent, .. }) = self.agent.clone() else { return };
+        let Some(AgentLink { agent, .. }) = self.agent.link().cloned() else { return };
         tracing::warn!(session = %self.id, agent = agent.name, "the agent did not end a cancelled turn");
         self.command(AgentCommand::Retire);
         // Whatever the process still sends belongs to an epoch that has ended.
-        self.epoch = self.epoch.end();
+        self.agent.epoch = self.agent.epoch.end();
         let message = format!("agent '{}' did not end the cancelled turn", agent.label);
         let error = RpcError::new(code::INTERNAL_ERROR, message);
         self.unbind(super::requests::cancelled_state(), &error);
     }
 
-    /// Serves a file request of the agent: by the client whose prompt runs, which has unsaved changes, else from the disk.
-    pub(super) fn serve_file(&mut self, id: RequestId, method: String, params: Object) {
-        self.command(match self.editor(&method) {
-            Some(_) => AgentCommand::CheckFile { id, method, params },
-            None => AgentCommand::ServeFile { id, method, params },
-        });
-    }
-
-    /// Serves a file that the agent may access, from the disk if the client has disconnected meanwhile.
-    pub(super) fn on_file_allowed(&mut self, id: RequestId, method: String, params: Object) {
-        match self.editor(&method) {
-            Some(client) => self.forward_to(client, id, method, params),
-            None => self.serve_file_from_disk(id, method, params),
-        }
-    }
-
-    /// The client that serves files: the one whose prompt runs, if it does so on this machine.
-    fn editor(&self, method: &str) -> Option<ClientId> {
-        let client = self.session.running_prompt_sender().filter(|client| self.is_staying(*client))?;
-        let serves = |subscriber: &Subscriber| subscriber.client.is_local && subscriber.client.serves(method);
-        self.subscribers.get(&client).is_some_and(serves).then_some(client)
-    }
-
-    /// Reads or writes a file for the agent on the disk.
-    pub(super) fn serve_file_from_disk(&mut self, id: RequestId, method: String, params: Object) {
-        self.command(AgentCommand::ServeFile { id, method, params });
-    }
-
     /// Sets the directory of a session that only its agent had named.
     pub(super) fn set_cwd(&mut self, cwd: String) {
-        if std::mem::take(&mut self.data.is_cwd_unconfirmed) {
-            self.on_data_changed();
-            self.row.cwd = cwd;
+        if std::mem::take(&mut self.rows.data.is_cwd_unconfirmed) {
+            self.rows.on_data_changed();
+            self.rows.row.cwd = cwd;
         }
-    }
-
-    /// Ends the command in a terminal that the server runs for the agent.
-    pub(super) fn cancel_terminal(&mut self, params: &Object) -> Result<(), RpcError> {
-        let terminal = params.get_json_str("terminalId").map(|id| EntryId::Terminal(id.into()));
-        let shown = terminal.and_then(|terminal| self.session.transcript().get(&terminal));
-        let runs = shown.is_some_and(|shown| shown.body().fields.get("exitStatus").is_none());
-        if !runs {
-            return Err(RpcError::new(code::INVALID_PARAMS, "no such terminal runs in this session"));
-        }
-        // The client is answered at once; the terminal reports its exit as an update.
-        self.command(AgentCommand::KillTerminal { params: params.clone() });
-        Ok(())
-    }
-
-    /// Adds the events of a terminal that the server runs for the agent to the transcript.
-    pub(super) fn on_terminal(&mut self, event: TerminalEvent) {
-        let entry = |id: &str| Target::Entry(EntryId::Terminal(id.into()));
-        let update = match event {
-            TerminalEvent::Created { id, command, cwd } => {
-                let mut fields = Object::default();
-                fields.set("command", &command);
-                fields.set("cwd", &*cwd.to_string_lossy());
-                fields.set("capabilities", Object::new().with("cancel", Object::new()));
-                Update::Upsert { target: entry(&id), upsert: Upsert { fields, ..Upsert::default() } }
-            }
-            TerminalEvent::Output { id, bytes } => {
-                Update::Output { terminal: (&*id).into(), bytes, extra: None }
-            }
-            TerminalEvent::Exited { id, code, signal } => {
-                let mut status = Object::default();
-                if let Some(code) = code {
-                    status.set("exitCode", code);
-                }
-                if let Some(signal) = signal {
-                    status.set("signal", &signal);
-                }
-                let mut fields = Object::default();
-                fields.set("exitStatus", status.to_json());
-                fields.set("capabilities", Json::null());
-                Update::Upsert { target: entry(&id), upsert: Upsert { fields, ..Upsert::default() } }
-            }
-            TerminalEvent::Released { .. } => return,
-        };
-        self.step(Input::ServerUpdate(update));
     }
 }

@@ -61,7 +61,7 @@ impl SessionMachine {
         | Update::Remove { entry: EntryId::Message(_, message), .. } = update
         {
             self.aliases.add(alias, message.clone());
-            self.dirty.aliases = true;
+            self.rows.dirty.aliases = true;
         }
     }
 

@@ -116,9 +116,13 @@ impl SessionMachine {
             notes,
             members,
         };
+        // One that was sent only requests of a subagent gets another subscription.
+        let subscriber =
+            self.subscribers.get_mut(&client.id).filter(|subscriber| subscriber.shown_in.is_none());
         if *from == ReplayFrom::Now
-            && let Some(subscriber) = self.subscribers.get_mut(&client.id)
+            && let Some(subscriber) = subscriber
         {
+            subscriber.follows_owner = false;
             if let Some(answer) = subscriber.reattach(answer) {
                 self.answer_live(client.id, &answer);
             }
@@ -137,6 +141,7 @@ impl SessionMachine {
         };
         let reading = reading.without(&[Slot::Options, Slot::Mode, Slot::Model]);
         let mut subscriber = Subscriber::new(client, reading, answers, self.config.limits);
+        subscriber.since = tail.map_or(since, |first| first - 1);
         if matches!(from, ReplayFrom::After(_)) {
             subscriber.encoder.resume_after(self.session.transcript(), since);
         }
@@ -210,7 +215,7 @@ impl SessionMachine {
             &mut subscriber.encoder,
             transcript.seq(),
             encode_context,
-            &self.open_result,
+            &self.agent.open_result,
             &mut self.losses,
             &mut self.ids,
         );
@@ -225,12 +230,13 @@ impl SessionMachine {
         }
         if !self.subscribers.contains_key(&client.id) {
             let seq = self.session.transcript().seq();
-            let subscriber = Subscriber::new(
+            let mut subscriber = Subscriber::new(
                 Arc::clone(client),
                 ReplayCursor::new(seq, seq),
                 Vec::new(),
                 self.config.limits,
             );
+            subscriber.since = seq;
             self.subscribers.insert(client.id, subscriber);
         }
         self.subscribe(client.id);
@@ -241,11 +247,11 @@ impl SessionMachine {
         self.subscribe(client);
         self.presence.receivers.push(client);
         if self.subscribers.get(&client).is_some_and(|subscriber| subscriber.client.is_driver) {
-            self.queue_receivers.push((client, is_resumed));
+            self.queue.on_attached(client, is_resumed);
         }
     }
 
-    fn subscribe(&mut self, client: ClientId) {
+    pub(super) fn subscribe(&mut self, client: ClientId) {
         // A client that closed the session before it caught up does not become a subscriber again.
         if self.session.is_attached(client) || self.is_closing(client) {
             return;
@@ -262,11 +268,19 @@ impl SessionMachine {
         self.step(Input::Attached(client, session_client));
         self.presence.has_changed = true;
         if is_driver {
-            self.queue_receivers.push((client, false));
+            self.queue.on_attached(client, false);
         }
     }
 
     pub(super) fn on_disconnected(&mut self, client: ClientId) {
+        // A call that waited for the end of a turn must not attach the client again.
+        for pending in &mut self.pending {
+            if let Pending::Event(Event::Client { client: sender, is_connected, .. }) = pending
+                && sender.id == client
+            {
+                *is_connected = false;
+            }
+        }
         self.remove_subscriber(client);
     }
 
@@ -276,12 +290,17 @@ impl SessionMachine {
             self.answer_without_client(client);
             self.step(Input::Detached(client));
             self.presence.has_changed = true;
-            self.prompts.retain(|_, (by, _)| *by != client);
+            self.prompts.remove_client(client);
         }
     }
 
     /// A client closes the session. It is sent the end of the turn, then the response; the turn goes on for the others.
     pub(super) fn on_close(&mut self, client: &Arc<ClientInfo>, id: RequestId) {
+        // Only its owner closes the session of a subagent.
+        if self.is_owned() {
+            self.cancel_requests_of(client.id);
+            return self.on_detach(client, id);
+        }
         self.answer_without_client(client.id);
         self.step(Input::Closed(client.id));
         self.presence.has_changed = true;
@@ -299,6 +318,7 @@ impl SessionMachine {
     /// A client detaches. As after a lost connection, its prompts stay and the turn goes on, also without any client; its
     /// requests are answered.
     pub(super) fn on_detach(&mut self, client: &Arc<ClientInfo>, id: RequestId) {
+        self.cancel_requests_of(client.id);
         self.answer_without_client(client.id);
         self.step(Input::Detached(client.id));
         self.presence.has_changed = true;
@@ -375,7 +395,7 @@ impl SessionMachine {
     fn detach(&mut self, client: ClientId) {
         self.subscribers.remove(&client);
         self.answer_without_client(client);
-        self.prompts.retain(|_, (by, _)| *by != client);
+        self.prompts.remove_client(client);
         self.resume_deferred(client);
     }
 
@@ -470,7 +490,7 @@ impl SessionMachine {
             }
             self.output.sends.extend(replayed(id, &mut lines));
             let through = reading.through();
-            let is_stored = through <= self.stored;
+            let is_stored = through <= self.rows.stored_seq;
             let mut in_answer: &[Slot] = &[];
             let requests = std::mem::take(answers);
             for request in &requests {
@@ -485,7 +505,7 @@ impl SessionMachine {
                     encoder,
                     through,
                     encode_context,
-                    &self.open_result,
+                    &self.agent.open_result,
                     &mut self.losses,
                     &mut self.ids,
                 );

@@ -10,13 +10,13 @@ use parlor_dialect::settings::Settings;
 use parlor_dialect::{Dialect, Losses, live};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{AgentForkPoint, ClientId, Fork, ForkError, Point};
-use parlor_session::{MessageId, Row, SessionId, Transcript};
+use parlor_session::{MessageId, Row, SessionId, Transcript, is_numbered};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::SessionMachine;
 use crate::opening::wanted_settings;
 use crate::rows::{CopiedEntry, SessionRow, Write};
-use crate::session_data::SessionData;
+use crate::session_data::{EarlierAgent, SessionData};
 use crate::stored::{OPENED, SIDE_STATE};
 use crate::summary::SessionSummary;
 use crate::{
@@ -119,7 +119,7 @@ impl SessionMachine {
         match self.plan_fork(client, request) {
             Ok(planned) => {
                 self.forks.planned.push(planned);
-                self.dirty.durable = true;
+                self.rows.dirty.durable = true;
             }
             Err(error) => self.send_unattached(client.id, Frame::error(&request.id, &error)),
         }
@@ -151,8 +151,10 @@ impl SessionMachine {
             hand_over(&mut row, agent);
         }
         let mut data = SessionData::of(&row);
+        data.earlier_agents = self.agents_of_fork(&fork, handoff.is_some());
         data.set_title(&mut row, fork.title.as_ref(), fork.is_title_generated);
         data.summary = data.summary.of_fork();
+        data.forked_counts = Some((fork.entries.len() as u64, fork.messages as u64));
         row.data = data.to_text();
         let is_handoff = handoff.is_some();
         let native = if is_handoff { None } else { self.native(&fork, &row, params, known_agent.as_ref()) };
@@ -173,7 +175,21 @@ impl SessionMachine {
 
     /// Whether an agent is the one that the session has. One that was given as a command is not configured by name.
     fn is_own_agent(&self, agent: &HandoffAgent) -> bool {
-        agent.name == self.row.agent && self.data.command.is_none()
+        agent.name == self.rows.row.agent && self.rows.data.command.is_none()
+    }
+
+    /// The agents other than its own that wrote the messages of a fork.
+    fn agents_of_fork(&self, fork: &Fork, is_handoff: bool) -> Vec<EarlierAgent> {
+        let transcript = self.session.transcript();
+        let entries = transcript.entries();
+        let last = fork.entries.last().map_or(0, |entry| entry.from);
+        let copied = entries.iter().take_while(|entry| entry.created() <= last);
+        let messages = copied.filter(|entry| is_numbered(entry)).count();
+        let mut agents = EarlierAgent::in_fork(&self.rows.data.earlier_agents, messages);
+        if is_handoff && agents.last().map_or(0, |agent| agent.messages) < messages {
+            agents.push(EarlierAgent { name: self.rows.row.agent.clone(), messages });
+        }
+        agents
     }
 
     fn row_of_fork(
@@ -185,13 +201,13 @@ impl SessionMachine {
     ) -> Result<SessionRow, RpcError> {
         let given = params.get("cwd").filter(|cwd| !cwd.is_null() && kind == ForkKind::Fork);
         let cwd = match given.map(|_| fields::absolute(params, "cwd")) {
-            None => self.row.cwd.clone(),
+            None => self.rows.row.cwd.clone(),
             Some(Some(cwd)) => cwd,
             Some(None) => {
                 return Err(RpcError::new(code::INVALID_PARAMS, "`cwd` must be an absolute path"));
             }
         };
-        let mut data = self.data.clone();
+        let mut data = self.rows.data.clone();
         // A client that names MCP servers defines how the new session is created; else it is created as this one was.
         // v1 requires the list, so an empty one means nothing there.
         let names_servers = params.get("mcpServers").is_some_and(|servers| {
@@ -213,11 +229,12 @@ impl SessionMachine {
         let now = self.now.wall.0;
         Ok(SessionRow {
             id: id.as_json().as_literal().to_owned(),
-            agent: self.row.agent.clone(),
+            agent: self.rows.row.agent.clone(),
             agent_session: None,
             cwd,
             title: None,
-            parent: Some(self.row.id.clone()),
+            parent: Some(self.rows.row.id.clone()),
+            owner: None,
             created_at: now,
             active_at: now,
             archived: false,
@@ -234,11 +251,11 @@ impl SessionMachine {
         client_params: &Object,
         known: Option<&KnownAgent>,
     ) -> Option<Native> {
-        let agents = JsonStr::from_literal(self.row.agent_session.as_deref()?)?;
-        if !self.knows_conversation() {
+        let agents = JsonStr::from_literal(self.rows.row.agent_session.as_deref()?)?;
+        if !self.agent.knows_conversation() {
             return None;
         }
-        let (dialect, initialize) = match &self.agent {
+        let (dialect, initialize) = match self.agent.link() {
             Some(link) => (link.agent.dialect, &link.agent.initialize),
             None => known.map(|known| (known.dialect, &known.initialize))?,
         };
@@ -313,7 +330,7 @@ impl SessionMachine {
 
     /// The part of the agent's opening response that holds for a fork as well.
     fn opened_for_fork(&self) -> Object {
-        let mut opened = self.open_result.clone();
+        let mut opened = self.agent.open_result.clone();
         opened.remove("_meta");
         opened
     }
@@ -325,7 +342,7 @@ impl SessionMachine {
         let entries = entries.map(|moved| CopiedEntry { from: moved.from, to: moved.to, head: moved.head });
         let mut writes = vec![
             Write::Session(row.clone()),
-            Write::Copy { from: self.row.id.clone(), to: session(), entries: entries.collect() },
+            Write::Copy { from: self.rows.row.id.clone(), to: session(), entries: entries.collect() },
         ];
         for slot in fork.slots {
             if let Row::Slot { name, seq, body } = slot {
@@ -362,8 +379,8 @@ impl SessionMachine {
     pub(super) fn decide_forks(&mut self) {
         for mut planned in std::mem::take(&mut self.forks.planned) {
             let has_room = self.forks.waiting.len() < self.config.limits.waiting_forks;
-            planned.native.take_if(|_| self.agent.is_none() && !has_room);
-            if planned.native.is_some() && self.agent.is_none() {
+            planned.native.take_if(|_| !self.agent.is_bound() && !has_room);
+            if planned.native.is_some() && !self.agent.is_bound() {
                 self.forks.waiting.push(planned);
                 self.start_agent();
             } else {
@@ -385,14 +402,14 @@ impl SessionMachine {
         // If the agent has lost its history or the session has changed since, the agent would fork another conversation.
         let is_the_same = |native: &Native| {
             let seq = self.session.transcript().seq();
-            let same_session = self.agent.as_ref().is_some_and(|link| link.session == native.session);
-            same_session && self.knows_conversation() && native.end.is_none_or(|end| end == seq)
+            let same_session = self.agent.link().is_some_and(|link| link.session == native.session);
+            same_session && self.agent.knows_conversation() && native.end.is_none_or(|end| end == seq)
         };
         let native = native.filter(is_the_same);
-        start.agent = match self.agent.as_ref().zip(native) {
+        start.agent = match self.agent.link().zip(native) {
             Some((link, native)) => {
                 let in_force = Settings::of(self.session.transcript());
-                let settings = Box::new(wanted_settings(&self.data, &in_force));
+                let settings = Box::new(wanted_settings(&self.rows.data, &in_force));
                 ForkAgent::Native { epoch: link.epoch, params: native.params, settings }
             }
             None => ForkAgent::Transcript(error),

@@ -40,7 +40,7 @@ impl SessionMachine {
             return self.send(client.id, line);
         }
         let forward = WaitingCall { client, id, method, params };
-        if self.agent.is_some() {
+        if self.agent.is_bound() {
             self.forward_to_agent(forward);
         } else if self.waiting_calls.len() < self.config.limits.waiting_calls {
             self.waiting_calls.push(forward);
@@ -89,7 +89,7 @@ impl SessionMachine {
     }
 
     fn forward_to_agent(&mut self, mut forward: WaitingCall) {
-        let Some(link) = &self.agent else { return };
+        let Some(link) = self.agent.link() else { return };
         let to = link.agent.dialect;
         forward.params.set("sessionId", link.session.as_json());
         if forward.method == "tool_call/cancel"

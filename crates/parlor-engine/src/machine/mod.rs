@@ -5,52 +5,63 @@
 //! `on_store_failed` it releases what that returns.
 
 mod agent_link;
+mod agent_state;
 mod aliases;
 mod attach;
 mod broadcast;
 mod fork;
 mod forward;
+mod peer_requests;
 mod persist;
 mod presence;
+mod prompt_requests;
 mod prompts;
+mod queue_feed;
 mod requests;
 mod search_index;
+mod services;
+mod session_rows;
+mod settings;
 mod steering;
+mod subagents;
 mod subscriber;
 mod times;
 mod title;
 
 use core::fmt;
 use core::time::Duration;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use parlor_dialect::live::{AgentLine, Stream};
 use parlor_dialect::{Decoder, Dialect, LossKind, Losses, live};
 use parlor_json::{JsonStr, Object};
 use parlor_session::session::{
-    ClientId, Effect, Input, Inserted, PeerRequestId, PromptId, QueuedPrompt, Session, Step, TurnEnd,
+    ClientId, Effect, Input, Inserted, PeerRequestId, PromptId, Session, Step, TurnEnd,
 };
-use parlor_session::{DirtyParts, IdSource, SessionId, Transcript, Update};
+use parlor_session::turns::user_message;
+use parlor_session::{IdSource, Role, SessionId, Transcript, Update};
 use parlor_wire::{RequestId, RpcError, code};
 
 pub use self::fork::{FORK, ForkAgent, ForkStart};
+pub use self::peer_requests::cannot_ask;
 pub use self::persist::{deleted_agent_session, deleted_key};
-pub use self::requests::cannot_ask;
-use self::steering::IdleBehavior;
 pub use self::steering::STEER;
+pub use self::subagents::{Follow, MAX_SUBAGENTS, OwnerEvent, SubagentCommand, SubagentInfo, SubagentOutput};
 
+use self::agent_state::AgentState;
 use self::aliases::Aliases;
 use self::attach::Closing;
 use self::broadcast::{BroadcastBuffers, BufferOffsets};
 use self::forward::WaitingCall;
-use self::persist::DirtyFlags;
+use self::peer_requests::PeerRequests;
 use self::presence::Presence;
-use self::requests::PeerRequest;
+use self::prompt_requests::PromptRequests;
+use self::queue_feed::QueueFeed;
 use self::search_index::IndexBacklog;
+use self::session_rows::SessionRows;
+use self::subagents::Subagents;
 use self::subscriber::Subscriber;
-use crate::opening::RefusedSettings;
 use crate::rows::SessionRow;
-use crate::session_data::SessionData;
 use crate::stored::StoredSession;
 use crate::{
     AgentCommand, AgentEpoch, AgentEvent, AgentLink, ClientCall, ClientInfo, ClientRequestId, Event, Frame,
@@ -58,86 +69,47 @@ use crate::{
 };
 
 /// One live session.
-#[expect(clippy::struct_excessive_bools, reason = "each of them holds or not by itself")]
 pub struct SessionMachine {
     id: SessionId,
     session: Session,
-    row: SessionRow,
-    /// The row as it was last written, unless it has to be written in any case.
-    row_stored: Option<SessionRow>,
-    row_written: Duration,
-    /// The typed form of `row.data`.
-    data: SessionData,
+    rows: SessionRows,
+    index_backlog: IndexBacklog,
+    agent: AgentState,
     decoder: Decoder,
-    /// Delays updates of title and metadata that the agent sends too fast.
-    throttle: InfoThrottle,
-    /// The time of the events that are being handled.
-    now: Now,
-    ids: IdGen,
-    config: SessionConfig,
     /// How the agent spelled its last chunk.
     stream: Option<Box<Stream>>,
-    agent: Option<AgentLink>,
-    /// The epoch of the current agent session, or of the last one.
-    epoch: AgentEpoch,
-    /// Whether the replay of an adopted session is being applied; the session has no agent yet.
-    is_adopting: bool,
-    /// Since when the agent's session is being restored.
-    starting: Option<Duration>,
-    /// The settings that the agent refused when it was restored, until a prompt was answered with that error.
-    refused_settings: Option<RefusedSettings>,
-    /// Whether the agent has to be given the conversation with the next prompt.
-    needs_context: bool,
-    /// The prompt with which it was given the conversation, until its turn is over.
-    context_sent_with: Option<PromptId>,
+    /// Delays updates of title and metadata that the agent sends too fast.
+    throttle: InfoThrottle,
+    /// Whether a person has set a title that the agent was not sent.
+    is_title_unsent: bool,
     subscribers: BTreeMap<ClientId, Subscriber>,
     closing: Closing,
-    /// What is handled before any other event.
-    pending: VecDeque<Pending>,
-    /// The requests that are answered with the outcomes of prompts.
-    prompts: BTreeMap<PromptId, (ClientId, RequestId)>,
-    /// Prompts without a request.
-    prompts_without_request: HashSet<PromptId>,
-    /// The prompts whose requests are `_session/steering`.
-    steer_requests: HashMap<PromptId, IdleBehavior>,
-    next_prompt: u64,
-    /// The queued prompts, as they were last sent to drivers.
-    queue: Vec<QueuedPrompt>,
-    queue_changed: bool,
-    /// Drivers that attached in this batch and are sent the prompt queue; the flag: also if it is empty.
-    queue_receivers: Vec<(ClientId, bool)>,
     presence: Presence,
-    requests: BTreeMap<PeerRequestId, PeerRequest>,
-    next_peer_request: u64,
-    /// The open requests that were last reported in an output.
-    reported_requests: Vec<(PeerRequestId, usize)>,
-    /// The number of the next sending of a peer request to a client.
-    next_sending: u64,
+    prompts: PromptRequests,
+    queue: QueueFeed,
+    requests: PeerRequests,
     forks: fork::Forks,
     /// Calls of clients that wait for the agent to be restored.
     waiting_calls: Vec<WaitingCall>,
-    /// The agent's `_parlor/settled` requests, each answered when its epoch is bound.
-    settled_requests: Vec<(AgentEpoch, RequestId)>,
     aliases: Aliases,
-    dirty_rows: DirtyParts,
-    index_backlog: IndexBacklog,
-    dirty: DirtyFlags,
-    /// Responses to clients that are not attached.
-    unattached_responses: Vec<(ClientId, Frame)>,
-    /// Whether a person has set a title that the agent was not sent.
-    is_title_unsent: bool,
-    /// The agent's response when it opened the session, without modes, models, options and commands.
-    open_result: Object,
+    subagents: Subagents,
+    /// Whether clients may cancel the turn, in the session of a subagent.
+    can_cancel: bool,
+    config: SessionConfig,
+    ids: IdGen,
+    /// The time of the events that are being handled.
+    now: Now,
+    /// What is handled before any other event.
+    pending: VecDeque<Pending>,
     /// Effects that are decided when all events of the batch are handled.
     effects: Vec<Effect>,
     buffers: BroadcastBuffers,
+    /// Responses to clients that are not attached.
+    unattached_responses: Vec<(ClientId, Frame)>,
+    losses: Losses,
+    output: Output,
     /// The step that is used again for every update, so that its lists keep their capacity.
     scratch: Step,
-    losses: Losses,
-    last_active: Duration,
-    /// The last change that the store has.
-    stored: u64,
-    output: Output,
     end: Option<SessionEnd>,
 }
 
@@ -148,7 +120,7 @@ pub enum SessionEnd {
     Failed(RpcError),
     /// Nobody uses it.
     Unused,
-    /// It was deleted.
+    /// It is deleted with this batch, or its owner is about to be.
     Deleted,
     /// The server stops.
     Stopped,
@@ -177,75 +149,51 @@ impl SessionMachine {
     /// A session as the store has it. One that was stored in the middle of a turn ends that turn: call
     /// [`handle`](Self::handle) to get what has to be stored for that.
     pub fn new(stored: StoredSession, config: SessionConfig, ids: IdGen, now: Now) -> Self {
-        let StoredSession { row, transcript, side_state, aliases, opened } = stored;
+        let StoredSession { row, transcript, side_state, aliases, opened, subagents } = stored;
         let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
-        let data = SessionData::of(&row);
-        let dialect = data.agent_dialect.unwrap_or(Dialect::V1);
-        let was_busy = row.busy;
+        let rows = SessionRows::new(row, now.monotonic);
+        let was_busy = rows.row.busy;
         let index_backlog =
             if was_busy { IndexBacklog::of_last_turn(&transcript) } else { IndexBacklog::default() };
         let session = Session::new(transcript, live::HOOKS, side_state.as_ref());
-        let next_prompt = session.last_prompt().0 + 1;
         let mut machine = Self {
             id,
-            // A client that attaches is sent these; from then on it is sent changes.
-            queue: session.queued_prompts(),
-            session,
-            data,
-            row,
-            row_stored: None,
-            row_written: Duration::ZERO,
-            decoder: Decoder::new(dialect),
-            throttle: InfoThrottle::new(now.monotonic),
-            now,
-            ids,
-            config,
+            index_backlog,
+            agent: AgentState::new(opened.unwrap_or_default()),
+            decoder: Decoder::new(rows.data.agent_dialect.unwrap_or(Dialect::V1)),
             stream: None,
-            agent: None,
-            epoch: AgentEpoch::NONE,
-            is_adopting: false,
-            starting: None,
-            refused_settings: None,
-            needs_context: false,
-            context_sent_with: None,
+            throttle: InfoThrottle::new(now.monotonic),
+            is_title_unsent: false,
             subscribers: BTreeMap::new(),
             closing: Closing::default(),
-            pending: VecDeque::new(),
-            prompts: BTreeMap::new(),
-            prompts_without_request: HashSet::new(),
-            steer_requests: HashMap::new(),
-            next_prompt,
-            queue_changed: false,
-            queue_receivers: Vec::new(),
             presence: Presence::default(),
-            requests: BTreeMap::new(),
-            next_peer_request: 0,
-            reported_requests: Vec::new(),
-            next_sending: 0,
+            prompts: PromptRequests::new(session.last_prompt()),
+            queue: QueueFeed::new(session.queued_prompts()),
+            requests: PeerRequests::default(),
             forks: fork::Forks::default(),
             waiting_calls: Vec::new(),
-            settled_requests: Vec::new(),
             aliases: Aliases::restored(aliases.as_deref()),
-            dirty_rows: DirtyParts::default(),
-            index_backlog,
-            dirty: DirtyFlags::default(),
-            unattached_responses: Vec::new(),
-            is_title_unsent: false,
-            open_result: opened.unwrap_or_default(),
+            subagents: Subagents::restored(subagents.as_ref()),
+            can_cancel: false,
+            session,
+            rows,
+            config,
+            ids,
+            now,
+            pending: VecDeque::new(),
             effects: Vec::new(),
             buffers: BroadcastBuffers::default(),
-            scratch: Step::default(),
+            unattached_responses: Vec::new(),
             losses: Losses::default(),
-            last_active: now.monotonic,
-            stored: 0,
             output: Output::default(),
+            scratch: Step::default(),
             end: None,
         };
         if was_busy {
             let error = RpcError::new(code::INTERNAL_ERROR, "parlor was stopped in the middle of the turn");
             machine.step(Input::AgentLost(live::failed_state(&error)));
             // No turn is running after a restart, even if the last state says so.
-            machine.dirty.row |= std::mem::take(&mut machine.row.busy);
+            machine.rows.dirty.row |= std::mem::take(&mut machine.rows.row.busy);
         }
         machine
     }
@@ -257,7 +205,7 @@ impl SessionMachine {
 
     /// The session's row, as it is or will be stored.
     pub fn row(&self) -> &SessionRow {
-        &self.row
+        &self.rows.row
     }
 
     /// The conversation.
@@ -272,12 +220,12 @@ impl SessionMachine {
 
     /// The epoch of the current agent session, or of the last one.
     pub fn epoch(&self) -> AgentEpoch {
-        self.epoch
+        self.agent.epoch
     }
 
     /// The agent, while the session has one.
     pub fn agent(&self) -> Option<&AgentLink> {
-        self.agent.as_ref()
+        self.agent.link()
     }
 
     /// The clients that are attached.
@@ -297,7 +245,7 @@ impl SessionMachine {
 
     /// The open requests that any driver may answer.
     pub fn open_requests(&self) -> impl Iterator<Item = PeerRequestId> {
-        self.requests.iter().filter(|(_, request)| !request.forwarded).map(|(id, _)| *id)
+        self.requests.for_drivers().map(|(id, _)| id)
     }
 
     /// How much waits in the session.
@@ -316,8 +264,7 @@ impl SessionMachine {
 
     /// Whether a client was sent a request of the agent that is still open.
     pub fn is_asking(&self, request: ClientRequestId, client: ClientId) -> bool {
-        let open = self.requests.get(&request.peer_request);
-        open.is_some_and(|open| open.clients.get(&client) == Some(&request))
+        self.requests.is_asking(request, client)
     }
 
     /// Why the session is not live any more, once it is not.
@@ -347,9 +294,13 @@ impl SessionMachine {
         self.decide_effects();
         self.send_queue_changes();
         self.send_attached_clients();
+        // Some of them may be detached when they were sent the rest.
+        let limited = self.clients_of_requests();
         self.flush();
         self.detach_closed();
         self.replay_all();
+        self.drop_updates_for(&limited);
+        self.command_subagents();
         self.report_open_requests();
         let batch = self.batch();
         Output { batch, ..self.take_output() }
@@ -365,7 +316,7 @@ impl SessionMachine {
 
     /// The batch of an output is stored.
     pub fn on_stored(&mut self, seq: u64) {
-        self.stored = seq;
+        self.rows.stored_seq = seq;
         self.forks.on_stored();
     }
 
@@ -423,6 +374,7 @@ impl SessionMachine {
             | Event::Relay { .. }
             | Event::Begun { .. }
             | Event::AgentReady(_)
+            | Event::Owner(_)
             | Event::Timer(_)
             | Event::Terminal(_)
             | Event::Tick { .. }
@@ -442,10 +394,13 @@ impl SessionMachine {
             Event::Drained(client) => self.on_drained(client),
             Event::Disconnected(client) => self.on_disconnected(client),
             Event::CancelRequest { client, id } => self.cancel_client_request(client, &id),
-            Event::CancelTurn { by, scope } => self.step(Input::Cancelled { by, scope }),
+            Event::CancelTurn { by, scope } if self.takes_cancel() => {
+                self.step(Input::Cancelled { by, scope });
+            }
+            Event::CancelTurn { .. } => self.report_refused_cancel(),
             Event::Answered { request, by, answer } => self.on_answer(request, by, answer),
             Event::Relay { id, frame, clients } => self.on_relay(id, &frame, &clients),
-            Event::Agent(epoch, event) if epoch < self.epoch => {
+            Event::Agent(epoch, event) if epoch < self.agent.epoch => {
                 let error = RpcError::new(
                     code::INTERNAL_ERROR,
                     "the agent process that received the request has ended",
@@ -455,7 +410,7 @@ impl SessionMachine {
             Event::Agent(
                 epoch,
                 AgentEvent::Request { id, method, .. } | AgentEvent::FileAllowed { id, method, .. },
-            ) if self.agent.is_none() && method != live::SETTLED => {
+            ) if !self.agent.is_bound() && method != live::SETTLED => {
                 // The session released the agent before it got the request. The next agent must not get the answer.
                 let error = RpcError::new(code::INTERNAL_ERROR, "the session has released the agent");
                 let reply = Err(error.to_json());
@@ -464,6 +419,7 @@ impl SessionMachine {
             Event::Agent(_, event) => self.on_agent_event(event),
             Event::Begun { agent, replay } => self.on_begun(*agent, replay),
             Event::AgentReady(restored) => self.on_agent_ready(restored.map(|restored| *restored)),
+            Event::Owner(event) => self.on_owner(event),
             Event::Timer(Timer::Cancel(epoch, cancelled)) => self.on_cancel_timeout(epoch, &cancelled),
             Event::Timer(Timer::Throttle) => self.on_throttle_timer(),
             Event::Terminal(event) => self.on_terminal(event),
@@ -476,6 +432,9 @@ impl SessionMachine {
     }
 
     fn on_call(&mut self, client: std::sync::Arc<ClientInfo>, is_connected: bool, call: ClientCall) {
+        if let Some(error) = self.refused_by_owned(&call) {
+            return self.refuse_owned(client.id, &call, &error);
+        }
         match call {
             ClientCall::Attach { id, from, cwd, members } => {
                 if is_connected {
@@ -488,6 +447,7 @@ impl SessionMachine {
             ClientCall::AnswerRequest { id, peer_request, result } => {
                 self.on_answer_request(&client, &id, peer_request, &result);
             }
+            ClientCall::Cancel { id, scope } => self.on_cancel(&client, &id, scope),
             ClientCall::Older { id, before, entries } => self.on_older(&client, &id, before, entries),
             ClientCall::Seen { id, seq } => self.on_seen(&client, &id, seq),
             ClientCall::SetTitle { id, title } => self.on_set_title(&client, &id, title),
@@ -496,6 +456,8 @@ impl SessionMachine {
             ClientCall::Close { id } => self.on_close(&client, id),
             ClientCall::Detach { id } => self.on_detach(&client, id),
             ClientCall::Follow => self.follow(&client, is_connected),
+            ClientCall::FollowOwner(follow) => self.follow_owner(&client, is_connected, follow),
+            ClientCall::LeaveOwner => self.leave_owner(client.id),
             ClientCall::Prompt { id, params } => {
                 self.follow(&client, is_connected);
                 self.on_prompt(&client, id, params);
@@ -559,8 +521,13 @@ impl SessionMachine {
         self.on_settings_reported(&update);
         let mut step = std::mem::take(&mut self.scratch);
         let ids = &mut self.ids;
+        let user_message = user_message(&update).filter(|_| id_source == IdSource::Assigned).cloned();
         let input = Input::AgentUpdate(update, id_source);
         self.session.step(input, self.now.wall, &mut || ids.new_id(), &mut step);
+        if let Some(id) = user_message.filter(|_| step.changes.is_empty() && step.rejected.is_empty()) {
+            // It is held back, or repeats a prompt: also then the agent's message before it has ended.
+            self.decoder.on_message_applied(Role::User, &id, id_source);
+        }
         let before = self.offsets_for(&step);
         let offsets = self.on_applied(&mut step, before, Some((id_source, line)));
         self.on_effects(step, &offsets);
@@ -576,10 +543,10 @@ impl SessionMachine {
     ) -> StepOffsets {
         let mut insertions = Vec::new();
         for Inserted { prompt, by, message, content, change_index } in step.inserted.drain(..) {
-            self.data.summary.last_prompt_at = Some(self.now.wall.0);
+            self.rows.data.summary.last_prompt_at = Some(self.now.wall.0);
             // A client that did not send the prompt in these words is sent the message.
             if let Some(subscriber) =
-                self.subscribers.get_mut(&by).filter(|_| !self.prompts_without_request.contains(&prompt))
+                self.subscribers.get_mut(&by).filter(|_| !self.prompts.is_without_request(prompt))
             {
                 subscriber.encoder.sent(&message, &content);
             }
@@ -597,9 +564,8 @@ impl SessionMachine {
             if let Some((id_source, _)) = said {
                 self.decoder.on_applied(&change, id_source);
             }
-            self.dirty_rows.on_applied(&change);
+            self.rows.on_applied(&change, self.session.transcript(), self.now);
             self.index_backlog.note(&change, self.session.transcript());
-            self.update_row(&change);
             self.broadcast(&change, said.and_then(|(_, line)| line));
         }
         StepOffsets { before, inserted, ended: ended.unwrap_or_else(|| self.offsets_for(step)) }
@@ -614,8 +580,8 @@ impl SessionMachine {
     /// Handles the effects of a step: responses and requests to clients take their place among the changes at once, the rest
     /// is decided at the end of the batch.
     fn on_effects(&mut self, mut step: Step, offsets: &StepOffsets) {
-        self.dirty.side_state |= std::mem::take(&mut step.side_state_dirty);
-        self.dirty.durable |= std::mem::take(&mut step.durable);
+        self.rows.dirty.side_state |= std::mem::take(&mut step.side_state_dirty);
+        self.rows.dirty.durable |= std::mem::take(&mut step.durable);
         step.ended_after = None;
         for (prompt, state) in step.ended.drain(..) {
             self.on_turn_ended(prompt, (live::HOOKS.turn_end)(&state) == TurnEnd::Completed);
@@ -650,12 +616,12 @@ impl SessionMachine {
     }
 
     fn agent_dialect(&self) -> Dialect {
-        self.agent.as_ref().map_or(self.decoder.dialect(), |link| link.agent.dialect)
+        self.agent.link().map_or(self.decoder.dialect(), |link| link.agent.dialect)
     }
 
     /// Has the agent do something, if the session has one.
     fn command(&mut self, command: AgentCommand) {
-        if let Some(link) = &self.agent {
+        if let Some(link) = self.agent.link() {
             self.output.agent.push((link.epoch, command));
         }
     }
@@ -667,7 +633,7 @@ impl SessionMachine {
 
     /// Notifies the agent of something about its session.
     fn notify_agent(&mut self, method: &str) {
-        if let Some(link) = &self.agent {
+        if let Some(link) = self.agent.link() {
             let params = params_for(&link.session);
             self.command(AgentCommand::Notify { method: method.to_owned(), params });
         }
@@ -675,17 +641,20 @@ impl SessionMachine {
 
     /// Evicts a session that has been idle for long enough.
     fn on_tick(&mut self, idle: Duration, idle_unrestorable: Duration) {
-        let is_restorable = self.agent.as_ref().is_none_or(|link| link.agent.restores());
+        let is_restorable = self.agent.link().is_none_or(|link| link.agent.restores());
         let idle = if is_restorable { idle } else { idle_unrestorable };
+        // The agent may speak in the session of a subagent until its owner is released.
+        let is_bound_subagent = self.is_owned() && self.agent.is_bound();
         let background = self.session.is_busy() || reports_background(self.session.transcript());
         if self.subscribers.is_empty()
             && !background
-            && self.starting.is_none()
+            && !is_bound_subagent
+            && !self.agent.is_restoring()
             && !self.forks.has_waiting()
             && self.closing.responses.is_empty()
             && self.throttle.is_empty()
             && self.pending.is_empty()
-            && self.now.monotonic.saturating_sub(self.last_active) >= idle
+            && self.rows.idle_time(self.now.monotonic) >= idle
         {
             self.end = Some(SessionEnd::Unused);
         }

@@ -68,10 +68,10 @@ impl SessionMachine {
                 None => listed,
             }
         });
-        let mut meta = Object::new().with("parlor/clients", Json::array(listed));
-        if let Some(more) = attached.len().checked_sub(MAX_CLIENTS).filter(|more| *more > 0) {
-            meta.set("parlor/moreClients", more as u64);
-        }
+        let more = attached.len().saturating_sub(MAX_CLIENTS);
+        // Clients merge metadata: a number that is not sent again would stay.
+        let more = if more > 0 { Json::from(more as u64) } else { Json::null() };
+        let meta = Object::new().with("parlor/clients", Json::array(listed)).with("parlor/moreClients", more);
         Object::new().with("sessionUpdate", "session_info_update").with("_meta", meta).text()
     }
 }

@@ -9,6 +9,7 @@ use parlor_session::{EventKind, Update};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::broadcast::BufferOffsets;
+use super::prompt_requests::TakenPrompt;
 use super::{SessionMachine, StepOffsets, steering};
 use crate::{ClientInfo, Frame, fields};
 
@@ -31,9 +32,7 @@ impl SessionMachine {
         params.remove("sessionId");
         // A server that acts as the agent would take a prompt that it dropped, and that is sent again, for the one it dropped.
         fields::keep_foreign_meta(&mut params);
-        let prompt = PromptId(self.next_prompt);
-        self.next_prompt += 1;
-        self.prompts.insert(prompt, (client.id, id));
+        let prompt = self.prompts.add(client.id, id);
         let prompt = Prompt { id: prompt, by: client.id, content, extra: params, key, timing };
         self.step(Input::Prompted(prompt));
     }
@@ -67,9 +66,7 @@ impl SessionMachine {
         if let Some(error) = self.take_refusal() {
             return self.record_outcome(&PromptOutcome::Rejected { error: error.to_json(), by: None });
         }
-        let prompt = PromptId(self.next_prompt);
-        self.next_prompt += 1;
-        self.prompts_without_request.insert(prompt);
+        let prompt = self.prompts.add_without_request();
         let more = Object::default();
         let (key, timing) = (None, PromptTiming::InOrder);
         let prompt = Prompt { id: prompt, by: client.id, content, extra: more, key, timing };
@@ -77,9 +74,8 @@ impl SessionMachine {
     }
 
     pub(super) fn cancel_client_request(&mut self, client: ClientId, id: &RequestId) {
-        let found = self.prompts.iter().find(|(_, (by, request))| *by == client && request == id);
-        match found {
-            Some((prompt, _)) => self.step(Input::Withdrawn { prompt: *prompt, by: client }),
+        match self.prompts.find(client, id) {
+            Some(prompt) => self.step(Input::Withdrawn { prompt, by: client }),
             None => self.cancel_forwarded_call(client, id),
         }
     }
@@ -99,18 +95,16 @@ impl SessionMachine {
     pub(super) fn respond_prompt(
         &mut self,
         prompt: PromptId,
-        by: ClientId,
+        client: ClientId,
         outcome: &PromptOutcome,
         offsets: &StepOffsets,
     ) {
-        let is_steer = self.steer_requests.remove(&prompt).is_some();
-        if self.prompts_without_request.remove(&prompt) || by == ClientId::UNKNOWN {
+        let TakenPrompt { request, is_without_request, is_steering } = self.prompts.take(prompt, client);
+        if is_without_request {
             return self.record_outcome(outcome);
         }
-        let Some((client, id)) = self.prompts.remove(&prompt).filter(|(client, _)| *client == by) else {
-            return;
-        };
-        if is_steer {
+        let Some(id) = request else { return };
+        if is_steering {
             return self.send(client, steering::response(&id, outcome, self.session.transcript()));
         }
         let Some(subscriber) = self.subscribers.get(&client) else { return };
@@ -192,8 +186,7 @@ impl SessionMachine {
     /// Answers the remaining prompts of a client that closes the session, as withdrawn. Their turns may continue: the agent may
     /// already have a prompt.
     pub(super) fn withdraw_prompts(&mut self, client: ClientId) {
-        let left = self.prompts.iter().filter(|(_, (by, _))| *by == client);
-        let left: Vec<_> = left.map(|(prompt, _)| *prompt).collect();
+        let left: Vec<_> = self.prompts.of(client).map(|(prompt, _)| prompt).collect();
         for prompt in left {
             self.respond_prompt(
                 prompt,
@@ -206,12 +199,13 @@ impl SessionMachine {
 
     /// Answers the prompts of a client that detaches. They stay as they are.
     pub(super) fn leave_prompts(&mut self, client: &ClientInfo) {
-        let is_own = |(_, (by, _)): &(&PromptId, &(ClientId, RequestId))| *by == client.id;
-        let left: Vec<_> = self.prompts.iter().filter(is_own).map(|(prompt, _)| *prompt).collect();
+        let left: Vec<_> = self.prompts.of(client.id).map(|(prompt, _)| prompt).collect();
         for prompt in left {
-            let Some((_, id)) = self.prompts.remove(&prompt) else { continue };
-            let is_steer = self.steer_requests.remove(&prompt).is_some();
-            let frame = if client.dialect == Dialect::V1 && !is_steer {
+            let TakenPrompt { request: Some(id), is_steering, .. } = self.prompts.take(prompt, client.id)
+            else {
+                continue;
+            };
+            let frame = if client.dialect == Dialect::V1 && !is_steering {
                 Frame::response(&id, &cancelled(Some(client.id)))
             } else {
                 let message =
@@ -262,28 +256,18 @@ impl SessionMachine {
 
     /// Counts the queued prompts for lists. The first prompt of an idle session is with the agent and waits for no other.
     pub(super) fn on_queue_changed(&mut self) {
-        self.queue_changed = true;
+        self.queue.on_changed();
         let queued = self.session.queued_prompts().len();
         let queued = if self.session.is_running() { queued } else { queued.saturating_sub(1) } as u64;
-        if queued != self.data.summary.queued {
-            self.data.summary.queued = queued;
-            self.on_data_changed();
+        if queued != self.rows.data.summary.queued {
+            self.rows.data.summary.queued = queued;
+            self.rows.on_data_changed();
         }
     }
 
     /// Sends the prompt queue to all drivers if it changed, else to those that attached.
     pub(super) fn send_queue_changes(&mut self) {
-        let held = self.session.queued_prompts();
-        let mut wanted = std::mem::take(&mut self.queue_receivers);
-        let mut clients: Vec<_> = if std::mem::take(&mut self.queue_changed) && held != self.queue {
-            self.session.drivers().collect()
-        } else {
-            wanted.retain(|(_, also_if_empty)| *also_if_empty || !held.is_empty());
-            wanted.into_iter().map(|(client, _)| client).collect()
-        };
-        self.queue = held;
-        clients.sort_unstable();
-        clients.dedup();
+        let clients = self.queue.receivers(self.session.queued_prompts(), self.session.drivers());
         clients.into_iter().for_each(|client| self.send_queue_to(client));
     }
 

@@ -1,36 +1,17 @@
 //! The agent's requests to clients: permission requests, elicitations, and requests to one client. Also deletes sessions.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parlor_dialect::live::EncodeContext;
-use parlor_dialect::{Dialect, Losses, live};
+use parlor_dialect::{Dialect, Losses, event, live};
 use parlor_json::{Json, Object};
 use parlor_session::session::{Answer, ClientId, Effect, Input, PeerRequestId, Reply, Scope};
 use parlor_session::{Activity, Body, Decider, EntryId, State, ToolCallId, Update};
 use parlor_wire::{RequestId, RpcError, code};
 
+use super::peer_requests::{PeerRequest, cannot_ask, is_left_open};
 use super::{SessionEnd, SessionMachine};
 use crate::{AgentCommand, ClientInfo, ClientRequestId, Delivery, Frame, FrameKind, OpenRequest, Outgoing};
-
-/// A request of the agent to all drivers or to one client.
-#[derive(Debug)]
-pub(super) struct PeerRequest {
-    /// The agent's id for it.
-    pub(super) id: RequestId,
-    pub(super) method: String,
-    pub(super) params: Object,
-    /// The clients that were sent it and have not answered.
-    pub(super) clients: BTreeMap<ClientId, ClientRequestId>,
-    /// Whether it is sent to one client, and any answer is forwarded unchanged.
-    pub(super) forwarded: bool,
-    /// When the agent sent it.
-    pub(super) opened_at: i64,
-    /// The client that answered it without having been sent it.
-    pub(super) decided_by: Option<Decider>,
-    /// Whether only a client can answer it, and not the server in place of the client.
-    pub(super) client_only: bool,
-}
 
 impl SessionMachine {
     /// Sends a frame to those of the clients that are attached, in order with their updates.
@@ -77,14 +58,6 @@ impl SessionMachine {
         }
     }
 
-    /// Applies modes, options and commands that a response of the agent reports.
-    pub(super) fn apply_reported_settings(&mut self, result: &Object) {
-        for update in live::updates_from_response(result) {
-            self.on_settings_reported(&update);
-            self.step(Input::ServerUpdate(update));
-        }
-    }
-
     /// Handles a request of the agent, by its method.
     pub(super) fn on_agent_request(&mut self, id: RequestId, method: String, params: Object) {
         match method.as_str() {
@@ -102,25 +75,8 @@ impl SessionMachine {
         }
     }
 
-    fn peer_request(&self, id: RequestId, method: String, params: Object, forwarded: bool) -> PeerRequest {
-        let (clients, opened_at) = (BTreeMap::new(), self.now.wall.0);
-        PeerRequest {
-            id,
-            method,
-            params,
-            clients,
-            forwarded,
-            opened_at,
-            decided_by: None,
-            client_only: false,
-        }
-    }
-
-    fn add_request(&mut self, request: PeerRequest) -> PeerRequestId {
-        let peer_request = PeerRequestId(self.next_peer_request);
-        self.next_peer_request += 1;
-        self.requests.insert(peer_request, request);
-        peer_request
+    fn peer_request(&self, id: RequestId, method: String, params: Object) -> PeerRequest {
+        PeerRequest::new(id, method, params, self.now.wall.0)
     }
 
     fn open_request(&mut self, id: RequestId, method: String, mut params: Object, form: bool) {
@@ -131,8 +87,8 @@ impl SessionMachine {
         }
         // Only a tool call that waits for permission is over without an answer.
         let call = about.filter(|_| !form);
-        let request = self.peer_request(id, method, params, false);
-        let peer_request = self.add_request(request);
+        let request = self.peer_request(id, method, params);
+        let peer_request = self.requests.add(request);
         self.step(Input::RequestOpened { peer_request, form, call });
     }
 
@@ -164,8 +120,8 @@ impl SessionMachine {
     }
 
     pub(super) fn forward_to(&mut self, client: ClientId, id: RequestId, method: String, params: Object) {
-        let request = self.peer_request(id, method, params, true);
-        let peer_request = self.add_request(request);
+        let request = PeerRequest { is_forwarded: true, ..self.peer_request(id, method, params) };
+        let peer_request = self.requests.add(request);
         self.send_request(peer_request, client);
     }
 
@@ -184,9 +140,9 @@ impl SessionMachine {
             let message = format!("the client does not support {service}");
             return self.respond_to_agent(id, Err(RpcError::new(code::METHOD_NOT_FOUND, message).to_json()));
         };
-        let request =
-            PeerRequest { client_only: true, ..self.peer_request(id, service.to_owned(), params, true) };
-        let peer_request = self.add_request(request);
+        let request = self.peer_request(id, service.to_owned(), params);
+        let request = PeerRequest { is_forwarded: true, is_client_only: true, ..request };
+        let peer_request = self.requests.add(request);
         self.send_request(peer_request, client);
     }
 
@@ -197,21 +153,11 @@ impl SessionMachine {
 
     /// Answers requests that were sent only to this client, which leaves: files are served from the disk, others fail.
     pub(super) fn answer_without_client(&mut self, client: ClientId) {
-        let is_its = |request: &PeerRequest| request.forwarded && request.clients.contains_key(&client);
-        let its: Vec<_> = self
-            .requests
-            .iter()
-            .filter(|(_, request)| is_its(request))
-            .map(|(peer_request, _)| *peer_request)
-            .collect();
-        for peer_request in its {
+        for peer_request in self.requests.forwarded_to(client) {
             self.cancel_request(peer_request, client);
-            let Some(PeerRequest { id, method, params, client_only, .. }) =
-                self.requests.remove(&peer_request)
-            else {
-                continue;
-            };
-            if method.starts_with("fs/") && !client_only {
+            let Some(request) = self.requests.remove(peer_request) else { continue };
+            let PeerRequest { id, method, params, is_client_only, .. } = request;
+            if method.starts_with("fs/") && !is_client_only {
                 self.serve_file_from_disk(id, method, params);
             } else {
                 let message = format!("the client that received {method} has left the session");
@@ -224,7 +170,7 @@ impl SessionMachine {
 
     /// Cancels a request at the one client that was sent it.
     pub(super) fn cancel_forwarded_request(&mut self, peer_request: PeerRequestId) {
-        let request = self.requests.get(&peer_request).filter(|request| request.forwarded);
+        let request = self.requests.get(peer_request).filter(|request| request.is_forwarded);
         let clients: Vec<_> =
             request.map(|request| request.clients.keys().copied().collect()).unwrap_or_default();
         clients.into_iter().for_each(|client| self.cancel_request(peer_request, client));
@@ -233,11 +179,11 @@ impl SessionMachine {
     /// Sends a peer request to a client.
     pub(super) fn send_request(&mut self, peer_request: PeerRequestId, client: ClientId) {
         let from = self.agent_dialect();
-        let Some(request) = self.requests.get_mut(&peer_request) else { return };
+        let Some(request) = self.requests.get(peer_request) else { return };
         let Some(subscriber) = self.subscribers.get(&client) else { return };
         let mut params = request.params.clone();
         if params.get("sessionId").is_some() {
-            params.set("sessionId", self.id.as_json());
+            params.set("sessionId", subscriber.shown_in.as_ref().unwrap_or(&self.id).as_json());
         }
         if request.method == "elicitation/create"
             && !subscriber.client.elicits(params.get_string("mode").as_deref())
@@ -255,14 +201,12 @@ impl SessionMachine {
             transcript,
             &mut self.losses,
         );
-        let outgoing = said.map(|params| {
-            let client_request = ClientRequestId { peer_request, sending: self.next_sending };
-            self.next_sending += 1;
-            request.clients.insert(client, client_request);
-            Outgoing::Request { request: client_request, method: request.method.clone(), params }
-        });
-        match outgoing {
-            Ok(outgoing) => self.send(client, outgoing),
+        match said {
+            Ok(params) => {
+                let method = request.method.clone();
+                let request = self.requests.on_sent(peer_request, client);
+                self.send(client, Outgoing::Request { request, method, params });
+            }
             // A client that cannot be sent the request counts as one that answered with an error.
             Err(_) => self.apply_answer(peer_request, client, Answer::Error(cannot_ask())),
         }
@@ -270,32 +214,31 @@ impl SessionMachine {
 
     /// Cancels a request at a client.
     pub(super) fn cancel_request(&mut self, peer_request: PeerRequestId, client: ClientId) {
-        let request = self.requests.get_mut(&peer_request);
-        if let Some(client_request) = request.and_then(|request| request.clients.remove(&client)) {
+        if let Some(client_request) = self.requests.take_sending(peer_request, client) {
             self.send(client, Outgoing::CancelRequest(client_request));
         }
     }
 
     /// Handles an answer of a client, unless the request was cancelled at it meanwhile.
     pub(super) fn on_answer(&mut self, request: ClientRequestId, by: ClientId, answer: Answer) {
-        if self.is_asking(request, by) {
+        if self.requests.is_asking(request, by) {
             self.apply_answer(request.peer_request, by, answer);
         }
     }
 
     fn apply_answer(&mut self, peer_request: PeerRequestId, by: ClientId, answer: Answer) {
-        let Some(request) = self.requests.get_mut(&peer_request) else { return };
-        request.clients.remove(&by);
+        self.requests.take_sending(peer_request, by);
+        let Some(request) = self.requests.get(peer_request) else { return };
         let from = self.subscribers.get(&by).map_or(Dialect::V2, |subscriber| subscriber.client.dialect);
-        let to = self.agent.as_ref().map_or(Dialect::V2, |link| link.agent.dialect);
+        let to = self.agent.link().map_or(Dialect::V2, |link| link.agent.dialect);
         let answer = match answer {
             Answer::Result(result) => {
                 Answer::Result(live::answer_to_agent(&request.method, &result, from, to, &mut self.losses))
             }
-            Answer::Error(error) if !request.forwarded && is_left_open(&error) => Answer::LeftOpen,
+            Answer::Error(error) if !request.is_forwarded && is_left_open(&error) => Answer::LeftOpen,
             answer @ (Answer::Error(_) | Answer::LeftOpen) => answer,
         };
-        if request.forwarded {
+        if request.is_forwarded {
             let reply = match answer {
                 Answer::Result(result) => Reply::Result(result),
                 Answer::Error(error) => Reply::Error(error),
@@ -316,7 +259,8 @@ impl SessionMachine {
         result: &Json,
     ) {
         let to = self.agent_dialect();
-        let Some(request) = self.requests.get_mut(&peer_request).filter(|request| !request.forwarded) else {
+        let open = self.requests.get_mut(peer_request).filter(|request| !request.is_forwarded);
+        let Some(request) = open else {
             return self.send_unattached(client.id, Frame::error(id, &not_open()));
         };
         request.decided_by = Some(client.decider());
@@ -325,17 +269,28 @@ impl SessionMachine {
         self.respond(client, id, &Object::default());
     }
 
+    /// Records a person's decision, durably, before the agent gets it.
+    pub(super) fn record_decision(&mut self, peer_request: PeerRequestId, by: ClientId, result: &Json) {
+        let Some(request) = self.requests.get(peer_request) else { return };
+        let by = match (&request.decided_by, self.subscribers.get(&by)) {
+            (Some(decider), _) => decider.clone(),
+            (None, Some(subscriber)) => subscriber.client.decider(),
+            (None, None) => Decider { client: by, name: None },
+        };
+        let decision = event::decision(&request.method, &request.params, result, by);
+        self.step(Input::EventOccurred(decision));
+        self.rows.dirty.durable = true;
+    }
+
     /// Reports the open requests that any driver may answer, if they or the numbers of their clients are others than before.
     pub(super) fn report_open_requests(&mut self) {
-        let open = self.requests.iter().filter(|(_, request)| !request.forwarded);
-        let open: Vec<_> = open.map(|(id, request)| (*id, self.clients_with(request))).collect();
-        if open == self.reported_requests {
-            return;
+        let open =
+            self.requests.for_drivers().map(|(id, request)| (id, self.clients_with(request))).collect();
+        if self.requests.report(open) {
+            let reported = self.requests.for_drivers();
+            let reported = reported.map(|(id, request)| self.open_request_info(id, request)).collect();
+            self.output.open_requests = Some(reported);
         }
-        let reported =
-            open.iter().filter_map(|(id, _)| Some(self.open_request_info(*id, self.requests.get(id)?)));
-        self.output.open_requests = Some(reported.collect());
-        self.reported_requests = open;
     }
 
     /// How many attached clients have a request and have not answered.
@@ -376,8 +331,9 @@ impl SessionMachine {
     }
 
     pub(super) fn on_agent_cancels_request(&mut self, id: &RequestId) {
-        let found = self.requests.iter().find(|(_, request)| request.id == *id);
-        match found.map(|(peer_request, request)| (*peer_request, request.forwarded)) {
+        let found =
+            self.requests.find(id).map(|(peer_request, request)| (peer_request, request.is_forwarded));
+        match found {
             Some((peer_request, true)) => {
                 self.cancel_forwarded_request(peer_request);
                 self.effects.push(Effect::RespondRequest(peer_request, Reply::CancelledByAgent));
@@ -396,29 +352,11 @@ impl SessionMachine {
     }
 }
 
-impl PeerRequest {
-    /// Whether this is an elicitation that no client could show.
-    pub(super) fn is_unasked_form(&self, error: &Json) -> bool {
-        self.method == "elicitation/create" && *error == cannot_ask()
-    }
-}
-
 /// The error for an answer to a request that is not open.
 fn not_open() -> RpcError {
     let data = Object::new().with("reason", "not_open");
     let error = RpcError::new(code::INVALID_PARAMS, "the request is not open: it was answered or cancelled");
     error.with_data(data.to_json())
-}
-
-/// Whether a client leaves a request open with its error.
-fn is_left_open(error: &Json) -> bool {
-    let data = error.to_object().and_then(|error| error.get_object("data"));
-    data.and_then(|data| data.get_string("reason")).as_deref() == Some(live::LEFT_OPEN)
-}
-
-/// The answer for a client that cannot be sent a request.
-pub fn cannot_ask() -> Json {
-    RpcError::new(code::METHOD_NOT_FOUND, "the client does not support this request").to_json()
 }
 
 /// The state of a session whose turn was cancelled.

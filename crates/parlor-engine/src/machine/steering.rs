@@ -10,20 +10,12 @@ use parlor_session::session::{
 use parlor_session::{EntryId, Role, Transcript};
 use parlor_wire::{RequestId, RpcError, code};
 
+use super::prompt_requests::IdleBehavior;
 use super::{SessionMachine, params_for};
 use crate::{AgentCall, AgentCommand, AgentLink, Capability, ClientInfo, Frame};
 
 /// The method for a prompt in the running turn, of agents and of clients that know it.
 pub const STEER: &str = "_session/steering";
-
-/// What a `_session/steering` of a client wants if no turn is running.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum IdleBehavior {
-    /// A new turn.
-    StartTurn,
-    /// Nothing: the client sends the prompt again.
-    PromptRequired,
-}
 
 impl SessionMachine {
     /// When the agent is to get a prompt with this value of `parlor/steer`. With an agent that does not accept prompts in its
@@ -47,7 +39,7 @@ impl SessionMachine {
         if key.is_some_and(|key| self.session.has_prompt_key(key)) {
             return Ok(PromptTiming::InOrder);
         }
-        let agent = self.agent.as_ref().filter(|_| self.session.is_wanted_turn_running());
+        let agent = self.agent.link().filter(|_| self.session.is_wanted_turn_running());
         let Some(AgentLink { agent, .. }) = agent else { return Ok(PromptTiming::Next) };
         if agent.has(Capability::Steering) {
             let has_turn = self.session.has_turn_to_steer();
@@ -81,10 +73,7 @@ impl SessionMachine {
         match timing {
             Err(error) => self.send(client.id, Frame::error(&id, &error)),
             Ok(PromptTiming::InTurn) => {
-                let prompt = PromptId(self.next_prompt);
-                self.next_prompt += 1;
-                self.prompts.insert(prompt, (client.id, id));
-                self.steer_requests.insert(prompt, behavior);
+                let prompt = self.prompts.add_steering(client.id, id, behavior);
                 let (extra, key, timing) = (Object::default(), None, PromptTiming::InTurn);
                 let prompt = Prompt { id: prompt, by: client.id, content, extra, key, timing };
                 self.step(Input::Prompted(prompt));
@@ -100,9 +89,7 @@ impl SessionMachine {
 
     /// Answers a `_session/steering` that has no response yet.
     fn respond_steer(&mut self, prompt: PromptId, result: &Object) {
-        if self.steer_requests.remove(&prompt).is_some()
-            && let Some((client, id)) = self.prompts.remove(&prompt)
-        {
+        if let Some((client, id)) = self.prompts.take_steering(prompt) {
             self.send(client, Frame::response(&id, result));
         }
     }
@@ -112,22 +99,20 @@ impl SessionMachine {
         self.respond_steer(prompt, &outcome("promptRequired"));
         let error = RpcError::new(code::REQUEST_CANCELLED, "the turn has ended").to_json();
         self.step(Input::Rejected { prompt, error });
+        // After a power cut it would be queued again, and the client may have sent it once more.
+        self.rows.dirty.durable = true;
     }
 
     /// Gives the prompts back that clients wanted in the turn of a lost agent and in no other.
     pub(super) fn give_back_all(&mut self) {
-        let is_given_back = |(prompt, behavior): &(&PromptId, &IdleBehavior)| {
-            **behavior == IdleBehavior::PromptRequired && self.session.is_being_steered(**prompt)
-        };
-        let mut prompts: Vec<_> =
-            self.steer_requests.iter().filter(is_given_back).map(|(prompt, _)| *prompt).collect();
-        prompts.sort_unstable();
+        let mut prompts = self.prompts.for_this_turn_only();
+        prompts.retain(|prompt| self.session.is_being_steered(*prompt));
         prompts.into_iter().for_each(|prompt| self.give_back(prompt));
     }
 
     /// Sends a prompt to the agent for its running turn.
     pub(super) fn steer(&mut self, prompt: &Prompt) {
-        let Some(AgentLink { agent, session, .. }) = self.agent.clone() else { return };
+        let Some(AgentLink { agent, session, .. }) = self.agent.link().cloned() else { return };
         let content = live::prompt_to_agent(&prompt.content, agent.dialect, &mut self.losses);
         let mut params = params_for(&session);
         params.set("prompt", content);
@@ -143,7 +128,7 @@ impl SessionMachine {
         let [started, injected] = ["startedNewTurn", "injected"].map(outcome);
         let outcome = reply.map(|result| result.to_object().unwrap_or_default().get_string("outcome"));
         let input = match outcome.as_ref().map(Option::as_deref) {
-            Ok(Some("promptRequired")) => match self.steer_requests.get(&prompt) {
+            Ok(Some("promptRequired")) => match self.prompts.idle_behavior(prompt) {
                 Some(IdleBehavior::PromptRequired) => return self.give_back(prompt),
                 Some(IdleBehavior::StartTurn) | None => {
                     self.respond_steer(prompt, &started);

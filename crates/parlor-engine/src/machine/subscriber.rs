@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parlor_dialect::live::UpdateEncoder;
 use parlor_json::{Json, Object};
-use parlor_session::ReplayCursor;
+use parlor_session::{ReplayCursor, SessionId};
 use parlor_wire::RequestId;
 
 use super::broadcast::BroadcastBuffers;
@@ -27,6 +27,12 @@ pub(crate) struct Subscriber {
     later_bytes: usize,
     final_response: Option<FinalResponse>,
     limits: QueueLimits,
+    /// The change after which it was first sent entries.
+    pub(crate) since: u64,
+    /// Whether it is attached only because it is attached to the owner of the session.
+    pub(crate) follows_owner: bool,
+    /// The session in which it is shown requests, if it is sent nothing else.
+    pub(crate) shown_in: Option<SessionId>,
 }
 
 /// The response to a client that closes the session.
@@ -88,6 +94,9 @@ impl Subscriber {
             later_bytes: 0,
             final_response: None,
             limits,
+            since: 0,
+            follows_owner: false,
+            shown_in: None,
         }
     }
 

@@ -51,7 +51,7 @@ impl SessionMachine {
         }
     }
 
-    fn apply_info(&mut self, mut said: Upsert, line: Option<&AgentLine<'_>>) {
+    pub(super) fn apply_info(&mut self, mut said: Upsert, line: Option<&AgentLine<'_>>) {
         let mut title = said.fields.get_json_str(TITLE);
         // An agent may generate the title from the first prompt, which may contain the transcript.
         if title.take_if(|title| self.is_title_of_context(title)).is_some() {
@@ -104,7 +104,7 @@ impl SessionMachine {
         if !std::mem::take(&mut self.is_title_unsent) {
             return;
         }
-        let Some(link) = self.agent.as_ref().filter(|link| link.agent.has(Capability::Title)) else { return };
+        let Some(link) = self.agent.link().filter(|link| link.agent.has(Capability::Title)) else { return };
         let mut params = params_for(&link.session);
         params.set(TITLE, self.title());
         let (call, method) = (AgentCall::SetTitle, "session/set_title".to_owned());
@@ -118,13 +118,13 @@ impl SessionMachine {
             self.closing.releases = true;
         }
         self.set_archived(archived);
-        self.dirty.durable = true;
+        self.rows.dirty.durable = true;
         self.respond_after_turn(client, id, false);
     }
 
     pub(super) fn set_archived(&mut self, archived: bool) {
-        self.dirty.row |= self.row.archived != archived;
-        self.row.archived = archived;
+        self.rows.dirty.row |= self.rows.row.archived != archived;
+        self.rows.row.archived = archived;
     }
 
     /// Responds to a client, in order with its updates if it is attached.

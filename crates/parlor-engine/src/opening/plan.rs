@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use parlor_dialect::settings::Settings;
-use parlor_dialect::{Dialect, Losses, live};
+use parlor_dialect::{Dialect, LossKind, Losses, live};
 use parlor_json::Object;
 use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
@@ -12,7 +12,7 @@ use parlor_wire::{RpcError, code};
 use super::refused::{known_settings, wanted_settings};
 use super::replay::History;
 use crate::mcp::{McpServer, add_servers};
-use crate::{AgentInfo, SessionData};
+use crate::{AgentInfo, Capability, SessionData};
 
 /// How an agent session is to be opened. All params are in the agent's dialect.
 #[derive(Debug)]
@@ -53,11 +53,25 @@ impl OpeningPlan {
         agent: &AgentInfo,
         losses: &mut Losses,
     ) -> Vec<&'a McpServer> {
-        let params = match self {
+        add_servers(self.params(), configured, agent, losses)
+    }
+
+    /// Drops the client's system prompt, which is a loss, if the agent does not take one.
+    pub fn check_system_prompt(&mut self, agent: &AgentInfo, losses: &mut Losses) {
+        let params = self.params();
+        let has_prompt = params.get("systemPrompt").is_some_and(|prompt| !prompt.is_null());
+        if has_prompt && !agent.has(Capability::SystemPrompt) {
+            params.remove("systemPrompt");
+            losses.add(LossKind::SystemPrompt);
+        }
+    }
+
+    /// The params of the agent's request.
+    fn params(&mut self) -> &mut Object {
+        match self {
             Self::Create { params } | Self::Adopt { params, .. } | Self::Fork { params, .. } => params,
             Self::Restore(plan) => &mut plan.params,
-        };
-        add_servers(params, configured, agent, losses)
+        }
     }
 }
 

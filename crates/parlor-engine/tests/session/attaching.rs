@@ -9,7 +9,7 @@ use parlor_json::Json;
 use parlor_session::session::ClientId;
 use parlor_wire::RequestId;
 
-use crate::harness::{IDLE, RUNNING, Script, attach, chunk, lines};
+use crate::harness::{IDLE, RUNNING, Script, attach, chunk, lines, updates_of};
 
 /// A session with one finished turn.
 fn with_a_turn() -> Script {
@@ -168,6 +168,22 @@ fn a_client_that_is_alone_and_closes_the_session_cancels_the_turn_and_releases_t
 }
 
 #[test]
+fn a_call_that_waited_for_a_close_does_not_attach_a_client_that_has_disconnected() {
+    let mut script = with_a_turn();
+    script.says(&[RUNNING]);
+    script.handle([Event::Disconnected(ClientId(1))]);
+    script.connect(2, Dialect::V2, "{}");
+    // It need not be attached to close the session. The call after it waits for the response.
+    script.call(2, ClientCall::Close { id: RequestId::from(5) });
+    script.prompt(2, 6, "Again");
+    let idle = r#"{"sessionUpdate":"state_update","state":"idle","stopReason":"cancelled"}"#;
+    let ended = Event::Agent(script.epoch, updates_of(&[idle]));
+    script.handle([ended, Event::Disconnected(ClientId(2))]);
+    assert_eq!(script.machine.subscribers().count(), 0);
+    assert_eq!(script.machine.session().drivers().count(), 0);
+}
+
+#[test]
 fn a_client_with_seqs_sees_them_grow() {
     let mut script = with_a_turn();
     script.attach_with(2, Dialect::V2, r#"{"_meta":{"parlor/seq":true}}"#, ReplayFrom::Now);
@@ -309,9 +325,9 @@ fn clients_that_want_to_know_are_sent_which_clients_are_attached() {
     script.handle([Event::Disconnected(ClientId(2))]);
     expect![[r#"
         0 -> {"configOptions":[],"_meta":{"parlor/seq":0,"parlor/state":"idle"}}
-        session_info_update {"_meta":{"parlor/clients":[{"client":1,"role":"driver","name":"page"}]}}
-        session_info_update {"_meta":{"parlor/clients":[{"client":1,"role":"driver","name":"page"},{"client":2,"role":"driver","name":"zed"}]}}
-        session_info_update {"_meta":{"parlor/clients":[{"client":1,"role":"driver","name":"page"}]}}
+        session_info_update {"_meta":{"parlor/clients":[{"client":1,"role":"driver","name":"page"}],"parlor/moreClients":null}}
+        session_info_update {"_meta":{"parlor/clients":[{"client":1,"role":"driver","name":"page"},{"client":2,"role":"driver","name":"zed"}],"parlor/moreClients":null}}
+        session_info_update {"_meta":{"parlor/clients":[{"client":1,"role":"driver","name":"page"}],"parlor/moreClients":null}}
     "#]]
     .assert_eq(&lines(&script.sent(1)));
     // Updates of the session are not followed by the clients again.

@@ -8,12 +8,13 @@ use std::time::Duration;
 use parlor_dialect::Dialect;
 use parlor_dialect::settings::Settings;
 use parlor_engine::rows::{SessionRow, Write};
-use parlor_engine::stored::{ALIASES, OPENED, SIDE_STATE, StoredSession};
+use parlor_engine::stored::{ALIASES, OPENED, SIDE_STATE, SUBAGENTS, StoredSession};
 use parlor_engine::{
     AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentInfo, AgentLink, ClientCall, ClientInfo,
-    ClientRequestId, Event, ForkKind, ForkRequest, ForkStart, HandoffAgent, IdGen, KnownAgent, Now,
+    ClientRequestId, Event, Follow, ForkKind, ForkRequest, ForkStart, HandoffAgent, IdGen, KnownAgent, Now,
     OpenRequest, OpenedAgent, Outgoing, Output, QueueLimits, ReplayFrom, SessionConfig, SessionData,
-    SessionEnd, SessionLookup, SessionMachine, SessionSummary, Timer,
+    SessionEnd, SessionLookup, SessionMachine, SessionSummary, SubagentCommand, SubagentInfo, SubagentOutput,
+    Timer,
 };
 use parlor_json::{Json, Object};
 use parlor_session::session::{Answer, ClientId, PromptId};
@@ -31,6 +32,13 @@ pub(crate) struct Script {
     pub(crate) peer_requests: Vec<(u64, ClientRequestId)>,
     pub(crate) forks: Vec<ForkStart>,
     pub(crate) timers: Vec<(Duration, Timer)>,
+    subagents: Vec<String>,
+    /// The rows of other sessions that were written with those of this one.
+    pub(crate) other_rows: Vec<SessionRow>,
+    /// Whether the last batch was to be synced before it was released.
+    pub(crate) is_durable: bool,
+    /// The sessions that were deleted, and the keys of the values that were written.
+    pub(crate) deleted: Vec<String>,
     /// The open requests, as they were last reported.
     pub(crate) open_requests: Vec<OpenRequest>,
     full: BTreeSet<u64>,
@@ -107,7 +115,7 @@ impl Rows {
             Some(body.to_object().unwrap_or_default())
         };
         for (name, (seq, body)) in &self.slots {
-            if ![SIDE_STATE, ALIASES, OPENED].contains(&name.as_str()) {
+            if ![SIDE_STATE, ALIASES, OPENED, SUBAGENTS].contains(&name.as_str()) {
                 transcript.restore_slot(name, *seq, body).unwrap();
             }
         }
@@ -117,6 +125,7 @@ impl Rows {
             side_state: object(SIDE_STATE),
             aliases: self.slots.get(ALIASES).map(|(_, body)| body.clone()),
             opened: object(OPENED),
+            subagents: object(SUBAGENTS),
         }
     }
 }
@@ -129,6 +138,15 @@ impl Script {
 
     /// A new session whose agent speaks this dialect and has this response to `initialize`.
     pub(crate) fn with_agent(dialect: Dialect, initialize: &str) -> Self {
+        Self::with_owner(dialect, initialize, None)
+    }
+
+    /// The session of a subagent, whose agent speaks this dialect.
+    pub(crate) fn of_subagent(dialect: Dialect) -> Self {
+        Self::with_owner(dialect, "{}", Some(r#""owner""#.to_owned()))
+    }
+
+    fn with_owner(dialect: Dialect, initialize: &str, owner: Option<String>) -> Self {
         let row = SessionRow {
             id: r#""s""#.to_owned(),
             agent: "agent".to_owned(),
@@ -136,6 +154,7 @@ impl Script {
             cwd: "/work".to_owned(),
             title: None,
             parent: None,
+            owner,
             created_at: 1,
             active_at: 1,
             archived: false,
@@ -143,7 +162,8 @@ impl Script {
             data: "{}".to_owned(),
         };
         let transcript = Transcript::default();
-        let stored = StoredSession { row, transcript, side_state: None, aliases: None, opened: None };
+        let stored =
+            StoredSession { row, transcript, side_state: None, aliases: None, opened: None, subagents: None };
         let mut script = Self {
             machine: machine(stored, 0),
             clients: BTreeMap::new(),
@@ -153,6 +173,10 @@ impl Script {
             peer_requests: Vec::new(),
             forks: Vec::new(),
             timers: Vec::new(),
+            subagents: Vec::new(),
+            other_rows: Vec::new(),
+            is_durable: false,
+            deleted: Vec::new(),
             open_requests: Vec::new(),
             full: BTreeSet::new(),
             now: Duration::ZERO,
@@ -207,6 +231,18 @@ impl Script {
                 output = self.machine.on_store_failed(output, "the disk is full");
             } else {
                 self.rows.apply(&output.batch.writes);
+                self.is_durable = output.batch.durable;
+                let own = self.machine.row().id.clone();
+                let rows = output.batch.writes.iter().filter_map(|write| {
+                    let Write::Session(row) = write else { return None };
+                    Some(row).filter(|row| row.id != own)
+                });
+                self.other_rows.extend(rows.cloned());
+                for write in &output.batch.writes {
+                    if let Write::Delete { session: name } | Write::Value { key: name, .. } = write {
+                        self.deleted.push(name.clone());
+                    }
+                }
                 self.machine.on_stored(output.seq);
             }
             self.release(output);
@@ -263,6 +299,7 @@ impl Script {
             self.open_requests = open;
         }
         self.timers.extend(output.timers);
+        self.subagents.extend(output.subagents.into_iter().map(|one| describe(&one)));
         self.forks.extend(output.forks);
     }
 
@@ -411,9 +448,19 @@ impl Script {
         self.rows.entries.values().map(|(_, head, _)| head.clone()).collect()
     }
 
+    /// The stored row of the session.
+    pub(crate) fn stored_row(&self) -> &SessionRow {
+        self.rows.session.as_ref().expect("the session is stored")
+    }
+
     /// What the store has for lists.
     pub(crate) fn stored_summary(&self) -> SessionSummary {
-        SessionData::of(self.rows.session.as_ref().expect("the session is stored")).summary
+        SessionData::of(self.stored_row()).summary
+    }
+
+    /// What was done with the sessions of subagents since it was last looked at.
+    pub(crate) fn subagents(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.subagents)
     }
 
     pub(crate) fn has_failed(&self) -> bool {
@@ -434,6 +481,31 @@ fn machine(stored: StoredSession, first_id: u128) -> SessionMachine {
     });
     let now = Now { monotonic: Duration::ZERO, wall: UnixMillis(1_000_000) };
     SessionMachine::new(stored, config, ids, now)
+}
+
+fn describe(output: &SubagentOutput) -> String {
+    let session = output.session.to_string();
+    let session = session.trim_start_matches(['0', '-']);
+    match &output.command {
+        SubagentCommand::Bind { epoch, agent_session, is_bound_again } => {
+            let again = if *is_bound_again { " again" } else { "" };
+            format!("{session}: bind {agent_session} of {}{again}", epoch.0)
+        }
+        SubagentCommand::Describe(info) => {
+            let SubagentInfo { title, cwd, can_cancel, state } = &**info;
+            let title = title.as_ref().map(|title| title.to_text().into_owned());
+            let state = state.as_ref().map(Json::as_str);
+            format!("{session}: {title:?} {cwd:?} can_cancel={can_cancel} {state:?}")
+        }
+        SubagentCommand::Follow { client, follow: Follow::Updates { from_start } } => {
+            format!("{session}: client {} follows from_start={from_start}", client.0)
+        }
+        SubagentCommand::Follow { client, follow: Follow::Requests { shown_in } } => {
+            format!("{session}: client {} is asked in {shown_in}", client.0)
+        }
+        SubagentCommand::Leave(client) => format!("{session}: client {} leaves", client.0),
+        SubagentCommand::Unbind(error) => format!("{session}: unbind: {}", error.message()),
+    }
 }
 
 /// A request to attach.

@@ -8,4 +8,5 @@ mod prompts;
 mod requests;
 mod steering;
 mod storing;
+mod subagents;
 mod summary;

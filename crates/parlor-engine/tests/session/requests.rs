@@ -40,6 +40,24 @@ fn every_driver_is_asked_and_the_first_result_reaches_the_agent_once() {
 }
 
 #[test]
+fn a_request_is_cancelled_at_a_client_that_detaches_and_stays_open_for_others() {
+    let mut script = with_a_request();
+    script.sent(1);
+    script.sent(2);
+    script.commands();
+    script.call(1, ClientCall::Detach { id: RequestId::from(5) });
+    assert!(script.sent(1).iter().any(|line| line.starts_with("cancel ")));
+    assert!(!script.sent(2).iter().any(|line| line.starts_with("cancel ")));
+    script.answers(1, YES);
+    assert!(
+        !script.commands().iter().any(|command| command.contains("respond")),
+        "its answer comes too late"
+    );
+    script.answers(2, YES);
+    assert!(script.commands().iter().any(|command| command.contains("respond")));
+}
+
+#[test]
 fn the_decision_is_stored_before_the_agent_gets_it() {
     let mut script = with_a_request();
     script.commands();

@@ -160,6 +160,7 @@ fn a_client_keeps_a_prompt_that_came_too_late_if_it_asked_for_that() {
         steering(&mut script, 1, 7, idle);
         script.commands();
         answers(&mut script, Ok(r#"{"outcome":"promptRequired"}"#));
+        assert!(script.is_durable || !is_kept, "a power cut does not queue it again");
         let sent = script.sent(1);
         assert!(sent.contains(&format!(r#"7 -> {{"outcome":"{outcome}"}}"#)), "{sent:?}");
         assert_eq!(sent.iter().filter(|line| line.starts_with("7 ")).count(), 1, "{sent:?}");
@@ -247,4 +248,19 @@ fn a_request_between_turns_is_not_a_turn_for_a_prompt() {
     steering(&mut script, 1, 7, "promptRequired");
     assert_eq!(script.sent(1), [r#"7 -> {"outcome":"promptRequired"}"#]);
     assert_eq!(script.commands(), [""; 0]);
+}
+
+#[test]
+fn a_prompt_that_the_agent_repeats_without_an_id_ends_the_message_before_it() {
+    let text = |kind: &str, text: &str| {
+        format!(r#"{{"sessionUpdate":"{kind}_message_chunk","content":{{"type":"text","text":"{text}"}}}}"#)
+    };
+    let mut script = running(STEERING);
+    script.says(&[&text("agent", "before")]);
+    steer(&mut script, 2, "true");
+    script.says(&[&text("user", "Now"), &text("agent", "after")]);
+    answers(&mut script, Ok(r#"{"outcome":"injected"}"#));
+    let texts = script.stored_texts();
+    let texts: Vec<_> = texts.iter().filter_map(|text| text.rsplit(": ").next()).collect();
+    assert_eq!(texts, ["One", "first", "before", "Now", "after"]);
 }

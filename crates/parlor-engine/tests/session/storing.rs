@@ -31,7 +31,7 @@ fn a_prompt_that_cannot_be_stored_is_answered_with_an_error_and_not_sent_to_the_
     script.prompt(1, 1, "One");
     expect![[r#"
         1 failed: the session cannot be stored: the disk is full
-        state_update {"state":"idle","stopReason":"error","error":{"code":-32603,"message":"the session cannot be stored: the disk is full"}}
+        state_update {"state":"idle","stopReason":"error","error":{"code":-32603,"message":"the session cannot be stored: the disk is full","data":{"reason":"session_closed"}}}
     "#]]
     .assert_eq(&lines(&script.sent(1)));
     assert_eq!(script.prompts.len(), 0);

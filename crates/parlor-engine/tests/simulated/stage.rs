@@ -167,6 +167,7 @@ pub(crate) fn row() -> SessionRow {
         cwd: "/".to_owned(),
         title: None,
         parent: None,
+        owner: None,
         created_at: 0,
         active_at: 0,
         archived: false,

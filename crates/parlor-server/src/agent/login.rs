@@ -1,8 +1,10 @@
 //! Whether a person is logged in to an agent, as far as its responses show.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
+use memchr::memmem::Finder;
 use parlor_json::{Json, Object};
 use parlor_store::{Batch, Write};
 use parlor_wire::{RpcError, code};
@@ -89,10 +91,12 @@ impl Agent {
 
     /// Handles the agent's notification of its login state.
     pub(super) fn on_login_status(&self, params: &Object) {
-        match params.get_str("state").as_deref() {
-            Some("authenticated") => drop(self.set_logged_in(true)),
-            Some("unauthenticated") => drop(self.set_logged_in(false)),
-            Some(_) | None => {}
+        let extension = params.get_object("authStatus").and_then(|status| status.get_string("kind"));
+        match (params.get_str("state").as_deref(), extension.as_deref()) {
+            (Some("unauthenticated"), _) | (None, Some("none")) => drop(self.set_logged_in(false)),
+            // The extension has the kind of the account or key.
+            (Some("authenticated"), _) | (None, Some(_)) => drop(self.set_logged_in(true)),
+            (Some(_), _) | (None, None) => {}
         }
     }
 
@@ -126,19 +130,54 @@ impl Agent {
                 }
             }
             Err(error) => {
-                let received = RpcError::from_raw(error.raw());
-                let methods = AuthMethod::all_in(&self.info.initialize);
-                // The code also stands for other errors of servers. An embedded agent has no command to log in with.
-                if received.code() != code::AUTH_REQUIRED || methods.is_empty() || self.info.is_embedded {
-                    return;
+                if let Some(explained) = self.explain_login(&RpcError::from_raw(error.raw()), call) {
+                    *error = explained.to_json();
                 }
-                *lock(&self.login_required) = Some(call);
-                self.store_login(false);
-                *error = login_required(&self.info.name, &self.info.label, &received, &methods).to_json();
             }
         }
     }
+
+    /// Derives the login state from a line that says that a turn failed, and explains its error. Version 2 reports the end of a
+    /// turn as a state, not as a response.
+    pub(super) fn check_login_in<'a>(&self, line: Cow<'a, str>) -> Cow<'a, str> {
+        if AUTH_REQUIRED_TEXT.find(line.as_bytes()).is_none() {
+            return line;
+        }
+        self.explain_login_in(&line).map_or(line, Cow::Owned)
+    }
+
+    fn explain_login_in(&self, line: &str) -> Option<String> {
+        let mut message = Json::parse(line).ok()?.to_object()?;
+        let mut params = message.get_object("params")?;
+        let mut update = params.get_object("update")?;
+        let kind = update.get_string("sessionUpdate")?;
+        if !matches!(kind.as_str(), "state_update" | "state_change") {
+            return None;
+        }
+        let received = RpcError::from_raw(update.get("error")?.raw());
+        let error = self.explain_login(&received, CheckedCall::Prompt)?;
+        update.set("error", error.to_json());
+        params.set("update", update.to_json());
+        message.set("params", params.to_json());
+        Some(message.to_json().as_str().to_owned())
+    }
+
+    /// The explanation of an error, if it says that a login is required, which is recorded.
+    fn explain_login(&self, received: &RpcError, call: CheckedCall) -> Option<RpcError> {
+        let methods = AuthMethod::all_in(&self.info.initialize);
+        // The code also stands for other errors of servers. An embedded agent has no command to log in with.
+        if received.code() != code::AUTH_REQUIRED || methods.is_empty() || self.info.is_embedded {
+            return None;
+        }
+        *lock(&self.login_required) = Some(call);
+        self.store_login(false);
+        Some(login_required(&self.info.name, &self.info.label, received, &methods))
+    }
 }
+
+/// Finds [`code::AUTH_REQUIRED`] in a line: every line is searched and few are parsed.
+static AUTH_REQUIRED_TEXT: LazyLock<Finder<'_>> =
+    LazyLock::new(|| Finder::new(&code::AUTH_REQUIRED.to_string()).into_owned());
 
 /// The message of agents that give no reason.
 const STANDARD_MESSAGE: &str = "Authentication required";

@@ -357,6 +357,13 @@ impl Agent {
         lock(&self.links).take_early_updates(session);
     }
 
+    /// Drops what the agent replayed of a subagent's session, and the link of its earlier binding.
+    pub(crate) fn forget_subagent(&self, session: &SessionId) {
+        let mut links = lock(&self.links);
+        links.take_early_updates(session);
+        links.sessions.remove(session);
+    }
+
     /// Stops routing messages of an agent session, unless it has another epoch by now.
     pub(crate) fn unlink(&self, session: &SessionId, epoch: AgentEpoch) {
         let mut links = lock(&self.links);

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use parlor_engine::AgentEpoch;
 use parlor_engine::opening::{AgentSession, EarlyMessage, OpeningEvent};
 use parlor_session::SessionId;
+use parlor_wire::RpcError;
 use tokio::sync::mpsc;
 
 use super::Agent;
-use crate::session::{AgentMessage, INBOX, Link, Message, SessionCall};
+use crate::session::{AgentMessage, INBOX, Link, Message, SessionCall, next_epoch};
 
 /// Reserves an agent session for a session of the server; dropping it stops routing its messages.
 #[derive(Debug)]
@@ -73,9 +74,14 @@ impl BoundAgent {
     /// Creates a session that the agent has just opened.
     #[cfg(test)]
     pub(crate) fn for_tests(agent: &Arc<Agent>, session: &str) -> Self {
-        let (link, messages) = channel(crate::session::next_epoch());
-        let session = SessionId::from(session);
-        agent.link(&session, &link).unwrap();
+        Self::of_subagent(agent, &SessionId::from(session)).unwrap()
+    }
+
+    /// Takes a session of a subagent, which the agent has open.
+    pub(crate) fn of_subagent(agent: &Arc<Agent>, session: &SessionId) -> Result<Self, RpcError> {
+        let (link, messages) = channel(next_epoch());
+        agent.link(session, &link)?;
+        let session = session.clone();
         let opened = AgentSession {
             session: session.clone(),
             result: parlor_json::Object::default(),
@@ -87,11 +93,8 @@ impl BoundAgent {
             early: Vec::new(),
             dropped: 0,
         };
-        Self::new(
-            AgentSessionGuard { agent: Arc::clone(agent), session, epoch: link.epoch },
-            opened,
-            messages,
-        )
+        let guard = AgentSessionGuard { agent: Arc::clone(agent), session, epoch: link.epoch };
+        Ok(Self::new(guard, opened, messages))
     }
 }
 

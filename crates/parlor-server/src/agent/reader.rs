@@ -1,7 +1,8 @@
 //! Reads the messages of an agent and routes each to its session, caller or client.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use memchr::memmem::Finder;
 use parlor_dialect::live::{self, AgentUpdate};
 use parlor_engine::Frame;
 use parlor_json::{Json, JsonRef, Object};
@@ -11,14 +12,14 @@ use parlor_wire::{
     RpcError, cancel_target, code, parse,
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::sessionless::{self, DeliveryOrder};
 use super::{Agent, Links, MAX_EARLY_UPDATES, PendingCall, UnloadedSession};
 use crate::connection::register_batch;
 use crate::fields;
 use crate::lock;
-use crate::session::{AgentMessage, Link, SessionCall};
+use crate::session::{AgentMessage, Link, Message, SessionCall};
 
 /// How many bytes are read at once.
 const BUFFER: usize = 64 << 10;
@@ -26,6 +27,14 @@ const BUFFER: usize = 64 << 10;
 /// How many batches of updates may wait in the inboxes of sessions. An agent that is faster than its sessions is not read
 /// meanwhile, so that its output waits in its pipe.
 const MAX_BATCHES: usize = 32;
+
+/// Finds the kind of the updates that announce subagents in a line. In a text, its last quote would be escaped. Every line is
+/// searched.
+static SUBAGENT_UPDATE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(r#""subagent_update""#));
+
+fn announces_subagent(line: &str) -> bool {
+    SUBAGENT_UPDATE.find(line.as_bytes()).is_some()
+}
 
 /// Reads the output of an agent to its end.
 pub(super) async fn read(agent: Arc<Agent>, mut stream: impl AsyncRead + Unpin) {
@@ -102,8 +111,8 @@ async fn on_line(agent: &Arc<Agent>, frame: InputLine<'_>, batch: &mut UpdateBat
             return;
         }
     };
-    let line = &*agent.sandbox.paths.line_from_agent(line);
-    if batch.to.is_some() && line.starts_with(&batch.prefix) {
+    let line = &*agent.check_login_in(agent.sandbox.paths.line_from_agent(line));
+    if batch.to.is_some() && line.starts_with(&batch.prefix) && !announces_subagent(line) {
         batch.add(line);
         return;
     }
@@ -117,6 +126,9 @@ async fn on_line(agent: &Arc<Agent>, frame: InputLine<'_>, batch: &mut UpdateBat
                 batch.to = Some((session, link));
                 update.prefix(line).clone_into(&mut batch.prefix);
                 batch.add(line);
+                if announces_subagent(line) {
+                    on_subagent_update(agent, line, batch).await;
+                }
             }
             Receiver::Unloaded(session) => session.deliver(format!("{line}\n")).await,
             Receiver::None => {}
@@ -142,6 +154,25 @@ async fn on_line(agent: &Arc<Agent>, frame: InputLine<'_>, batch: &mut UpdateBat
             tracing::warn!(agent = agent.info.name, "a line of the agent is not a message: {malformed}");
             Frame::malformed(&malformed).into_iter().for_each(|answer| agent.stdin.push(answer));
         }
+    }
+}
+
+/// Waits until a session has handled the announcement of a subagent: the messages that follow it are for the session of the
+/// subagent.
+async fn on_subagent_update(agent: &Agent, line: &str, batch: &mut UpdateBatch) {
+    batch.send(agent).await;
+    let Some((_, link)) = batch.to.as_ref().filter(|(_, link)| link.is_session) else { return };
+    let params = Json::parse(line).ok().and_then(|line| line.to_object()?.get_object("params"));
+    let update = params.and_then(|params| params.get_object("update"));
+    let subagent = update.and_then(|update| fields::session_of(&update));
+    if subagent.is_none_or(|subagent| link_to(agent, &subagent).is_some()) {
+        return;
+    }
+    let (sent, handled) = oneshot::channel();
+    let relay = Message::Relay { frame: Frame::updates(""), clients: Vec::new(), sent };
+    if link.inbox.send(relay).await.is_ok() {
+        // A session that has ended does not handle it.
+        let _ = handled.await;
     }
 }
 
@@ -293,6 +324,9 @@ async fn on_notification(
                 batch.to = Some((session, link));
                 batch.add(message.text());
                 batch.send(agent).await;
+                if announces_subagent(message.text()) {
+                    on_subagent_update(agent, message.text(), batch).await;
+                }
                 batch.to = None;
             }
             Receiver::Unloaded(session) => session.deliver(format!("{}\n", message.text())).await,
@@ -301,7 +335,8 @@ async fn on_notification(
         return;
     }
     let members = params.and_then(JsonRef::to_object).unwrap_or_default();
-    if method == "auth/status_update" {
+    // Real agents send it with the prefix of an extension.
+    if matches!(method, "auth/status_update" | "_auth/status_update") {
         agent.on_login_status(&members);
     }
     let session = fields::session_of(&members);

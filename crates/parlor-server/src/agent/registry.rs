@@ -11,6 +11,7 @@ use parlor_session::SessionId;
 use parlor_store::{Batch, Write};
 use parlor_wire::{RpcError, code};
 use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
 
 use super::{Agent, AgentSessionCache, LoginStates, Startup, start};
 use crate::config::{AgentConfig, Agents, ProcessMode, Sandbox, chosen_env};
@@ -105,6 +106,16 @@ impl Registry {
     /// The agents that clients can choose now.
     pub(crate) fn agents(&self) -> Arc<Agents> {
         Arc::clone(&self.agents.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads what depends on the programs on the disk, such as the default agent, on a blocking thread.
+    pub(crate) async fn inspect<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Arc<Agents>) -> T + Send + 'static,
+    ) -> Result<T, RpcError> {
+        let agents = self.agents();
+        let read = spawn_blocking(move || read(&agents)).await;
+        read.map_err(|error| RpcError::new(code::INTERNAL_ERROR, format!("cannot look for agents: {error}")))
     }
 
     /// Replaces the agents that clients can choose. Processes that run keep running for the sessions that use them.

@@ -282,7 +282,8 @@ fn initialize_params(dialect: Dialect, fs: FileAccess) -> Object {
             let session =
                 empty().with("configOptions", options).with("notices", empty()).with("compaction", empty());
             let capabilities = empty().with("fs", fs).with("terminal", true).with("elicitation", elicitation);
-            let capabilities = capabilities.with("session", session).with("plan", empty());
+            let capabilities =
+                capabilities.with("session", session).with("plan", empty()).with("subagents", empty());
             // Agents have the authentication methods for which they need a terminal only if the client runs them.
             let capabilities = capabilities.with("auth", empty().with("terminal", true)).with("_meta", meta);
             params.set("clientInfo", info);

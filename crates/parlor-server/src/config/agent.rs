@@ -297,7 +297,7 @@ pub(super) fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
         type Value = Vec<String>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a command: a string, or a list of strings")
+            f.write_str("a string, or a list of strings")
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<String>, E> {

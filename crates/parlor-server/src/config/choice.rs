@@ -195,7 +195,7 @@ fn mcp_servers(configured: &[McpConfig], data: Option<&Path>) -> McpServers {
 }
 
 /// The name that differs from the given one by at most two letters.
-fn closest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+pub fn closest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     let distances = names.iter().map(|known| (distance(name, known), *known));
     let (distance, closest) = distances.min()?;
     (distance <= 2 && distance < closest.chars().count() / 2 + 1).then_some(closest)

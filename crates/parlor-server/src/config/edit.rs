@@ -47,7 +47,8 @@ pub fn set_default_agent(path: &Path, name: &str) -> Result<(), ConfigError> {
         Err(error) => return Err(failed("read", &error)),
     };
     let changed = with_default_agent(&text, name, path)?;
-    let mode = fs::metadata(&target).map_or(0o644, |found| found.permissions().mode() & 0o7777);
+    // A new file may get secrets later.
+    let mode = fs::metadata(&target).map_or(0o600, |found| found.permissions().mode() & 0o7777);
     replace(&target, &changed, mode).map_err(|error| failed("write", &error))
 }
 

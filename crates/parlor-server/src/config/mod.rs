@@ -11,6 +11,8 @@ mod mcp;
 mod notify;
 mod preset;
 mod reload;
+#[cfg(feature = "config")]
+mod syntax;
 
 #[cfg(feature = "config")]
 use std::collections::BTreeMap;
@@ -33,7 +35,7 @@ use serde::de::{self, Deserialize, Deserializer};
 use crate::transport::HttpOptions;
 
 pub use self::agent::{AgentConfig, EmbeddedAgent, ProcessMode, Sandbox};
-pub use self::choice::{Agents, DefaultAgent};
+pub use self::choice::{Agents, DefaultAgent, closest};
 #[cfg(feature = "config")]
 pub use self::edit::{set_default_agent, with_default_agent};
 pub use self::env::{DEFAULT_PASS_ENV, chosen_env, chosen_env_from, matches};
@@ -137,10 +139,6 @@ pub struct ConfigError {
     /// How to correct it.
     pub hint: Option<String>,
 }
-
-#[cfg(feature = "config")]
-/// The hint for a file that cannot be parsed; the parser's message lists the settings that it knows.
-const SYNTAX_HINT: &str = "check the spelling; docs/configuration.md lists all settings";
 
 #[cfg(feature = "config")]
 #[derive(serde::Deserialize)]
@@ -253,22 +251,13 @@ impl Config {
 
     /// [`parse`](Self::parse) with installed agents, whose commands agents without a `command` use.
     pub fn parse_with(text: &str, path: &Path, installed: Vec<InstalledAgent>) -> Result<Self, ConfigError> {
-        let file: File = toml::from_str(text).map_err(|error| {
-            let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
-            let location = match line {
-                Some(line) => format!("{}:{line}", path.display()),
-                None => path.display().to_string(),
-            };
-            let message = error.message().trim_end().replace('\n', ", ");
-            ConfigError { location, message, hint: Some(SYNTAX_HINT.to_owned()) }
-        })?;
-        let line_of = |offset: usize| 1 + text[..offset.min(text.len())].matches('\n').count();
+        let file: File = toml::from_str(text).map_err(|error| syntax::config_error(&error, text, path))?;
         let mut keys = Vec::new();
         for (place, actions) in file.keys {
             keys.extend(actions.into_iter().map(|(action, setting)| KeySetting {
                 place: place.clone(),
                 action,
-                line: line_of(setting.span().start),
+                line: syntax::line_of(text, setting.span().start),
                 keys: setting.into_inner(),
             }));
         }

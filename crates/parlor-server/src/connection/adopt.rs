@@ -143,7 +143,7 @@ async fn agent_of(
     id: &str,
 ) -> Result<(AgentConfig, Option<SessionRow>), RpcError> {
     // A client without an agent can adopt the sessions that an agent lists.
-    let chosen = initialize::config(hub, client);
+    let chosen = initialize::config(hub, client).await;
     let key = chosen.as_ref().ok().map(stored::agent_key);
     let (cache, id) = (Arc::clone(&hub.registry().session_cache), id.to_owned());
     let (own, other) = hub

@@ -29,13 +29,13 @@ pub(super) async fn running(hub: &HubState, call: &SessionlessCall) -> Result<Op
     if let Some((agent, _)) = call.mcp_request() {
         return Ok(Some(agent));
     }
-    let config = initialize::config(hub, &call.client)?;
+    let config = initialize::config(hub, &call.client).await?;
     Ok(hub.registry().get_running(&config, &call.client.peer, &SessionId::from("")).await)
 }
 
 /// The agent that a call is for, which is started if it is not running.
 pub(super) async fn agent_of(hub: &Arc<HubState>, call: &SessionlessCall) -> Result<Arc<Agent>, RpcError> {
-    let config = initialize::config(hub, &call.client)?;
+    let config = initialize::config(hub, &call.client).await?;
     let cwd = call.client.peer.cwd.clone().unwrap_or_else(|| "/".into());
     let startup = Startup::new(config.startup_timeout);
     create::agent(hub, &call.client, &config, &cwd, &SessionId::from(""), startup).await

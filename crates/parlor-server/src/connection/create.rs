@@ -41,7 +41,7 @@ async fn try_new(
     session: &SessionId,
     mut cancel: CancelToken,
 ) -> Result<(), RpcError> {
-    let config = config(hub, client)?;
+    let config = config(hub, client).await?;
     let cwd = fields::absolute(&params, "cwd");
     let cwd = cwd.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`cwd` must be an absolute path"))?;
     if let Some(error) = client.take_start_error(config.startup_timeout) {
@@ -75,6 +75,7 @@ async fn try_new(
         cwd,
         title: None,
         parent: None,
+        owner: None,
         created_at: now,
         active_at: now,
         archived: false,

@@ -19,18 +19,19 @@ use crate::hub::{AgentChoice, HubState};
 pub(super) const AGENT: &str = "parlor/agent";
 
 /// The configuration of the agent that a client chose.
-pub(super) fn config(hub: &HubState, client: &Client) -> Result<AgentConfig, RpcError> {
-    chosen(hub, client, client.peer.agent.as_ref())
+pub(super) async fn config(hub: &HubState, client: &Client) -> Result<AgentConfig, RpcError> {
+    chosen(hub, client, client.peer.agent.clone()).await
 }
 
 /// The configuration of an agent, of the default one if a client has not chosen any.
-pub(super) fn chosen(
+pub(super) async fn chosen(
     hub: &HubState,
     client: &Client,
-    choice: Option<&AgentChoice>,
+    choice: Option<AgentChoice>,
 ) -> Result<AgentConfig, RpcError> {
-    let agents = hub.registry().agents();
-    agents.chosen(choice, &client.peer.search_path()).map_err(invalid_choice)
+    let peer = Arc::clone(&client.peer);
+    let chosen = hub.registry().inspect(move |agents| agents.chosen(choice.as_ref(), &peer.search_path()));
+    chosen.await?.map_err(invalid_choice)
 }
 
 /// The error for a client that chose an agent that the server does not have.
@@ -65,7 +66,7 @@ pub(super) async fn initialized(
     dialect: Dialect,
 ) -> Result<Object, RpcError> {
     hub.reload_config().await;
-    let config = match config(hub, client) {
+    let config = match config(hub, client).await {
         // A client that has to choose an agent for new sessions can use the others without.
         Err(_) if client.peer.agent.is_none() => {
             return Ok(capabilities(dialect, &AgentConfig::new("no agent", Vec::new()), &Object::default()));

@@ -8,11 +8,11 @@ use parlor_dialect::Dialect;
 use parlor_engine::{ClientCall, Frame};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::SessionId;
-use parlor_store::{Cursor, Filter, SessionRow};
+use parlor_store::{Cursor, Filter, SessionRow, Store, StoreError};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::session_info::session_info;
-use super::{adopt, login};
+use super::{adopt, initialize, login};
 use crate::agent_sessions;
 use crate::client::Client;
 use crate::config::{AgentConfig, DefaultAgent, McpConfig};
@@ -45,24 +45,23 @@ pub(crate) struct ListQuery {
 
 impl ListQuery {
     /// Decodes the params of `session/list` and of a subscription to the list.
-    pub(crate) fn of(hub: &HubState, client: &Client, params: &Object) -> Result<Self, RpcError> {
+    pub(crate) async fn of(hub: &HubState, client: &Client, params: &Object) -> Result<Self, RpcError> {
         let requested = params.get_nested("_meta", "parlor/agent").and_then(|agent| agent.to_json_str());
-        let agents = hub.registry().agents();
         let (agent, config) = match requested.as_ref().map(JsonStr::to_text) {
             Some(all) if all == "*" => (None, None),
             Some(named) => {
-                let config = agents.get(&named).cloned();
+                let config = hub.registry().agents().get(&named).cloned();
                 (
                     Some(config.as_ref().map_or_else(|| named.into_owned(), |config| config.name.clone())),
                     config,
                 )
             }
             None => {
-                match agents.chosen(client.peer.agent.as_ref(), &client.peer.search_path()) {
+                match initialize::config(hub, client).await {
                     Ok(config) => (Some(config.name.clone()), Some(config)),
                     // Without a default agent, the sessions of all agents.
                     Err(_) if client.peer.agent.is_none() => (None, None),
-                    Err(error) => return Err(RpcError::new(code::INVALID_PARAMS, error.to_string())),
+                    Err(error) => return Err(error),
                 }
             }
         };
@@ -70,6 +69,9 @@ impl ListQuery {
             agent: agent.clone(),
             cwd: params.get_string("cwd"),
             archived: which_archived(params)?,
+            owned: params
+                .get_nested("_meta", "parlor/subagents")
+                .is_some_and(|all| all.as_bool() == Some(true)),
             ..Filter::default()
         };
         Ok(Self { agent, config, filter })
@@ -80,11 +82,12 @@ impl ListQuery {
         agent.as_ref().is_none_or(|agent| *agent == row.agent)
             && cwd.as_ref().is_none_or(|cwd| *cwd == row.cwd)
             && archived.is_none_or(|archived| archived == row.archived)
+            && (self.filter.owned || row.owner.is_none())
     }
 }
 
 async fn page(hub: &Arc<HubState>, client: &Client, params: &Object) -> Result<Object, RpcError> {
-    let ListQuery { agent, config, filter } = ListQuery::of(hub, client, params)?;
+    let ListQuery { agent, config, filter } = ListQuery::of(hub, client, params).await?;
     let after =
         match params.get("cursor").filter(|cursor| !cursor.is_null()) {
             Some(cursor) => Some(read_cursor(cursor).ok_or_else(|| {
@@ -97,7 +100,7 @@ async fn page(hub: &Arc<HubState>, client: &Client, params: &Object) -> Result<O
     }
     let cache = Arc::clone(&hub.registry().session_cache);
     let shown = agent_names(hub, client);
-    let open = hub.feed().open_counts();
+    let open = hub.open_counts();
     let (listed, next) = hub
         .read(move |store| {
             let agent_only: Arc<[SessionRow]> = match (&agent, &config) {
@@ -131,14 +134,14 @@ async fn page(hub: &Arc<HubState>, client: &Client, params: &Object) -> Result<O
 }
 
 /// Subscribes a client to changes of the list.
-pub(super) fn subscribe(
+pub(super) async fn subscribe(
     hub: &Arc<HubState>,
     client: &Arc<Client>,
     id: &RequestId,
     method: &str,
     params: &Object,
 ) -> Result<(), RpcError> {
-    let query = ListQuery::of(hub, client, params)?;
+    let query = ListQuery::of(hub, client, params).await?;
     let update = if method.starts_with('_') { "_parlor/list/update" } else { "session/list/update" };
     // The response comes first: a client knows that the changes from then on follow.
     client.queue.push(Frame::response(id, &Object::default()));
@@ -154,7 +157,7 @@ pub(crate) async fn changes(
     sessions: HashSet<String>,
 ) -> Result<(Vec<Object>, Vec<Json>), RpcError> {
     let shown = agent_names(hub, client);
-    let open = hub.feed().open_counts();
+    let open = hub.open_counts();
     hub.read(move |store| {
         let (mut listed, mut removed) = (Vec::new(), Vec::new());
         for id in sessions {
@@ -163,12 +166,18 @@ pub(crate) async fn changes(
                     row.agent = shown(&row.agent);
                     listed.push(session_info(store, &row, open.get(&id).copied().unwrap_or_default())?);
                 }
+                None if is_owned(store, &id)? => {}
                 None => removed.push(Json::parse(&id).unwrap_or_default()),
             }
         }
         Ok((listed, removed))
     })
     .await
+}
+
+/// Whether a session is that of a subagent, which no list has.
+fn is_owned(store: &dyn Store, id: &str) -> Result<bool, StoreError> {
+    Ok(store.session(id)?.is_some_and(|row| row.owner.is_some()))
 }
 
 /// Decodes the filter for archived sessions, which are excluded by default.
@@ -300,13 +309,23 @@ pub(super) async fn losses(
 }
 
 /// Responds with the agents that clients can choose.
-pub(super) async fn agents(hub: &Arc<HubState>, client: &Client, id: &RequestId) {
-    let agents = hub.registry().agents();
+pub(super) async fn agents(hub: &Arc<HubState>, client: &Client, id: &RequestId) -> Result<(), RpcError> {
     let path = client.peer.search_path();
-    let default = agents.default_agent(&path);
-    let default_name = default.agent().ok().map(|agent| &agent.name);
+    let inspected = hub.registry().inspect(move |agents| {
+        let default = agents.default_agent(&path);
+        let reason = match &default {
+            DefaultAgent::Configured(_) => "configured",
+            DefaultAgent::OnlyInstalled(_) => "onlyInstalled",
+            DefaultAgent::BuiltIn(_) => "builtIn",
+            DefaultAgent::Ambiguous(_) => "ambiguous",
+        };
+        let default = default.agent().ok().map(|agent| agent.name.clone());
+        let installed: Vec<_> = agents.all().iter().map(|agent| agent.is_installed(&path)).collect();
+        (Arc::clone(agents), installed, default, reason)
+    });
+    let (agents, installed, default, reason) = inspected.await?;
     let mut listed = Vec::new();
-    for config in agents.all() {
+    for (config, is_installed) in agents.all().iter().zip(installed) {
         let mut agent = Object::default();
         agent.set("name", &config.name);
         if client.is_driver() {
@@ -317,8 +336,8 @@ pub(super) async fn agents(hub: &Arc<HubState>, client: &Client, id: &RequestId)
         }
         let servers = agents.enabled_mcp().filter(|server| server.is_for(&config.name));
         agent.set("mcpServers", Json::array(servers.map(mcp_server)));
-        agent.set("default", Some(&config.name) == default_name);
-        agent.set("installed", config.is_installed(&path));
+        agent.set("default", Some(&config.name) == default.as_ref());
+        agent.set("installed", is_installed);
         if let Some(is_logged_in) = hub.registry().login_state(config).await {
             agent.set("loggedIn", is_logged_in);
         }
@@ -330,14 +349,9 @@ pub(super) async fn agents(hub: &Arc<HubState>, client: &Client, id: &RequestId)
     }
     let mut result = Object::default();
     result.set("agents", Json::array(listed));
-    let reason = match &default {
-        DefaultAgent::Configured(_) => "configured",
-        DefaultAgent::OnlyInstalled(_) => "onlyInstalled",
-        DefaultAgent::BuiltIn(_) => "builtIn",
-        DefaultAgent::Ambiguous(_) => "ambiguous",
-    };
     result.set("defaultReason", reason);
     client.queue.push(Frame::response(id, &result));
+    Ok(())
 }
 
 /// Responds with the sessions that only an agent has. Unlike `session/list`, this starts the agent and waits for its list.

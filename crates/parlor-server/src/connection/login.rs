@@ -93,20 +93,30 @@ async fn try_login(
     client: &Arc<Client>,
     id: &RequestId,
     params: &Object,
-    mut cancel: CancelToken,
+    cancel: CancelToken,
 ) -> Result<Object, RpcError> {
-    let config = agent_config(hub, client, params)?;
+    let config = agent_config(hub, client, params).await?;
     let mut guard = hub.logins().start(&config.name, client)?;
     let gone = guard.client_gone();
-    let running = run(hub, client, id, params, &config, &mut guard);
-    // Dropping it ends the program, or cancels the call.
+    let login = run(hub, client, id, params, &config, &mut guard);
+    wait(login, gone, cancel, &config).await
+}
+
+/// Waits until a login ends, its client disconnects or cancels it, or [`LOGIN_TIMEOUT`] elapses. In the last three cases the login
+/// is dropped, which ends its program, or cancels the agent's call.
+async fn wait<T>(
+    login: impl Future<Output = Result<T, RpcError>>,
+    client_gone: impl Future<Output = ()>,
+    mut cancel: CancelToken,
+    config: &AgentConfig,
+) -> Result<T, RpcError> {
     tokio::select! {
         biased;
-        () = gone => Err(RpcError::new(code::REQUEST_CANCELLED, "the client has disconnected")),
+        () = client_gone => Err(RpcError::new(code::REQUEST_CANCELLED, "the client has disconnected")),
         () = cancel.cancelled() => Err(RpcError::new(code::REQUEST_CANCELLED, "the login was cancelled")),
-        ended = tokio::time::timeout(LOGIN_TIMEOUT, running) => ended.unwrap_or_else(|_| {
+        ended = tokio::time::timeout(LOGIN_TIMEOUT, login) => ended.unwrap_or_else(|_| {
             let minutes = LOGIN_TIMEOUT.as_secs() / 60;
-            Err(failed(&config, &format!("it did not end within {minutes} minutes")))
+            Err(failed(config, &format!("it did not end within {minutes} minutes")))
         }),
     }
 }
@@ -155,10 +165,10 @@ async fn run(
 }
 
 /// The configuration of the agent that the params name, else of the client's agent.
-fn agent_config(hub: &HubState, client: &Client, params: &Object) -> Result<AgentConfig, RpcError> {
+async fn agent_config(hub: &HubState, client: &Client, params: &Object) -> Result<AgentConfig, RpcError> {
     match params.get_string("agent") {
-        Some(name) => initialize::chosen(hub, client, Some(&AgentChoice::Named(name))),
-        None => initialize::config(hub, client),
+        Some(name) => initialize::chosen(hub, client, Some(AgentChoice::Named(name))).await,
+        None => initialize::config(hub, client).await,
     }
 }
 
@@ -168,7 +178,7 @@ pub(super) async fn started_agent(
     client: &Arc<Client>,
     params: &Object,
 ) -> Result<(AgentConfig, Arc<Agent>), RpcError> {
-    let config = agent_config(hub, client, params)?;
+    let config = agent_config(hub, client, params).await?;
     let agent = start(hub, client, &config).await?;
     Ok((config, agent))
 }
@@ -327,4 +337,25 @@ fn unknown_method(config: &AgentConfig, wanted: Option<&str>, methods: &[AuthMet
 fn failed(config: &AgentConfig, reason: &str) -> RpcError {
     let message = format!("the login to agent '{}' failed: {reason}", config.label());
     RpcError::new(code::INTERNAL_ERROR, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_login_that_does_not_end_is_dropped_after_15_minutes() {
+        let config = AgentConfig::new("mine", vec!["mine".to_owned()]);
+        let (_sender, cancel) = CancelToken::new();
+        let started = tokio::time::Instant::now();
+        let error = wait(pending::<Result<(), _>>(), pending(), cancel, &config).await.unwrap_err();
+        assert_eq!(error.message(), "the login to agent 'mine' failed: it did not end within 15 minutes");
+        assert_eq!(started.elapsed().as_secs(), 15 * 60);
+
+        let (_sender, cancel) = CancelToken::new();
+        let error = wait(pending::<Result<(), _>>(), ready(()), cancel, &config).await.unwrap_err();
+        assert_eq!(error.code(), code::REQUEST_CANCELLED);
+    }
 }

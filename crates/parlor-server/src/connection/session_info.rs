@@ -1,6 +1,6 @@
 //! A session as it is listed.
 
-use parlor_engine::{SessionState, SessionSummary};
+use parlor_engine::{EarlierAgent, SessionState, SessionSummary};
 use parlor_json::{Json, Object};
 use parlor_store::{SessionRow, Store, StoreError};
 
@@ -46,11 +46,18 @@ pub(super) fn session_info(
             info.set_nested("_meta", "parlor/forkedAt", message);
         }
     }
+    if let Some(owner) = &row.owner {
+        info.set_nested("_meta", "parlor/owner", Json::parse(owner).unwrap_or_default());
+    }
     info.set_nested("_meta", "parlor/busy", row.busy);
     if is_agent_only {
         info.set_nested("_meta", "parlor/adopted", false);
     }
-    info.set_nested("_meta", ROW, row_of(row, &data, open_requests).to_json());
+    let mut listed = row_of(row, &data, open_requests);
+    if let Some(name) = stored::fork_name(store, row, &data)? {
+        listed.set("name", name);
+    }
+    info.set_nested("_meta", ROW, listed.to_json());
     Ok(info)
 }
 
@@ -68,15 +75,20 @@ fn row_of(row: &SessionRow, data: &SessionData, open_requests: usize) -> Object 
         if let Some(message) = &data.forked_at {
             from.set("messageId", message);
         }
+        if let Some((_, messages)) = data.forked_counts {
+            from.set("messages", messages);
+        }
         from.to_json()
     });
     let members = [
         ("mode", mode.as_ref().map(Json::from)),
         ("model", model.as_ref().map(Json::from)),
         ("forkedFrom", forked_from),
+        ("earlierAgents", EarlierAgent::list_to_json(&data.earlier_agents)),
         ("lastPromptAt", data.summary.last_prompt_at.and_then(stored::time)),
         ("lastTurnEndedAt", data.summary.last_turn_ended_at.and_then(stored::time)),
         ("usage", usage.as_ref().map(Object::to_json)),
+        ("tokens", data.summary.turn_usage.total_tokens().map(Json::from)),
         ("queued", (data.summary.queued > 0).then(|| Json::from(data.summary.queued))),
     ];
     let mut result = Object::new().with("state", state.name());

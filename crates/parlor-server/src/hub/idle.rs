@@ -62,7 +62,7 @@ impl HubState {
     /// Lists the turns that are running.
     pub(crate) async fn running_turns(&self) -> Result<Vec<RunningTurn>, RpcError> {
         self.read(|store| {
-            let filter = Filter { busy: Some(true), ..Filter::default() };
+            let filter = Filter { busy: Some(true), owned: true, ..Filter::default() };
             let rows = store.sessions(&filter, None, MAX_LISTED)?;
             let turns = rows.into_iter().map(|row| RunningTurn {
                 session: JsonStr::from_literal(&row.id)

@@ -78,6 +78,28 @@ impl HubState {
         }
     }
 
+    /// Sends a message to a session if it is live.
+    pub(crate) async fn send_live(&self, id: &SessionId, message: Message) {
+        let inbox = lock(&self.sessions).get(id).and_then(|cell| cell.get().cloned());
+        if let Some(inbox) = inbox {
+            let _ = inbox.send(message).await;
+        }
+    }
+
+    /// Sends a message that ends a session if it is live, and waits for the end.
+    pub(crate) async fn end_live(&self, id: &SessionId, message: Message) {
+        let Some(cell) = lock(&self.sessions).get(id).cloned() else { return };
+        // A session that is being opened is waited for.
+        match cell.get_or_try_init(async || Err(())).await {
+            Ok(inbox) => {
+                if inbox.send(message).await.is_ok() {
+                    inbox.closed().await;
+                }
+            }
+            Err(()) => self.unregister_unopened(id, &cell),
+        }
+    }
+
     /// Sends the messages that a session received while it was evicted to the session again, which opens it.
     pub(crate) fn resend(self: &Arc<Self>, id: &SessionId, messages: Vec<Message>) {
         let matters =
@@ -150,6 +172,8 @@ impl HubState {
         }
         inbox.close();
         sessions.remove(id);
+        // Before another task can open and register it again.
+        self.subagents().remove(id);
         drop(sessions);
         self.on_unregistered(id);
         true
@@ -157,7 +181,10 @@ impl HubState {
 
     /// Unregisters a session that has ended.
     pub(crate) fn unregister(&self, id: &SessionId) {
-        lock(&self.sessions).remove(id);
+        let mut sessions = lock(&self.sessions);
+        sessions.remove(id);
+        self.subagents().remove(id);
+        drop(sessions);
         self.on_unregistered(id);
     }
 
@@ -203,14 +230,7 @@ mod tests {
     use crate::stored::session_for_tests;
 
     fn client(id: u64) -> Client {
-        let peer = Peer {
-            transport: TransportKind::Stdio,
-            role: Role::Driver,
-            agent: None,
-            dialect: None,
-            env: Vec::new(),
-            cwd: None,
-        };
+        let peer = Peer::new(TransportKind::Stdio, Role::Driver);
         Client::new(ClientId(id), Arc::new(peer), send_queue().0)
     }
 

@@ -103,7 +103,10 @@ async fn post_event(target: &NotifyTarget, Delivery { event, page }: &Delivery) 
             Err(Failure::Temporary(format!("status {status}")))
         }
         Ok(status) => Err(Failure::Final(format!("status {status}"))),
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(Failure::Final(error.to_string())),
+        // An address that cannot be used, or a certificate that is not trusted.
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
+            Err(Failure::Final(error.to_string()))
+        }
         Err(error) => Err(Failure::Temporary(error.to_string())),
     }
 }

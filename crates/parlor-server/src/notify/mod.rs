@@ -135,7 +135,8 @@ async fn update(targets: &mut [ScheduledTarget], hub: &Arc<HubState>, now: i64) 
     let read = hub.read(move |store| {
         let mut turns = Vec::with_capacity(changed.len());
         for session in changed {
-            let Some(row) = store.session(&session)? else { continue };
+            // A person is notified of the turns of sessions, not of those of their subagents.
+            let Some(row) = store.session(&session)?.filter(|row| row.owner.is_none()) else { continue };
             let summary = SessionData::of(&row).summary;
             let turn = LastTurn {
                 ended_at: summary.last_turn_ended_at,

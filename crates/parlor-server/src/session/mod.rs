@@ -9,6 +9,7 @@ mod receive;
 mod release;
 mod restore;
 mod services;
+mod subagents;
 mod task;
 
 use std::sync::atomic::{AtomicU64, Ordering};

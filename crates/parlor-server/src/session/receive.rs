@@ -68,6 +68,8 @@ impl SessionTask {
                 events.push(Event::Relay { id, frame, clients });
             }
             Message::Read { message, reply } => self.readers.push((message, reply)),
+            // The agent would end its subagents with the session.
+            Message::Tick if self.hub.subagents().has_busy(self.machine.id()) => {}
             Message::Tick => {
                 let (idle, idle_unrestorable) = (self.hub.idle_timeout(true), self.hub.idle_timeout(false));
                 events.push(Event::Tick { idle, idle_unrestorable });

@@ -20,8 +20,14 @@ impl SessionTask {
             self.hub.losses().count(&session, losses);
         }
         self.memory.set(self.machine.transcript().memory());
+        self.report_busy();
         if let Some(open) = output.open_requests {
             self.hub.feed().set_requests(self.machine.id(), open);
+            let root = self.hub.subagents().root_owner(self.machine.id()).cloned();
+            if let Some(root) = root {
+                // Its row counts the requests of its subagents.
+                self.hub.feed().on_stored(&[root.as_json().as_literal().to_owned()]);
+            }
         }
         self.deliver(output.sends);
         for start in output.forks {
@@ -37,7 +43,11 @@ impl SessionTask {
             self.arm_timer(wait, timer);
         }
         self.answer_readers();
-        for (relay, clients) in output.relayed {
+    }
+
+    /// Tells callers which clients were sent relayed frames.
+    pub(super) fn answer_relays(&mut self, relayed: Vec<(u64, Vec<ClientId>)>) {
+        for (relay, clients) in relayed {
             if let Some(sent) = self.relays.remove(&relay) {
                 let _ = sent.send(clients);
             }

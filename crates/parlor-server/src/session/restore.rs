@@ -51,7 +51,7 @@ pub(super) async fn restore(
     in_force: &Settings,
     history: &Arc<History>,
 ) -> Result<BoundAgent, RpcError> {
-    let config = hub.config_of(row).ok_or_else(|| not_configured(hub, row, id))?;
+    let Some(config) = hub.config_of(row) else { return Err(not_configured(hub, row, id).await) };
     let startup = Startup::new(config.startup_timeout);
     let peer = hub.peer_of(id);
     let agent = hub.registry().get(&config, peer.as_ref(), row.cwd.as_ref(), id, startup).await?;
@@ -67,12 +67,14 @@ pub(super) async fn restore(
 }
 
 /// The error for a session whose agent was removed from the configuration.
-fn not_configured(hub: &HubState, row: &parlor_store::SessionRow, id: &SessionId) -> RpcError {
-    let agents = hub.registry().agents();
+async fn not_configured(hub: &HubState, row: &parlor_store::SessionRow, id: &SessionId) -> RpcError {
     let path = hub.peer_of(id).map(|peer| peer.peer.search_path());
     let path = path.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-    let installed = agents.all().iter().filter(|agent| agent.is_installed(&path));
-    let names: Vec<_> = installed.map(|agent| agent.name.as_str()).collect();
+    let installed = hub.registry().inspect(move |agents| {
+        let installed = agents.all().iter().filter(|agent| agent.is_installed(&path));
+        installed.map(|agent| agent.name.clone()).collect::<Vec<_>>()
+    });
+    let names = installed.await.unwrap_or_default();
     let message = format!(
         "agent '{0}' of this session is not configured any more: `parlor fork {id} --agent OTHER` continues with another \
          agent (installed: {1}); [agents.{0}] in config.toml adds it again",

@@ -63,11 +63,22 @@ impl SessionTask {
                 None => true,
             };
             let mut output = self.machine.handle(events.drain(..), now, &has_room);
+            if matches!(self.machine.end(), Some(SessionEnd::Deleted)) && !self.machine.is_owned() {
+                self.end_subagents().await;
+            }
             match self.hub.store().write_inline(std::mem::take(&mut output.batch)).await {
                 Ok(()) => self.machine.on_stored(output.seq),
                 Err(error) => output = self.machine.on_store_failed(output, &error.to_string()),
             }
+            let subagents = std::mem::take(&mut output.subagents).into_iter();
+            let (clients, others): (Vec<_>, _) = subagents.partition(|one| one.command.is_of_client());
+            let relayed = std::mem::take(&mut output.relayed);
+            // A subagent knows what the owner says of it before clients do, and they are attached to it when they know of it.
+            self.run_subagents(others).await;
             self.release(output);
+            self.run_subagents(clients).await;
+            // The agent's reader continues.
+            self.answer_relays(relayed);
             if self.machine.end().is_some() && !self.is_called_again() {
                 return self.finish().await;
             }
@@ -101,6 +112,7 @@ impl SessionTask {
     async fn finish(mut self) {
         let id = self.machine.id().clone();
         let end = self.machine.end().cloned();
+        self.hub.subagents().end_delete(&id);
         let mut rest = Vec::new();
         // Before another task can open the session: that one may know the same clients.
         self.clients.values().filter_map(Weak::upgrade).for_each(|client| client.remove_session(&id));
@@ -124,9 +136,14 @@ impl SessionTask {
             }
             Some(SessionEnd::Stopped) => {}
         }
-        let output = self.machine.finish(rest);
+        let mut output = self.machine.finish(rest);
+        let relayed = std::mem::take(&mut output.relayed);
         self.release(output);
-        if matches!(end, Some(SessionEnd::Deleted)) {
+        self.answer_relays(relayed);
+        if !matches!(end, Some(SessionEnd::Stopped)) {
+            self.unbind_subagents().await;
+        }
+        if matches!(end, Some(SessionEnd::Deleted)) && !self.machine.is_owned() {
             self.hub.losses().remove(&id);
             if self.machine.agent().is_none() {
                 self.delete_at_agent();
@@ -136,6 +153,8 @@ impl SessionTask {
         match (guard, end) {
             // The server stops its agents.
             (None, _) | (Some(_), Some(SessionEnd::Stopped)) => {}
+            // The agent keeps the session of a subagent for as long as its owner.
+            (Some(guard), _) if self.machine.is_owned() => drop(guard),
             (Some(guard), Some(SessionEnd::Deleted)) => guard.discard(),
             (Some(guard), _) => guard.release(&self.hub, &id),
         }

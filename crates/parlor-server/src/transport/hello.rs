@@ -11,9 +11,8 @@ use crate::hub::{AgentChoice, Peer, Role, TransportKind};
 #[cfg(feature = "http")]
 pub(super) fn to_peer(hello: Hello) -> Result<Peer, String> {
     let dialect = hello.dialect.as_deref().map(str::parse::<Dialect>).transpose();
+    let role = if hello.observer { Role::Observer } else { Role::Driver };
     Ok(Peer {
-        transport: TransportKind::Unix,
-        role: if hello.observer { Role::Observer } else { Role::Driver },
         agent: hello.agent.map(|agent| match agent {
             Agent::Name(name) => AgentChoice::Named(name),
             Agent::Command(command) => AgentChoice::Command(command),
@@ -21,6 +20,8 @@ pub(super) fn to_peer(hello: Hello) -> Result<Peer, String> {
         dialect: dialect.map_err(|error| error.to_string())?,
         env: hello.env,
         cwd: hello.cwd,
+        name: hello.name,
+        ..Peer::new(TransportKind::Unix, role)
     })
 }
 

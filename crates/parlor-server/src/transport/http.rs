@@ -354,12 +354,9 @@ impl ConnectQuery {
     fn peer(self, role: Role) -> Result<Peer, String> {
         let dialect = self.dialect.as_deref().map(str::parse::<Dialect>).transpose();
         Ok(Peer {
-            transport: TransportKind::WebSocket,
-            role,
             agent: self.agent.map(AgentChoice::Named),
             dialect: dialect.map_err(|error| error.to_string())?,
-            env: Vec::new(),
-            cwd: None,
+            ..Peer::new(TransportKind::WebSocket, role)
         })
     }
 }

@@ -103,27 +103,29 @@ impl Listeners {
         http: Option<&HttpOptions>,
         limits: Limits,
     ) -> Result<Self, ListenError> {
-        // The port comes first: a client that finds the socket may use it, so it must not vanish because the port is taken.
+        // The socket comes last: a client that finds it may use it and read the port, so the port must be open and written by then.
         let http = match http {
             Some(options) => Some(HttpListener::open(options, tokens, limits).await?),
             None => None,
         };
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let socket = data.place_socket(lock, runtime, &std::env::temp_dir())?;
-        let unix = UnixSocketListener::open(&socket, lock)?;
-        let files = RuntimeFiles { socket, data: data.clone(), _lock: lock.clone() };
         let address = match &http {
             Some(listener) => {
                 Some(listener.address().map_err(data_dir::io_error("inspect", &data.port_file()))?)
             }
             None => None,
         };
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let socket = data.place_socket(lock, runtime, &std::env::temp_dir())?;
         match address {
             Some(address) => {
                 data_dir::replace(&data.port_file(), format!("{}\n", address.port()).as_bytes())?;
             }
             None => data_dir::remove(&data.port_file())?,
         }
+        let unix = UnixSocketListener::open(&socket, lock).inspect_err(|_| {
+            let _ = data_dir::remove(&data.port_file());
+        })?;
+        let files = RuntimeFiles { socket, data: data.clone(), _lock: lock.clone() };
         Ok(Self { unix, http, address, limits, files })
     }
 

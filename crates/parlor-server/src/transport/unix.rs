@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -130,12 +130,5 @@ async fn read_first_line(input: &mut LineInput<UnixSocket>, hub: &Arc<Hub>) -> i
 
 /// A client that sent no hello.
 fn default_peer() -> Peer {
-    Peer {
-        transport: TransportKind::Unix,
-        role: Role::Driver,
-        agent: None,
-        dialect: None,
-        env: Vec::new(),
-        cwd: None::<PathBuf>,
-    }
+    Peer::new(TransportKind::Unix, Role::Driver)
 }

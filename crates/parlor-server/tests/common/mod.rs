@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parlor_process::Reaper;
 use parlor_server::config::{Agents, Config};
-use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
+use parlor_server::hub::{Hub, HubOptions, LIVE_SESSIONS, Peer, Role, TransportKind};
 use parlor_server::transport::streams;
 use parlor_store::{MemoryStore, Store};
 use tokio::io::DuplexStream;
@@ -21,8 +21,7 @@ pub(crate) async fn hub() -> Arc<Hub> {
 #[allow(dead_code, reason = "each test takes what it needs")]
 pub(crate) fn connect(hub: &Arc<Hub>, role: Role) -> DuplexStream {
     let (here, there) = tokio::io::duplex(1 << 20);
-    let peer =
-        Peer { transport: TransportKind::Unix, role, agent: None, dialect: None, env: Vec::new(), cwd: None };
+    let peer = Peer::new(TransportKind::Unix, role);
     let hub = Arc::clone(hub);
     tokio::spawn(async move {
         let (read, write) = tokio::io::split(there);
@@ -37,6 +36,6 @@ pub(crate) async fn hub_with(store: Arc<dyn Store>, config: &Config) -> Arc<Hub>
     let reaper = Reaper::start_with(Path::new("cat"), &[]).unwrap();
     let idle = Duration::from_secs(60);
     let (live_sessions, private) = (LIVE_SESSIONS, Vec::new());
-    let options = Options { store, agents, config: None, reaper, idle, live_sessions, private };
+    let options = HubOptions { store, agents, config: None, reaper, idle, live_sessions, private };
     Hub::new(options).await.unwrap()
 }

@@ -10,7 +10,7 @@ use parlor_dialect::Dialect;
 use parlor_server::config::{
     AgentConfig, Agents, Config, ConfigError, ConfigSource, InstalledAgent, LoadedConfig,
 };
-use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Role};
+use parlor_server::hub::{Hub, HubOptions, LIVE_SESSIONS, Role};
 use parlor_store::{MemoryStore, Store};
 use parlor_testkit::async_client::AsyncClient;
 use parlor_testkit::shell;
@@ -132,7 +132,7 @@ impl Server {
         configure(&mut agent);
         let source = Source { file, agent };
         let text = source.read().unwrap();
-        let options = Options {
+        let options = HubOptions {
             store: Arc::new(MemoryStore::default()) as Arc<dyn Store>,
             agents: source.parse(text.as_deref(), Vec::new()).unwrap().agents,
             config: Some((Box::new(source), text)),

@@ -363,3 +363,31 @@ async fn an_extension_may_respond_with_null_inside_and_outside_of_sessions() {
         }
     }
 }
+
+#[tokio::test]
+async fn the_login_state_that_an_agent_reports_is_shown() {
+    for agents in [Dialect::V1, Dialect::V2] {
+        let server = Server::start(agents).await;
+        let (mut client, mut agent) = server.both(Dialect::V2, json!({})).await;
+        agent.begins(&mut client, "s", json!([])).await;
+        for (method, params, is_logged_in) in [
+            ("auth/status_update", json!({ "state": "unauthenticated" }), false),
+            ("auth/status_update", json!({ "state": "authenticated" }), true),
+            (
+                "_auth/status_update",
+                json!({ "authStatus": { "kind": "none", "label": "Not logged in" } }),
+                false,
+            ),
+            ("_auth/status_update", json!({ "authStatus": { "kind": "api_key", "label": "API key" } }), true),
+        ] {
+            agent.notifies(method, params.clone()).await;
+            // Drivers that use the agent are sent it as it is.
+            let sent = client.wait_for_method(method).await;
+            assert_eq!(sent["params"], params);
+            let agents = client.call("_parlor/agents", json!({})).await.unwrap();
+            let listed = agents["agents"].as_array().unwrap();
+            let played = listed.iter().find(|agent| agent["name"] == "played").unwrap();
+            assert_eq!(played["loggedIn"], is_logged_in, "{method} {params}: {played}");
+        }
+    }
+}

@@ -13,6 +13,7 @@ mod mcp_servers;
 mod opening;
 mod prompts;
 mod sandbox;
+mod subagents;
 
 use parlor_dialect::Dialect;
 

@@ -525,3 +525,27 @@ async fn a_fork_whose_agent_replays_a_changed_prompt_adds_nothing() {
         assert_eq!(messages(&server, fork).await, [text("Hello. ")], "{agents}");
     }
 }
+
+#[tokio::test]
+async fn a_system_prompt_reaches_only_agents_that_take_one() {
+    for (agents, clients) in pairs() {
+        for takes in [true, false] {
+            let mut capabilities = json!({});
+            if takes {
+                let name = if agents == Dialect::V1 { "sessionCapabilities" } else { "session" };
+                capabilities[name] = json!({ "systemPrompt": {} });
+            }
+            let server = Server::start(agents).await;
+            let (mut client, mut agent) = server.both(clients, capabilities).await;
+            let prompt = json!({ "type": "append", "content": [{ "type": "text", "text": "Be brief" }] });
+            let params = json!({ "cwd": "/", "mcpServers": [], "systemPrompt": prompt });
+            let request = client.send("session/new", params);
+            let new = agent.asked("session/new").await;
+            assert_eq!(new["params"].get("systemPrompt"), takes.then_some(&prompt), "{agents} {clients}");
+            agent.answer(&new, json!({ "sessionId": "s" })).await;
+            let session = client.response(request).await.unwrap()["sessionId"].clone();
+            let losses = client.call("_parlor/losses", json!({ "sessionId": session })).await.unwrap();
+            assert_eq!(losses.to_string().contains("system_prompt"), !takes, "{losses}");
+        }
+    }
+}

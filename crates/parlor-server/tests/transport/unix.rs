@@ -167,9 +167,34 @@ async fn a_dead_servers_socket_is_replaced_and_other_files_are_not() {
     in_time(running).await.unwrap();
 
     fs::write(&socket, "precious").unwrap();
-    let refused = open().await.unwrap_err();
+    let http = super::loopback();
+    let refused =
+        Listeners::open(&data, &lock, tokens.clone(), Some(&http), Limits::default()).await.unwrap_err();
     assert!(matches!(refused, ListenError::Socket { .. }), "{refused}");
     assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
+    assert!(!data.port_file().exists());
+}
+
+#[tokio::test]
+async fn a_client_that_finds_the_socket_finds_the_port() {
+    // Whether a client connects between the two is a matter of time, so there are several attempts.
+    for _ in 0..20 {
+        let directory = tempfile::tempdir().unwrap();
+        let data = DataDir::open(directory.path()).unwrap();
+        let lock = data.lock().unwrap();
+        let tokens = data.tokens(&lock, None).unwrap();
+        let (socket, port) = (data.path().join("parlor.sock"), data.port_file());
+        let client = std::thread::spawn(move || {
+            while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+                std::thread::yield_now();
+            }
+            fs::read_to_string(port)
+        });
+        let http = super::loopback();
+        let listeners = Listeners::open(&data, &lock, tokens, Some(&http), Limits::default()).await.unwrap();
+        let port = client.join().unwrap().expect("the port is written before the socket accepts connections");
+        assert_eq!(port, format!("{}\n", listeners.address().unwrap().port()));
+    }
 }
 
 #[tokio::test]
@@ -228,14 +253,7 @@ async fn a_client_that_does_not_read_does_not_keep_a_server_from_stopping() {
 #[tokio::test]
 async fn streams_are_served_until_they_end() {
     let hub = hub().await;
-    let peer = Peer {
-        transport: TransportKind::Stdio,
-        role: Role::Driver,
-        agent: None,
-        dialect: None,
-        env: vec![],
-        cwd: None,
-    };
+    let peer = Peer::new(TransportKind::Stdio, Role::Driver);
     let (mut stdin, read) = tokio::io::duplex(1 << 16);
     let (write, mut stdout) = tokio::io::duplex(1 << 16);
     stdin.write_all(format!("{}\n{}\n", request(3), response(3)).as_bytes()).await.unwrap();

@@ -101,7 +101,7 @@ impl Echoes {
             Update::Append { item, .. } => {
                 let next = expected.pattern.advance(expected.progress, item.as_str(), MatchRule::EqualText);
                 let other = match next {
-                    Some(_) => expected.buffered.push(update, id_source, 0, &expected.pattern),
+                    Some(_) => expected.buffered.push(update, id_source, 0, expected.pattern.size()),
                     None => Some(update),
                 };
                 if let Some(update) = other {

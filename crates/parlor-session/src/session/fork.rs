@@ -33,6 +33,8 @@ pub enum ForkError {
 pub struct Fork {
     /// The entries, in order.
     pub entries: Vec<ForkedEntry>,
+    /// How many of them are messages.
+    pub messages: usize,
     /// Its slots.
     pub slots: Vec<Row>,
     /// Its title.
@@ -141,8 +143,10 @@ impl Session {
         self.id_map.for_fork(copied_entries).store(&mut side_state);
         titles.store(&mut side_state);
         self.envelopes.store(&mut side_state);
+        let is_message = |entry: &&Entry| matches!(entry.id(), EntryId::Message(..));
         Ok(Fork {
             entries: copied.collect(),
+            messages: copied_entries.iter().filter(is_message).count(),
             slots: slots.collect(),
             title: titles.title().cloned(),
             is_title_generated: titles.is_generated(),

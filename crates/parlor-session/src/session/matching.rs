@@ -33,7 +33,8 @@ impl Session {
         }
         // A serial agent's prompt is matched by its text alone, whatever id the agent uses.
         let by_text = self.is_serial() && self.echoes.unnamed().next().is_some();
-        let resolved = self.id_map.resolve(Role::User, &id, &self.transcript).filter(|_| !by_text);
+        let is_undecided = by_text || self.candidate.is_some();
+        let resolved = self.id_map.resolve(Role::User, &id, &self.transcript).filter(|_| !is_undecided);
         let Some(message) = resolved else {
             let update = self.new_user_message(update, id_source, &id, new_id, out);
             if self.candidate.is_none() {
@@ -67,6 +68,10 @@ impl Session {
             return;
         }
         self.decide_candidate(new_id, out);
+        if self.is_serial() {
+            // The agent took these into its turn while it repeated a prompt.
+            self.insert_accepted(new_id, out);
+        }
         if !matches!(update, Update::Note { .. }) {
             self.close_echo();
         }
@@ -108,11 +113,12 @@ impl Session {
             }
             return self.whole_user_message(update, id_source, id, new_id, out);
         }
-        let resolved = self.candidate.take();
+        let started = self.candidate.take();
         let rule = if self.is_serial() { MatchRule::EqualText } else { MatchRule::Equal };
-        let new = || self.prompts.open.candidate(id, id_source, self.echoes.unnamed(), rule);
-        let Some(mut candidate) = resolved.or_else(new) else { return Some(update) };
-        let other = candidate.on_update(update, id_source, 0);
+        let claims = self.prompts.open.claims(self.echoes.unnamed(), rule);
+        let new = || self.prompts.open.candidate(id, id_source, &claims, rule);
+        let Some(mut candidate) = started.or_else(new) else { return Some(update) };
+        let other = candidate.on_update(update, id_source, 0, &claims);
         let is_certain = other.is_none() && candidate.is_certain();
         self.candidate = Some(candidate);
         match other {
@@ -173,24 +179,23 @@ impl Session {
         let Some(candidate) = &mut self.candidate else { return };
         self.prompts.open.narrow(candidate);
         let id = candidate.message.clone();
-        let Some(claim) = candidate.claim().cloned() else {
+        let claims = candidate.claims();
+        if claims.is_empty() {
             let otherwise = self.release_candidate(None, new_id, out);
             return id.into_iter().for_each(|id| self.adopt_if_any(otherwise, &id, out));
-        };
+        }
         let left = candidate.buffered.take_without_content();
         self.candidate = None;
-        match claim {
-            Claim::Prompt(prompt) => {
-                self.insert(prompt, id.as_ref(), new_id, out);
-                let message = id.and_then(|id| self.id_map.resolve(Role::User, &id, &self.transcript));
-                message.into_iter().for_each(|message| self.echoes.forget(&message));
-            }
-            Claim::Message(message) => {
-                id.into_iter().for_each(|id| self.name_message(&id, &message, out));
-                self.echoes.forget(&message);
-            }
+        for claim in claims {
+            let message = match claim {
+                Claim::Prompt(prompt) => self.insert(prompt, id.as_ref(), new_id, out),
+                Claim::Message(message) => {
+                    id.iter().for_each(|id| self.name_message(id, &message, out));
+                    Some(message)
+                }
+            };
+            message.into_iter().for_each(|message| self.echoes.forget(&message));
         }
-        self.close_echo();
         left.into_iter().for_each(|update| self.apply(update, IdSource::Given, new_id, out));
     }
 

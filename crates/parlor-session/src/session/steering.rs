@@ -4,6 +4,7 @@ use parlor_json::Object;
 
 use super::prompts::{Open, Prompts};
 use super::{Clients, Effect, PromptId, PromptMode, PromptOutcome, PromptState, Session, Step};
+use crate::turns::Candidate;
 use crate::{Entry, MessageId, MetaPatch};
 
 /// The metadata key of a user message that was inserted in a running turn.
@@ -44,14 +45,21 @@ impl Session {
         out: &mut Step,
     ) {
         let is_over = !self.activity().is_busy();
-        let is_repeated =
-            self.candidate.as_ref().is_some_and(|candidate| candidate.progress(prompt).is_some());
+        let is_serial = self.agent == Some(PromptMode::Serial);
         self.prompts.on_accepted(prompt, Object::default());
-        if is_repeated && !is_over {
-            // The rest of its message comes before the end of the turn.
+        if self.candidate.as_ref().is_some_and(|candidate| candidate.is_ended_by_response(prompt)) {
+            self.decide_candidate(new_id, out);
+        }
+        let is_awaited = |candidate: &Candidate| is_serial || candidate.repeats(prompt);
+        if self.candidate.as_ref().is_some_and(is_awaited) && !is_over {
+            // The rest of the message comes before the end of the turn, and the prompt is inserted with it or after it.
             return;
         }
-        self.insert(prompt, None, new_id, out);
+        if is_serial {
+            self.insert_accepted(new_id, out);
+        } else {
+            self.insert(prompt, None, new_id, out);
+        }
         self.review_candidate(new_id, out);
         if let Some(state) = self.transcript.state().filter(|_| is_over) {
             // The turn has ended before the response.

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use super::PromptId;
 use super::pattern::{MatchRule, Pattern, Progress};
+use super::repetition::{Claim, Repetition};
 use crate::{EntryId, IdSource, MessageId, MetaPatch, Patch, Role, Target, Transcript, Update};
 
 /// Updates of a new user message that may be a prompt.
+///
+/// Chunks without ids are one message, so that they may also be several prompts, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     /// The agent's id of the message, if it gives one.
@@ -15,31 +18,25 @@ pub struct Candidate {
     /// message id.
     pub otherwise: Option<PromptId>,
     pub(crate) buffered: Buffered,
-    /// The prompts that the message may be, with how much of each it has repeated.
-    claims: Vec<(Claim, Arc<Pattern>, Progress)>,
+    /// The ways in which the message repeats prompts, the one with the oldest prompts first.
+    repetitions: Vec<Repetition>,
     rule: MatchRule,
 }
 
-/// A prompt that a new user message may be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claim {
-    /// A prompt that the agent was sent and that is not in the transcript.
-    Prompt(PromptId),
-    /// A prompt in the transcript for which the agent has given no id.
-    Message(MessageId),
-}
+/// Maximum number of ways in which a message may repeat prompts.
+const MAX_REPETITIONS: usize = 256;
 
 impl Candidate {
     /// A candidate with these claims; `None` if there are none.
     pub(super) fn new(
         message: Option<MessageId>,
-        claims: impl Iterator<Item = (Claim, Arc<Pattern>)>,
+        claims: &[(Claim, Arc<Pattern>)],
         otherwise: Option<PromptId>,
         rule: MatchRule,
     ) -> Option<Self> {
-        let claims: Vec<_> = claims.map(|(claim, pattern)| (claim, pattern, Progress::default())).collect();
-        let is_any = !claims.is_empty();
-        is_any.then(|| Self { message, otherwise, buffered: Buffered::default(), claims, rule })
+        let repetitions: Vec<_> = claims.iter().take(MAX_REPETITIONS).map(Repetition::new).collect();
+        let is_any = !repetitions.is_empty();
+        is_any.then(|| Self { message, otherwise, buffered: Buffered::default(), repetitions, rule })
     }
 
     /// Whether an update with this id belongs to the same message.
@@ -47,51 +44,75 @@ impl Candidate {
         self.message == agents_id(id, id_source)
     }
 
-    /// Holds back one more update of the message, or returns it if no claim is left. `more` is the number of bytes
-    /// that the caller keeps with the update.
-    pub fn on_update(&mut self, mut update: Update, id_source: IdSource, more: usize) -> Option<Update> {
+    /// Holds back one more update of the message, or returns it if it repeats no prompt. `more` is the number of bytes
+    /// that the caller keeps with the update, `claims` the prompts that the agent may repeat now, in order.
+    pub fn on_update(
+        &mut self,
+        mut update: Update,
+        id_source: IdSource,
+        more: usize,
+        claims: &[(Claim, Arc<Pattern>)],
+    ) -> Option<Update> {
         // No chunk was applied yet, so that each chunk without an id may have been assigned a different one; they are
         // one message.
         if let Some(first) = self.buffered.message().filter(|_| id_source == IdSource::Assigned) {
             rename(&mut update, first);
         }
-        self.claims.retain_mut(|(_, pattern, progress)| {
-            let next = advance(pattern, *progress, &update, self.rule);
-            next.map(|next| *progress = next).is_some()
-        });
-        let longest = self.claims.iter().map(|(_, pattern, _)| pattern).max_by_key(|pattern| pattern.size());
-        let other = match longest {
+        let may_be_several = self.message.is_none() && matches!(update, Update::Append { .. });
+        for repetition in std::mem::take(&mut self.repetitions) {
+            let followed =
+                if may_be_several { repetition.followed(&update, claims, self.rule) } else { Vec::new() };
+            for next in repetition.continued(&update, self.rule).into_iter().chain(followed) {
+                let is_new = !self.repetitions.iter().any(|other| other.is_at_same_point(&next));
+                if is_new && self.repetitions.len() < MAX_REPETITIONS {
+                    self.repetitions.push(next);
+                }
+            }
+        }
+        let other = match self.repetitions.iter().map(Repetition::size).max() {
             Some(longest) => self.buffered.push(update, id_source, more, longest),
             None => Some(update),
         };
         if other.is_some() {
-            self.claims.clear();
+            self.repetitions.clear();
         }
         other
     }
 
     /// Whether the message has repeated every claim completely, so that no later update changes the decision.
     pub fn is_certain(&self) -> bool {
-        self.rule == MatchRule::Equal
-            && self.claims.iter().all(|(_, pattern, progress)| pattern.is_whole(*progress, self.rule))
+        self.rule == MatchRule::Equal && self.repetitions.iter().all(|one| one.is_whole(self.rule))
     }
 
-    /// Keeps the claims that are still possible; returns whether any is left.
+    /// Keeps the repetitions of claims that are still possible; returns whether any is left.
     pub(super) fn retain(&mut self, can_be: impl Fn(&Claim) -> bool) -> bool {
-        self.claims.retain(|(claim, ..)| can_be(claim));
-        !self.claims.is_empty()
+        self.repetitions.retain(|one| one.claims().all(&can_be));
+        !self.repetitions.is_empty()
     }
 
-    /// The oldest claim that the message has repeated completely.
-    pub fn claim(&self) -> Option<&Claim> {
-        let mut whole = self.claims.iter().filter(|(_, pattern, at)| pattern.is_whole(*at, self.rule));
-        whole.next().map(|(claim, ..)| claim).filter(|_| !self.buffered.is_empty())
+    /// The claims that the message has repeated completely, in order; the oldest ones if several are possible.
+    pub fn claims(&self) -> Vec<Claim> {
+        let mut whole = self.repetitions.iter().filter(|one| one.is_whole(self.rule));
+        let first = whole.next().filter(|_| !self.buffered.is_empty());
+        first.map(|one| one.claims().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Whether the message may repeat a prompt, perhaps after others.
+    pub(crate) fn repeats(&self, prompt: PromptId) -> bool {
+        self.repetitions.iter().any(|one| one.claims().any(|claim| *claim == Claim::Prompt(prompt)))
+    }
+
+    /// Whether the message ends with the response to a prompt for the running turn: it has no id, and consists of prompts. It
+    /// goes on if this prompt has been repeated in part.
+    pub(crate) fn is_ended_by_response(&self, prompt: PromptId) -> bool {
+        let claims = self.claims();
+        let is_whole = claims.contains(&Claim::Prompt(prompt)) || !self.repeats(prompt);
+        self.message.is_none() && !claims.is_empty() && is_whole
     }
 
     /// How much of a prompt the message has repeated, if that prompt is one of its claims.
     pub(crate) fn progress(&self, prompt: PromptId) -> Option<Progress> {
-        let found = self.claims.iter().find(|(claim, ..)| *claim == Claim::Prompt(prompt));
-        found.map(|(.., progress)| *progress)
+        self.repetitions.iter().find_map(|one| one.progress(prompt))
     }
 
     /// The updates that were held back, in order.
@@ -121,11 +142,11 @@ impl Buffered {
         update: Update,
         id_source: IdSource,
         more: usize,
-        prompt: &Pattern,
+        prompt_size: usize,
     ) -> Option<Update> {
         let (times, least, most) = MAX_BYTES;
         self.bytes += UPDATE_BYTES + size_of(&update) + more;
-        if self.bytes > prompt.size().saturating_mul(times).saturating_add(least).min(most) {
+        if self.bytes > prompt_size.saturating_mul(times).saturating_add(least).min(most) {
             return Some(update);
         }
         self.updates.push((update, id_source));
@@ -159,21 +180,6 @@ impl Buffered {
     pub(crate) fn take_upserts_without_content(&mut self) -> Vec<Update> {
         let upserts = self.updates.extract_if(.., |(update, _)| !matches!(update, Update::Append { .. }));
         upserts.filter_map(|(update, _)| without_content(update)).collect()
-    }
-}
-
-/// How much of a prompt is repeated after an update; `None` if the update does not continue it.
-fn advance(pattern: &Pattern, from: Progress, update: &Update, rule: MatchRule) -> Option<Progress> {
-    match update {
-        Update::Append { item, .. } => pattern.advance(from, item.as_str(), rule),
-        Update::Upsert { upsert, .. } => match &upsert.content {
-            Patch::Value(content) => {
-                content.iter().try_fold(from, |at, item| pattern.advance(at, item.json, rule))
-            }
-            Patch::Omitted => Some(from),
-            Patch::Clear => None,
-        },
-        Update::Output { .. } | Update::Remove { .. } | Update::Note { .. } | Update::State(_) => None,
     }
 }
 
@@ -245,18 +251,29 @@ mod tests {
     use super::*;
     use crate::Content;
 
+    /// Prompts in the transcript with these texts.
+    fn claims(texts: &[&str]) -> Vec<(Claim, Arc<Pattern>)> {
+        let claim = |(index, text): (usize, &&str)| {
+            let prompt = format!(r#"[{{"type":"text","text":"{text}"}}]"#);
+            let pattern = Pattern::of(&Content::parse(Json::parse(prompt).unwrap().raw()).unwrap());
+            (message(index), Arc::new(pattern))
+        };
+        texts.iter().enumerate().map(claim).collect()
+    }
+
+    fn message(index: usize) -> Claim {
+        Claim::Message(format!("prompt{index}").as_str().into())
+    }
+
     fn candidate(text: &str, rule: MatchRule) -> Candidate {
-        let prompt = format!(r#"[{{"type":"text","text":"{text}"}}]"#);
-        let pattern = Pattern::of(&Content::parse(Json::parse(prompt).unwrap().raw()).unwrap());
-        let claim = (Claim::Message("prompt".into()), Arc::new(pattern));
-        Candidate::new(None, [claim].into_iter(), None, rule).unwrap()
+        Candidate::new(None, &claims(&[text]), None, rule).unwrap()
     }
 
     /// Adds a chunk without an id, which was assigned one.
     fn add_chunk(candidate: &mut Candidate, text: &str, number: usize, more: usize) -> Option<Update> {
         let item = Json::parse(format!(r#"{{"type":"text","text":"{text}"}}"#)).unwrap();
         let entry = EntryId::Message(Role::User, format!("~{number}").as_str().into());
-        candidate.on_update(Update::Append { entry, item, extra: None }, IdSource::Assigned, more)
+        candidate.on_update(Update::Append { entry, item, extra: None }, IdSource::Assigned, more, &[])
     }
 
     #[test]
@@ -265,10 +282,10 @@ mod tests {
         for rule in [MatchRule::Equal, MatchRule::EqualText] {
             let mut candidate = candidate(&"x".repeat(LENGTH), rule);
             for number in 0..LENGTH {
-                assert_eq!(candidate.claim(), None);
+                assert_eq!(candidate.claims(), []);
                 assert_eq!(add_chunk(&mut candidate, "x", number, 0), None);
             }
-            assert_eq!(candidate.claim(), Some(&Claim::Message("prompt".into())));
+            assert_eq!(candidate.claims(), [message(0)]);
             assert_eq!(
                 candidate.is_certain(),
                 rule == MatchRule::Equal,
@@ -289,12 +306,82 @@ mod tests {
                 .take_while(|number| add_chunk(&mut candidate, text, *number, more).is_none())
                 .count();
             assert!((fewest..=most).contains(&held), "{held} with {more} bytes each");
-            assert_eq!(candidate.claim(), None, "it is something else then");
+            assert_eq!(candidate.claims(), [], "it is something else then");
         }
         let mut candidate = candidate(&"x".repeat(1 << 20), MatchRule::Equal);
         let held = (0..10_000)
             .take_while(|number| add_chunk(&mut candidate, "x", *number, 1 << 20).is_none())
             .count();
         assert_eq!(held, 63, "it is never more than 64 MiB");
+    }
+
+    /// The prompts that chunks without ids are, by their indexes; `None` if they repeat no prompts.
+    fn repeated(prompts: &[&str], chunks: &[&str]) -> Option<Vec<usize>> {
+        let claims = claims(prompts);
+        let mut candidate = Candidate::new(None, &claims, None, MatchRule::EqualText).unwrap();
+        for (number, text) in chunks.iter().enumerate() {
+            let item = Json::parse(format!(r#"{{"type":"text","text":"{text}"}}"#)).unwrap();
+            let entry = EntryId::Message(Role::User, format!("~{number}").as_str().into());
+            let chunk = Update::Append { entry, item, extra: None };
+            if candidate.on_update(chunk, IdSource::Assigned, 0, &claims).is_some() {
+                return None;
+            }
+        }
+        let index = |claim: &Claim| claims.iter().position(|(other, _)| other == claim).unwrap();
+        Some(candidate.claims().iter().map(index).collect())
+    }
+
+    #[test]
+    fn chunks_without_ids_may_be_several_prompts_in_order() {
+        for (prompts, chunks, expected) in [
+            (&["one", "two"][..], &["one", "two"][..], Some(&[0, 1][..])),
+            (&["one", "two"], &["o", "ne", "tw", "o"], Some(&[0, 1])),
+            (&["one", "two", "three"], &["one", "two", "three"], Some(&[0, 1, 2])),
+            (&["one", "two", "three"], &["one", "three"], Some(&[0, 2])),
+            (&["one", "two"], &["one", "tw"], Some(&[])),
+            (&["one", "two"], &["one", "two!"], None),
+            (&["one", "two"], &["one", "one"], None),
+            (&["one", "two"], &["two", "one"], None),
+            (&["one", "two"], &["onetwo"], None),
+            (&["one", "one", "one"], &["one", "one"], Some(&[0, 1])),
+            // One prompt begins like the other, or like the other after it.
+            (&["go", "go on"], &["go", "go on"], Some(&[0, 1])),
+            (&["go", "go on"], &["go", " on"], Some(&[1])),
+            (&["go on", "go"], &["go", " on", "go"], Some(&[0, 1])),
+            (&["aa", "aaa"], &["a", "a", "a", "a", "a"], Some(&[0, 1])),
+            (&["a", "ab", "b"], &["a", "a", "b", "b"], Some(&[0, 1, 2])),
+            // A prompt that has no text is not repeated by text.
+            (&["", "one", "", "two"], &["one", "two"], Some(&[1, 3])),
+        ] {
+            assert_eq!(repeated(prompts, chunks).as_deref(), expected, "{prompts:?} {chunks:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_with_an_id_is_one_prompt() {
+        let claims = claims(&["one", "two"]);
+        let mut candidate = Candidate::new(Some("u".into()), &claims, None, MatchRule::EqualText).unwrap();
+        let chunk = |text: &str| {
+            let item = Json::parse(format!(r#"{{"type":"text","text":"{text}"}}"#)).unwrap();
+            Update::Append { entry: EntryId::Message(Role::User, "u".into()), item, extra: None }
+        };
+        assert_eq!(candidate.on_update(chunk("one"), IdSource::Given, 0, &claims), None);
+        assert_eq!(candidate.claims(), [message(0)]);
+        assert!(candidate.on_update(chunk("two"), IdSource::Given, 0, &claims).is_some());
+    }
+
+    #[test]
+    fn the_ways_to_repeat_prompts_are_limited() {
+        let prompts: Vec<_> = (1..=64).map(|length| "x".repeat(length * length)).collect();
+        let prompts: Vec<_> = prompts.iter().map(String::as_str).collect();
+        let claims = claims(&prompts);
+        let mut candidate = Candidate::new(None, &claims, None, MatchRule::EqualText).unwrap();
+        for number in 0..1000 {
+            let item = Json::parse(r#"{"type":"text","text":"x"}"#).unwrap();
+            let entry = EntryId::Message(Role::User, format!("~{number}").as_str().into());
+            let chunk = Update::Append { entry, item, extra: None };
+            assert_eq!(candidate.on_update(chunk, IdSource::Assigned, 0, &claims), None);
+        }
+        assert_eq!(candidate.repetitions.len(), MAX_REPETITIONS);
     }
 }

@@ -207,18 +207,31 @@ impl<T> OpenPrompts<T> {
         equal.map(|open| open.id)
     }
 
-    /// Starts a candidate for a new user message, which may be a prompt that the agent was sent, or one of the
-    /// inserted prompts in `unnamed`, for which the agent has given no id. `None` if there are neither.
+    /// The prompts that a user message may be, in the order in which the agent repeats them: those that it was sent, and the
+    /// inserted ones in `unnamed`, for which it has given no id.
+    pub fn claims(
+        &self,
+        unnamed: impl Iterator<Item = (MessageId, Arc<Pattern>)>,
+        rule: MatchRule,
+    ) -> Vec<(Claim, Arc<Pattern>)> {
+        let sent = self.all.iter().filter(|open| open.is_with_agent());
+        let sent = sent.map(|open| (Claim::Prompt(open.id), open.pattern.clone()));
+        let unnamed = unnamed.map(|(message, pattern)| (Claim::Message(message), pattern));
+        match rule {
+            // An agent that has given no id for a prompt until it is inserted probably does not repeat it.
+            MatchRule::Equal => sent.chain(unnamed).collect(),
+            MatchRule::EqualText => unnamed.chain(sent).collect(),
+        }
+    }
+
+    /// Starts a candidate for a new user message. `None` if there are no claims.
     pub fn candidate(
         &self,
         id: &MessageId,
         id_source: IdSource,
-        unnamed: impl Iterator<Item = (MessageId, Arc<Pattern>)>,
+        claims: &[(Claim, Arc<Pattern>)],
         rule: MatchRule,
     ) -> Option<Candidate> {
-        let prompts = self.all.iter().filter(|open| open.is_with_agent());
-        let prompts = prompts.map(|open| (Claim::Prompt(open.id), open.pattern.clone()));
-        let claims = prompts.chain(unnamed.map(|(message, pattern)| (Claim::Message(message), pattern)));
         Candidate::new(agents_id(id, id_source), claims, self.accepted().first().copied(), rule)
     }
 

@@ -51,25 +51,25 @@ fn equal_text_with_an_id_is_the_prompt_under_that_id() {
 #[test]
 fn an_echo_may_come_in_chunks() {
     check(&expect![[r#"
-            attach 1
-            ready serial
-            prompt 1 by 1 hi there
-                - user new1 = hi there
-                - Info hi there {"parlor/title":"made"}
-                - state running
-                durable
-                respond 1 to 1: accepted as new1
-                send 1
-            chunk user: hi
-            title greeting
-                - Info greeting {"parlor/title":null}
-            chunk user:  th
-            chunk user: ere
-            chunk agent: hello
-                - agent ~4 + hello
-            ended 1 end
-                - state idle (end)
-        "#]]);
+        attach 1
+        ready serial
+        prompt 1 by 1 hi there
+            - user new1 = hi there
+            - Info hi there {"parlor/title":"made"}
+            - state running
+            durable
+            respond 1 to 1: accepted as new1
+            send 1
+        chunk user: hi
+        title greeting
+            - Info greeting {"parlor/title":null}
+        chunk user:  th
+        chunk user: ere
+        chunk agent: hello
+            - agent ~2 + hello
+        ended 1 end
+            - state idle (end)
+    "#]]);
 }
 
 #[test]
@@ -129,29 +129,29 @@ fn other_text_is_a_message_at_its_position() {
         chunk user: er
             - user ~1 + er
         chunk agent: what
-            - agent ~3 + what
+            - agent ~2 + what
     "#]]);
 }
 
 #[test]
 fn a_partial_echo_is_a_message_when_other_output_follows() {
     check(&expect![[r#"
-            attach 1
-            ready serial
-            prompt 1 by 1 hi there
-                - user new1 = hi there
-                - Info hi there {"parlor/title":"made"}
-                - state running
-                durable
-                respond 1 to 1: accepted as new1
-                send 1
-            chunk user: hi
-            chunk user:  th
-            chunk agent: what
-                - user ~1 + hi
-                - user ~1 +  th
-                - agent ~3 + what
-        "#]]);
+        attach 1
+        ready serial
+        prompt 1 by 1 hi there
+            - user new1 = hi there
+            - Info hi there {"parlor/title":"made"}
+            - state running
+            durable
+            respond 1 to 1: accepted as new1
+            send 1
+        chunk user: hi
+        chunk user:  th
+        chunk agent: what
+            - user ~1 + hi
+            - user ~1 +  th
+            - agent ~2 + what
+    "#]]);
 }
 
 #[test]
@@ -196,22 +196,22 @@ fn a_partial_echo_is_a_message_when_the_agent_is_lost() {
 #[test]
 fn text_that_continues_after_the_prompt_is_another_message() {
     check(&expect![[r#"
-            attach 1
-            ready serial
-            prompt 1 by 1 hi
-                - user new1 = hi
-                - Info hi {"parlor/title":"made"}
-                - state running
-                durable
-                respond 1 to 1: accepted as new1
-                send 1
-            chunk user: hi
-            chunk user:  again
-                - user ~1 + hi
-                - user ~1 +  again
-            chunk agent: hello
-                - agent ~3 + hello
-        "#]]);
+        attach 1
+        ready serial
+        prompt 1 by 1 hi
+            - user new1 = hi
+            - Info hi {"parlor/title":"made"}
+            - state running
+            durable
+            respond 1 to 1: accepted as new1
+            send 1
+        chunk user: hi
+        chunk user:  again
+            - user ~1 + hi
+            - user ~1 +  again
+        chunk agent: hello
+            - agent ~2 + hello
+    "#]]);
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn an_envelope_is_cut_out_of_the_echo_of_a_serial_agent() {
         chunk user: <conversation id='e'>so far</conversation id='e'>
         chunk user: hi there
         chunk agent: hello
-            - agent ~3 + hello
+            - agent ~2 + hello
         ended 1 end
             - state idle (end)
     "#]]);

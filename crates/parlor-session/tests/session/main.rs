@@ -20,5 +20,6 @@ mod queued;
 mod scenario;
 mod serial;
 mod steering;
+mod steering_echoes;
 mod titles;
 mod turn_ends;

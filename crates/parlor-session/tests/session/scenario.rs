@@ -23,6 +23,7 @@ use parlor_session::session::{
     Answer, Client, ClientId, DialectHooks, Effect, Envelope, Input, PeerRequestId, Point, Prompt, PromptId,
     PromptMode, PromptOutcome, PromptTiming, Reply, Scope, Session, Step, TITLE_MARK, TurnEnd,
 };
+use parlor_session::turns::user_message;
 use parlor_session::{
     Activity, Change, Content, EntryId, EventKind, IdSource, ImplicitMessageIds, MessageId, MetaPatch, Patch,
     Role, Slot, State, Target, Transcript, UnixMillis, Update, Upsert,
@@ -103,7 +104,15 @@ impl Scenario {
             MessageId::from(format!("new{new_ids}").as_str())
         };
         self.now += 1;
+        let user_message = if let Input::AgentUpdate(update, IdSource::Assigned) = &input {
+            user_message(update).cloned()
+        } else {
+            None
+        };
         self.session.step(input, UnixMillis(self.now), &mut new_id, &mut step);
+        if let Some(id) = user_message.filter(|_| step.changes.is_empty() && step.rejected.is_empty()) {
+            self.implicit_ids.on_message_applied(Role::User, &id, id_source);
+        }
         for change in &step.changes {
             self.implicit_ids.on_applied(change, id_source);
             self.replica.apply(change).expect("the session has applied it");

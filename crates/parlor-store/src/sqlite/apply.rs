@@ -57,12 +57,13 @@ fn put_session(conn: &Connection, row: &SessionRow) -> Result<(), StoreError> {
         .optional()?;
     conn.prepare_cached(
         "INSERT INTO sessions
-         (id, agent, agent_session, cwd, title, parent, created_at, rank, archived, busy, data)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+         (id, agent, agent_session, cwd, title, parent, created_at, rank, archived, busy, data, owner)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
          ON CONFLICT (id) DO UPDATE SET
          agent = excluded.agent, agent_session = excluded.agent_session, cwd = excluded.cwd,
          title = excluded.title, parent = excluded.parent, created_at = excluded.created_at,
-         rank = excluded.rank, archived = excluded.archived, busy = excluded.busy, data = excluded.data",
+         rank = excluded.rank, archived = excluded.archived, busy = excluded.busy, data = excluded.data,
+         owner = excluded.owner",
     )?
     .execute(params![
         row.id,
@@ -76,6 +77,7 @@ fn put_session(conn: &Connection, row: &SessionRow) -> Result<(), StoreError> {
         row.archived,
         row.busy,
         row.data,
+        row.owner,
     ])?;
     if before.flatten() == row.title { Ok(()) } else { index::set_title(conn, row) }
 }
@@ -177,6 +179,19 @@ pub(super) fn append_to(
     tail.push(conn, seq, text)?;
     cache.tails.put((key, entry), tail);
     Ok(())
+}
+
+/// Returns a session, the sessions that it owns, those that they own, and so on.
+pub(super) fn with_owned(conn: &Connection, session: &str) -> Result<Vec<String>, StoreError> {
+    let mut found = vec![session.to_owned()];
+    let mut next = 0;
+    while let Some(owner) = found.get(next) {
+        let mut owned = conn.prepare_cached("SELECT id FROM sessions WHERE owner = ?")?;
+        let owned: Vec<String> = owned.query_map([owner], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        found.extend(owned);
+        next += 1;
+    }
+    Ok(found)
 }
 
 fn delete(conn: &Connection, cache: &mut WriterCache, session: &str) -> Result<(), StoreError> {

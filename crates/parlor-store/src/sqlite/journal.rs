@@ -392,7 +392,7 @@ fn encode_batch(batch: &Batch, out: &mut Vec<u8>) {
 fn encode_write(write: &Write, out: &mut Vec<u8>) {
     match write {
         Write::Session(row) => {
-            out.push(1);
+            out.push(if row.owner.is_some() { 7 } else { 1 });
             for text in [&row.id, &row.agent, &row.cwd, &row.data] {
                 put_text(text, out);
             }
@@ -402,6 +402,9 @@ fn encode_write(write: &Write, out: &mut Vec<u8>) {
             out.extend(row.created_at.to_le_bytes());
             out.extend(row.active_at.to_le_bytes());
             out.push(u8::from(row.archived) | u8::from(row.busy) << 1);
+            if let Some(owner) = &row.owner {
+                put_text(owner, out);
+            }
         }
         Write::Slot { session, name, seq, body } => {
             out.push(2);
@@ -519,6 +522,10 @@ impl Input<'_> {
                 Write::Index { session, created, seq, document, only_missing }
             }
             6 => Write::Value { key: self.text()?, value: self.option()? },
+            7 => {
+                let row = self.session()?;
+                Write::Session(SessionRow { owner: Some(self.text()?), ..row })
+            }
             _ => return None,
         })
     }
@@ -535,6 +542,7 @@ impl Input<'_> {
             cwd,
             title,
             parent,
+            owner: None,
             created_at,
             active_at,
             archived,

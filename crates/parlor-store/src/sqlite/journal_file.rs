@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::damaged;
 use super::journal::{self, HEADER, Header, RECORD};
-use crate::{ErrorKind, Options, StoreError};
+use crate::{ErrorKind, SqliteOptions, StoreError};
 
 /// The time to wait for another process that has the journal locked; a reader locks it only briefly.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ pub(super) struct JournalFile {
 
 impl JournalFile {
     /// Opens the journal of a database, creates it if it does not exist, and locks it.
-    pub(super) fn open(database: &Path, options: &Options) -> Result<Self, StoreError> {
+    pub(super) fn open(database: &Path, options: &SqliteOptions) -> Result<Self, StoreError> {
         let path = path_of(database);
         let begun = Instant::now();
         loop {

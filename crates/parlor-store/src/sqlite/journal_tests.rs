@@ -18,12 +18,12 @@ fn offset() -> impl Strategy<Value = (String, u64, u64)> {
 
 fn session() -> impl Strategy<Value = SessionRow> {
     let texts = (text(), text(), text(), text());
-    let options = (option(), option(), option());
+    let options = (option(), option(), option(), option());
     let rest = (any::<i64>(), any::<i64>(), any::<bool>(), any::<bool>());
     (texts, options, rest).prop_map(
         |(
             (id, agent, cwd, data),
-            (agent_session, title, parent),
+            (agent_session, title, parent, owner),
             (created_at, active_at, archived, busy),
         )| {
             SessionRow {
@@ -33,6 +33,7 @@ fn session() -> impl Strategy<Value = SessionRow> {
                 cwd,
                 title,
                 parent,
+                owner,
                 created_at,
                 active_at,
                 archived,
@@ -201,6 +202,7 @@ fn a_session() -> Batch {
         cwd: "/".into(),
         title: None,
         parent: None,
+        owner: None,
         created_at: 0,
         active_at: 0,
         archived: false,

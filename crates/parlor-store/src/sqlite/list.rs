@@ -7,7 +7,8 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{Cursor, Filter, SessionRow, StoreError};
 
-const COLUMNS: &str = "id, agent, agent_session, cwd, title, parent, created_at, rank, archived, busy, data";
+const COLUMNS: &str =
+    "id, agent, agent_session, cwd, title, parent, created_at, rank, archived, busy, data, owner";
 
 pub(super) fn session(conn: &Connection, id: &str) -> Result<Option<SessionRow>, StoreError> {
     let mut session = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM sessions WHERE id = ?"))?;
@@ -61,6 +62,9 @@ fn part(
         Some(false) => " AND busy = 0",
         None => "",
     };
+    if !filter.owned {
+        sql += " AND owner IS NULL";
+    }
     if let (Some(rank), Some(cursor)) = (&rank, after) {
         sql += " AND (rank, id) > (?, ?)";
         values.extend([rank as &dyn ToSql, &cursor.id]);
@@ -97,5 +101,6 @@ fn read_row(row: &Row<'_>) -> Result<SessionRow, rusqlite::Error> {
         archived: row.get(8)?,
         busy: row.get(9)?,
         data: row.get(10)?,
+        owner: row.get(11)?,
     })
 }

@@ -66,7 +66,7 @@ struct Handle {
 /// Options for tests.
 #[doc(hidden)]
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct SqliteOptions {
     /// The most pages of 4 KiB that the database may have, to simulate a full disk.
     pub max_pages: Option<u32>,
     /// The time to wait for another process that has the write lock of the database.
@@ -104,7 +104,7 @@ fn check_panic(panics: &AtomicBool) {
 impl SqliteStore {
     /// Opens a database and creates it if it does not exist; only the owner of its files can read them.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::open_with(path, &Options::default())
+        Self::open_with(path, &SqliteOptions::default())
     }
 
     /// Opens an existing database for reading: every write fails as invalid. Another process may write to it.
@@ -162,7 +162,7 @@ impl SqliteStore {
     }
 
     #[doc(hidden)]
-    pub fn open_with(path: &Path, options: &Options) -> Result<Self, StoreError> {
+    pub fn open_with(path: &Path, options: &SqliteOptions) -> Result<Self, StoreError> {
         let shared = Arc::new(Shared::open(path, options)?);
         let handle = Handle { shared, threads: Mutex::default() };
         for (name, run) in [("store", Shared::run as fn(Arc<Shared>)), ("store sync", Shared::run_syncs)] {

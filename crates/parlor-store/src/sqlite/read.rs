@@ -11,7 +11,7 @@ use super::journal::Unfolded;
 use super::journal_file::{self, JournalFile};
 use super::writer::Writer;
 use super::{content, schema, shared};
-use crate::{EntryRow, ErrorKind, Options, SlotRow, StoreError};
+use crate::{EntryRow, ErrorKind, SlotRow, SqliteOptions, StoreError};
 
 /// The number of idle connections that are kept; more are opened for concurrent reads.
 const MAX_IDLE: usize = 4;
@@ -100,7 +100,7 @@ impl Readers {
 
     fn fold_left(&self, journal: &mut JournalFile) -> Result<(), StoreError> {
         let folded = schema::open_writer(&self.path).and_then(|conn| {
-            let mut writer = Writer::new(conn, &self.path, &Options::default());
+            let mut writer = Writer::new(conn, &self.path, &SqliteOptions::default());
             shared::fold_left(&mut writer, journal)
         });
         folded.map_err(|error| {

@@ -23,7 +23,7 @@ use super::journal_file::JournalFile;
 use super::known_rows::KnownRows;
 use super::writer::{Writer, checkpoint_passive, sync_wal};
 use super::{check_disk, check_panic, journal, schema};
-use crate::{Batch, Done, ErrorKind, Options, StoreError, check};
+use crate::{Batch, Done, ErrorKind, SqliteOptions, StoreError, check};
 
 /// The most batches in the queue, and the most bytes.
 const MAX_QUEUED_BATCHES: usize = 1024;
@@ -90,7 +90,7 @@ pub(super) struct Shared {
     sync_work: Condvar,
     journal: Arc<File>,
     wal: PathBuf,
-    options: Options,
+    options: SqliteOptions,
 }
 
 #[derive(Default)]
@@ -136,7 +136,7 @@ struct Syncs {
 
 impl Shared {
     /// Opens a database and its journal for writing, and folds the journal that another process left.
-    pub(super) fn open(path: &Path, options: &Options) -> Result<Self, StoreError> {
+    pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Self, StoreError> {
         let conn = schema::open_writer(path)?;
         if let Some(pages) = options.max_pages {
             conn.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
@@ -321,6 +321,7 @@ impl Shared {
             Err(error) => vec![Err(error); batches.len()],
         };
         let (is_foreign, wake_time) = (writer.take_foreign(), writer.wake_time());
+        let has_deleted_owned = writer.take_deleted_owned();
         drop(writer);
         let mut appender = self.appender();
         if is_foreign {
@@ -328,6 +329,9 @@ impl Shared {
         }
         let written = batches.iter().zip(&results).filter(|(_, result)| result.is_ok());
         written.for_each(|(batch, _)| appender.known_rows.learn(batch));
+        if has_deleted_owned {
+            appender.known_rows.clear();
+        }
         drop(appender);
         self.lock().wake_at(wake_time);
         dones.into_iter().zip(results).for_each(|(done, result)| call(done, result));

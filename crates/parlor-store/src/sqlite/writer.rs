@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::apply::{append_to, apply};
+use super::apply::{append_to, apply, with_owned};
 use super::cache::WriterCache;
 use super::schema::{CHECKPOINT_PAGES, LOCK_TIMEOUT};
 use super::{damaged, list, read, rejected};
-use crate::{Batch, ErrorKind, Options, StoreError, Write, check};
+use crate::{Batch, ErrorKind, SqliteOptions, StoreError, Write, check};
 
 /// The size of a page in bytes.
 const PAGE: usize = 4096;
@@ -37,6 +37,7 @@ const MAX_REPLACED_AGE: Duration = Duration::from_secs(1);
 /// The number of blocked truncations of the WAL before the writer waits for readers.
 const MAX_BLOCKED: u32 = 5;
 
+#[expect(clippy::struct_excessive_bools, reason = "each of them holds or not by itself")]
 pub(super) struct Writer {
     conn: Connection,
     cache: WriterCache,
@@ -44,6 +45,8 @@ pub(super) struct Writer {
     data_version: i64,
     /// Whether another process has written since the last call of `take_foreign`.
     is_foreign: bool,
+    /// Whether sessions were deleted with their owners since the last call of `take_deleted_owned`.
+    has_deleted_owned: bool,
     /// Whether commits are synced.
     full_sync: bool,
     /// Whether the last commit failed: a crash may still restore it, until another commit overwrites it.
@@ -69,7 +72,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(conn: Connection, database: &Path, options: &Options) -> Self {
+    pub(super) fn new(conn: Connection, database: &Path, options: &SqliteOptions) -> Self {
         let (cache, wal_limit) = (WriterCache::default(), MAX_WAL);
         let replaced = Some(Instant::now());
         let mut wal = database.as_os_str().to_owned();
@@ -80,6 +83,7 @@ impl Writer {
             cache,
             data_version,
             is_foreign: false,
+            has_deleted_owned: false,
             full_sync: false,
             has_failed_commit: false,
             wal: wal.into(),
@@ -220,6 +224,11 @@ impl Writer {
     /// Returns whether the last commit failed; a crash could restore it together with its journal position.
     pub(super) fn has_failed_commit(&self) -> bool {
         self.has_failed_commit
+    }
+
+    /// Returns whether sessions were deleted with their owners: the batches do not name them.
+    pub(super) fn take_deleted_owned(&mut self) -> bool {
+        std::mem::take(&mut self.has_deleted_owned)
     }
 
     /// Returns whether another process has written since the last call.
@@ -363,14 +372,24 @@ impl Writer {
 
     fn apply(&mut self, batch: &Batch) -> Result<(), StoreError> {
         for write in &batch.writes {
-            apply(&self.conn, &mut self.cache, write)?;
-            if let Write::Delete { session } = write {
-                // If this fails, the session is not deleted.
-                rejected::remove_session(&rejected::path_of(&self.database), session)?;
-                damaged::remove_session(&self.database, session)?;
+            let Write::Delete { session } = write else {
+                apply(&self.conn, &mut self.cache, write)?;
+                continue;
+            };
+            let sessions = with_owned(&self.conn, session)?;
+            self.has_deleted_owned |= sessions.len() > 1;
+            for session in sessions {
+                self.delete(session)?;
             }
         }
         Ok(())
+    }
+
+    fn delete(&mut self, session: String) -> Result<(), StoreError> {
+        // If these fail, the session is not deleted.
+        rejected::remove_session(&rejected::path_of(&self.database), &session)?;
+        damaged::remove_session(&self.database, &session)?;
+        apply(&self.conn, &mut self.cache, &Write::Delete { session })
     }
 
     /// Applies valid batches; all texts that are appended to one entry are appended at once.

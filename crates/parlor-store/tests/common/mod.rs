@@ -38,6 +38,7 @@ pub(crate) fn row(id: &str) -> SessionRow {
         cwd: "/".to_owned(),
         title: None,
         parent: None,
+        owner: None,
         created_at: 1,
         active_at: 1,
         archived: false,

@@ -53,6 +53,7 @@ suite! {
         each_filter_keeps_what_it_says,
         filters_work_together_and_with_pages,
         a_deleted_session_is_gone_with_all_that_was_in_it,
+        owned_sessions_are_listed_on_request_and_deleted_with_their_owners,
     }
     slots {
         slots_are_read_by_name,

@@ -2,7 +2,7 @@
 
 use parlor_store::{Cursor, Filter, SessionRow, Store, Write};
 
-use super::common::{HARD, all, append, delete, entry, row, session, slot, write};
+use super::common::{HARD, all, append, delete, entry, refused, row, session, slot, write};
 
 fn ids(rows: &[SessionRow]) -> Vec<&str> {
     rows.iter().map(|row| row.id.as_str()).collect()
@@ -40,6 +40,7 @@ fn many() -> Vec<SessionRow> {
         busy: n / 12 % 2 == 1,
         agent_session: (n / 24 % 2 == 1).then(|| texts(n, 5)),
         active_at: i64::try_from(n * 7 % 5).unwrap(),
+        owner: (n % 11 == 5).then(|| "s00".to_owned()),
         ..row(&format!("s{:02}", n * 37 % 96))
     });
     rows.collect()
@@ -53,6 +54,7 @@ pub(crate) fn a_session_is_what_was_written(store: &dyn Store) {
         cwd: "/home".into(),
         title: Some("\"t\"".into()),
         parent: Some("\"p\"".into()),
+        owner: Some("\"o\"".into()),
         created_at: 5,
         active_at: 7,
         archived: true,
@@ -63,7 +65,8 @@ pub(crate) fn a_session_is_what_was_written(store: &dyn Store) {
     assert_eq!(store.session("\"s\"").unwrap(), Some(full.clone()));
     assert_eq!(store.session("other").unwrap(), Some(row("other")));
     assert_eq!(store.session("missing").unwrap(), None);
-    assert_eq!(store.sessions(&Filter::default(), None, 9).unwrap(), [full, row("other")]);
+    let with_owned = Filter { owned: true, ..Filter::default() };
+    assert_eq!(store.sessions(&with_owned, None, 9).unwrap(), [full, row("other")]);
 }
 
 pub(crate) fn a_session_is_replaced_and_keeps_what_is_in_it(store: &dyn Store) {
@@ -129,14 +132,15 @@ pub(crate) fn the_latest_come_first_and_equals_by_id(store: &dyn Store) {
 
 pub(crate) fn pages_follow_each_other(store: &dyn Store) {
     write(store, many().into_iter().map(Write::Session).collect());
-    let whole = store.sessions(&Filter::default(), None, usize::MAX).unwrap();
+    let with_owned = Filter { owned: true, ..Filter::default() };
+    let whole = store.sessions(&with_owned, None, usize::MAX).unwrap();
     assert_eq!(whole.len(), 96);
     for limit in [1, 2, 7, 95, 96, 97] {
-        let pages = pages(store, &Filter::default(), limit);
+        let pages = pages(store, &with_owned, limit);
         assert_eq!(pages.len(), 96_usize.div_ceil(limit));
         assert_eq!(pages.concat(), whole);
     }
-    assert!(store.sessions(&Filter::default(), None, 0).unwrap().is_empty());
+    assert!(store.sessions(&with_owned, None, 0).unwrap().is_empty());
 }
 
 pub(crate) fn what_happens_between_pages_neither_repeats_nor_skips_older_ones(store: &dyn Store) {
@@ -194,13 +198,14 @@ pub(crate) fn filters_work_together_and_with_pages(store: &dyn Store) {
     write(store, rows.iter().cloned().map(Write::Session).collect());
     let texts = |text: &str| [None, Some(text.to_owned()), Some("missing".to_owned())];
     let flags = [None, Some(true), Some(false)];
-    for n in 0..3_usize.pow(5) {
+    for n in 0..2 * 3_usize.pow(5) {
         let filter = Filter {
             agent: texts("1")[n % 3].clone(),
             cwd: texts("2")[n / 3 % 3].clone(),
             agent_session: texts("4")[n / 9 % 3].clone(),
             archived: flags[n / 27 % 3],
             busy: flags[n / 81 % 3],
+            owned: n / 243 == 1,
         };
         let keep = |row: &&SessionRow| {
             filter.agent.as_ref().is_none_or(|agent| row.agent == *agent)
@@ -208,6 +213,7 @@ pub(crate) fn filters_work_together_and_with_pages(store: &dyn Store) {
                 && filter.agent_session.as_ref().is_none_or(|id| row.agent_session.as_ref() == Some(id))
                 && filter.archived.is_none_or(|archived| row.archived == archived)
                 && filter.busy.is_none_or(|busy| row.busy == busy)
+                && (filter.owned || row.owner.is_none())
         };
         let mut kept: Vec<_> = rows.iter().filter(keep).cloned().collect();
         kept.sort_by(|a, b| (-a.active_at, &a.id).cmp(&(-b.active_at, &b.id)));
@@ -234,4 +240,23 @@ pub(crate) fn a_deleted_session_is_gone_with_all_that_was_in_it(store: &dyn Stor
     assert!(all(store, "gone").is_empty());
     write(store, vec![entry("gone", 2, 2, "h", "new")]);
     assert_eq!(all(store, "gone")[0].content, "new");
+}
+
+pub(crate) fn owned_sessions_are_listed_on_request_and_deleted_with_their_owners(store: &dyn Store) {
+    let owned = |id: &str, owner: &str| {
+        Write::Session(SessionRow { owner: Some(owner.to_owned()), active_at: 0, ..row(id) })
+    };
+    write(store, vec![session("s"), session("other"), owned("child", "s")]);
+    write(store, vec![owned("grandchild", "child"), owned("others", "other"), entry("grandchild", 1, 1, "h", "c")]);
+    assert_eq!(list(store, &Filter::default()), ["other", "s"]);
+    let with_owned = Filter { owned: true, ..Filter::default() };
+    assert_eq!(list(store, &with_owned), ["other", "s", "child", "grandchild", "others"]);
+    assert_eq!(pages(store, &Filter::default(), 1).concat().len(), 2);
+    write(store, vec![append("grandchild", 1, 2, "d"), delete("s")]);
+    assert_eq!(list(store, &with_owned), ["other", "others"]);
+    // A write to a session that was deleted with its owner is refused, also where the rows are cached.
+    refused(store, vec![append("grandchild", 1, 3, "e")]);
+    refused(store, vec![slot("child", "n", 1, Some("b"))]);
+    refused(store, vec![delete("other"), slot("others", "n", 1, Some("b"))]);
+    assert_eq!(list(store, &with_owned), ["other", "others"]);
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use parlor_store::{Batch, ErrorKind, Options, SqliteStore, Store as _, Write};
+use parlor_store::{Batch, ErrorKind, SqliteOptions, SqliteStore, Store as _, Write};
 use proptest::prelude::*;
 use tempfile::{TempDir, tempdir};
 
@@ -23,7 +23,7 @@ fn beside(path: &Path, end: &str) -> PathBuf {
 }
 
 /// A store with sessions `s` and `t`, each with an entry that the store knows of.
-fn two_sessions(dir: &TempDir, options: &Options) -> (PathBuf, SqliteStore) {
+fn two_sessions(dir: &TempDir, options: &SqliteOptions) -> (PathBuf, SqliteStore) {
     let path = dir.path().join("db");
     let store = SqliteStore::open_with(&path, options).unwrap();
     for id in ["s", "t"] {
@@ -49,7 +49,7 @@ fn durable(writes: Vec<Write>) -> Batch {
 #[test]
 fn a_rejected_batch_is_kept_in_a_file_and_does_not_block_others() {
     let dir = tempdir().unwrap();
-    let (path, store) = two_sessions(&dir, &Options::default());
+    let (path, store) = two_sessions(&dir, &SqliteOptions::default());
     let held = hold(&path);
     break_inserts_of_bad(&held);
     write(&store, vec![append("t", 1, 2, "a")]);
@@ -72,7 +72,7 @@ fn a_rejected_batch_is_kept_in_a_file_and_does_not_block_others() {
 fn a_store_opens_although_the_database_rejects_a_batch_of_the_journal() {
     for only_reads in [false, true] {
         let dir = tempdir().unwrap();
-        let (path, store) = two_sessions(&dir, &Options::default());
+        let (path, store) = two_sessions(&dir, &SqliteOptions::default());
         let held = hold(&path);
         write(&store, vec![append("t", 1, 2, "a")]);
         write(&store, vec![append("s", 1, 2, "bad")]);
@@ -92,7 +92,8 @@ fn a_store_opens_although_the_database_rejects_a_batch_of_the_journal() {
 fn other_batches_are_read_on_a_full_disk_despite_a_rejected_one() {
     let dir = tempdir().unwrap();
     let is_full = Arc::new(AtomicBool::new(false));
-    let (path, store) = two_sessions(&dir, &Options { is_full: Arc::clone(&is_full), ..Options::default() });
+    let (path, store) =
+        two_sessions(&dir, &SqliteOptions { is_full: Arc::clone(&is_full), ..SqliteOptions::default() });
     let held = hold(&path);
     break_inserts_of_bad(&held);
     write(&store, vec![append("t", 1, 2, "a")]);
@@ -110,7 +111,7 @@ fn other_batches_are_read_on_a_full_disk_despite_a_rejected_one() {
 #[test]
 fn an_entry_with_the_most_segments_still_grows() {
     let dir = tempdir().unwrap();
-    let (path, store) = two_sessions(&dir, &Options::default());
+    let (path, store) = two_sessions(&dir, &SqliteOptions::default());
     write(&store, vec![append("s", 1, 2, "a")]);
     assert_eq!(one(&store, "s", 1).content, "a");
     drop(store);
@@ -133,7 +134,7 @@ fn an_entry_with_the_most_segments_still_grows() {
 #[test]
 fn a_power_cut_that_undoes_a_direct_write_undoes_later_batches_too() {
     let dir = tempdir().unwrap();
-    let (path, store) = two_sessions(&dir, &Options::default());
+    let (path, store) = two_sessions(&dir, &SqliteOptions::default());
     write(&store, vec![append("s", 1, 2, "a")]);
     drop(store);
     let store = SqliteStore::open(&path).unwrap();
@@ -202,8 +203,10 @@ proptest! {
 fn after_a_failed_sync_nothing_is_durable_until_the_journal_is_emptied() {
     let dir = tempdir().unwrap();
     let fails_sync = Arc::new(AtomicBool::new(false));
-    let (path, store) =
-        two_sessions(&dir, &Options { fails_sync: Arc::clone(&fails_sync), ..Options::default() });
+    let (path, store) = two_sessions(
+        &dir,
+        &SqliteOptions { fails_sync: Arc::clone(&fails_sync), ..SqliteOptions::default() },
+    );
     let held = hold(&path);
     fails_sync.store(true, Ordering::SeqCst);
     let error = try_batch(&store, durable(vec![append("s", 1, 2, "first,")])).unwrap_err();
@@ -229,7 +232,8 @@ fn after_a_failed_sync_nothing_is_durable_until_the_journal_is_emptied() {
 fn a_panic_during_a_fold_loses_nothing() {
     let dir = tempdir().unwrap();
     let panics = Arc::new(AtomicBool::new(false));
-    let (path, store) = two_sessions(&dir, &Options { panics: Arc::clone(&panics), ..Options::default() });
+    let (path, store) =
+        two_sessions(&dir, &SqliteOptions { panics: Arc::clone(&panics), ..SqliteOptions::default() });
     write(&store, vec![append("s", 1, 2, "a")]);
     panics.store(true, Ordering::SeqCst);
     // It hits this read, or the store's thread if that is faster.
@@ -244,7 +248,8 @@ fn a_panic_during_a_fold_loses_nothing() {
 fn queued_batches_fail_when_the_leader_panics() {
     let dir = tempdir().unwrap();
     let panics = Arc::new(AtomicBool::new(false));
-    let (path, store) = two_sessions(&dir, &Options { panics: Arc::clone(&panics), ..Options::default() });
+    let (path, store) =
+        two_sessions(&dir, &SqliteOptions { panics: Arc::clone(&panics), ..SqliteOptions::default() });
     write(&store, vec![append("s", 1, 2, "a")]);
     assert_eq!(one(&store, "s", 1).content, "a");
     panics.store(true, Ordering::SeqCst);
@@ -265,8 +270,10 @@ fn queued_batches_fail_when_the_leader_panics() {
 fn a_batch_that_cannot_be_appended_goes_to_the_database() {
     let dir = tempdir().unwrap();
     let fails_append = Arc::new(AtomicBool::new(false));
-    let (path, store) =
-        two_sessions(&dir, &Options { fails_append: Arc::clone(&fails_append), ..Options::default() });
+    let (path, store) = two_sessions(
+        &dir,
+        &SqliteOptions { fails_append: Arc::clone(&fails_append), ..SqliteOptions::default() },
+    );
     fails_append.store(true, Ordering::SeqCst);
     write(&store, vec![append("s", 1, 2, "first,")]);
     assert_eq!(one(&store, "s", 1).content, "first,");
@@ -285,7 +292,7 @@ fn a_batch_that_cannot_be_appended_goes_to_the_database() {
 #[test]
 fn reads_wait_only_once_for_the_lock_of_another_process() {
     let dir = tempdir().unwrap();
-    let (path, store) = two_sessions(&dir, &Options::default());
+    let (path, store) = two_sessions(&dir, &SqliteOptions::default());
     let held = hold(&path);
     write(&store, vec![append("s", 1, 2, "a")]);
     let begun = Instant::now();
@@ -309,7 +316,7 @@ fn reads_wait_only_once_for_the_lock_of_another_process() {
 fn batches_wait_only_once_for_the_lock_of_another_process() {
     let dir = tempdir().unwrap();
     let patience = Duration::from_millis(500);
-    let options = Options { lock_timeout: Some(patience), ..Options::default() };
+    let options = SqliteOptions { lock_timeout: Some(patience), ..SqliteOptions::default() };
     let (path, store) = two_sessions(&dir, &options);
     let held = hold(&path);
     let begun = Instant::now();

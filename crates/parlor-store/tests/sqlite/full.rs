@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::mpsc;
 
-use parlor_store::{Batch, ErrorKind, Options, SqliteStore, Store as _};
+use parlor_store::{Batch, ErrorKind, SqliteOptions, SqliteStore, Store as _};
 use tempfile::tempdir;
 
 use super::common::{all, append, delete, entry, one, session, try_write, value, write};
 
 /// A store with room for about a MiB.
 fn small(path: &Path) -> SqliteStore {
-    let options = Options { max_pages: Some(300), no_journal: true, ..Options::default() };
+    let options = SqliteOptions { max_pages: Some(300), no_journal: true, ..SqliteOptions::default() };
     SqliteStore::open_with(path, &options).unwrap()
 }
 

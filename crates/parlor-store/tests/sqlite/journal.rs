@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parlor_store::{Batch, ErrorKind, Options, SqliteStore, Store, Write};
+use parlor_store::{Batch, ErrorKind, SqliteOptions, SqliteStore, Store, Write};
 use rusqlite::Connection;
 use tempfile::{TempDir, tempdir};
 
@@ -22,7 +22,7 @@ fn journal_of(path: &Path) -> PathBuf {
 }
 
 /// A store with a session and an entry, of which the database knows.
-fn with_entry(dir: &TempDir, options: &Options) -> (PathBuf, SqliteStore) {
+fn with_entry(dir: &TempDir, options: &SqliteOptions) -> (PathBuf, SqliteStore) {
     let path = dir.path().join("db");
     let store = SqliteStore::open_with(&path, options).unwrap();
     write(&store, vec![session("s"), entry("s", 1, 1, "h", "")]);
@@ -42,7 +42,7 @@ fn records(path: &Path) -> Vec<u8> {
 #[test]
 fn a_batch_is_done_before_it_is_folded_into_the_database() {
     let dir = tempdir().unwrap();
-    let (path, store) = with_entry(&dir, &Options::default());
+    let (path, store) = with_entry(&dir, &SqliteOptions::default());
     let conn = Connection::open(&path).unwrap();
     let text = || -> String {
         conn.query_row("SELECT coalesce(group_concat(text, ''), '') FROM segments", [], |row| row.get(0))
@@ -65,7 +65,7 @@ fn a_batch_is_done_before_it_is_folded_into_the_database() {
 #[test]
 fn many_appends_to_an_entry_are_folded_into_one_row() {
     let dir = tempdir().unwrap();
-    let (path, store) = with_entry(&dir, &Options::default());
+    let (path, store) = with_entry(&dir, &SqliteOptions::default());
     let other = hold(&path);
     write(&store, vec![entry("s", 2, 2, "h", "")]);
     for n in 0..50 {
@@ -84,7 +84,7 @@ fn many_appends_to_an_entry_are_folded_into_one_row() {
 fn the_journal_of_a_killed_process_is_folded_by_the_next_writer_or_reader() {
     for only_reads in [false, true] {
         let dir = tempdir().unwrap();
-        let (path, store) = with_entry(&dir, &Options::default());
+        let (path, store) = with_entry(&dir, &SqliteOptions::default());
         let held = hold(&path);
         write(&store, vec![append("s", 1, 2, "left")]);
         write(&store, indexed_entry("s", 3, "some words").into());
@@ -113,7 +113,7 @@ fn the_journal_of_a_killed_process_is_folded_by_the_next_writer_or_reader() {
 #[test]
 fn a_power_cut_keeps_durable_batches_and_leaves_whole_batches() {
     let dir = tempdir().unwrap();
-    let (path, store) = with_entry(&dir, &Options::default());
+    let (path, store) = with_entry(&dir, &SqliteOptions::default());
     let held = hold(&path);
     write(&store, vec![append("s", 1, 2, "a")]);
     try_batch(&store, Batch { writes: vec![append("s", 1, 3, "b")], durable: true }).unwrap();
@@ -143,7 +143,7 @@ fn a_power_cut_keeps_durable_batches_and_leaves_whole_batches() {
 /// A database whose journal has synced batches that were not folded.
 fn with_synced_journal() -> (TempDir, PathBuf) {
     let dir = tempdir().unwrap();
-    let (path, store) = with_entry(&dir, &Options::default());
+    let (path, store) = with_entry(&dir, &SqliteOptions::default());
     let held = hold(&path);
     for n in 0..4 {
         try_batch(&store, Batch { writes: vec![append("s", 1, n + 2, "text")], durable: true }).unwrap();
@@ -297,7 +297,7 @@ fn four_damaged_journals_are_kept_and_the_oldest_is_replaced() {
 #[test]
 fn a_journal_is_not_folded_into_an_older_copy_of_the_database() {
     let dir = tempdir().unwrap();
-    let (path, store) = with_entry(&dir, &Options::default());
+    let (path, store) = with_entry(&dir, &SqliteOptions::default());
     let older = snapshot(&path);
     write(&store, vec![append("s", 1, 2, "a")]);
     drop(store);
@@ -329,7 +329,7 @@ fn a_new_database_ignores_an_old_journal() {
 fn a_full_disk_fails_journal_writes_until_there_is_space() {
     let dir = tempdir().unwrap();
     let is_full = Arc::new(AtomicBool::new(false));
-    let options = Options { is_full: Arc::clone(&is_full), ..Options::default() };
+    let options = SqliteOptions { is_full: Arc::clone(&is_full), ..SqliteOptions::default() };
     let (path, store) = with_entry(&dir, &options);
     let held = hold(&path);
     write(&store, vec![append("s", 1, 2, "a")]);
@@ -359,7 +359,7 @@ fn a_full_disk_fails_journal_writes_until_there_is_space() {
 fn a_store_that_is_closed_on_a_full_disk_keeps_its_journal() {
     let dir = tempdir().unwrap();
     let is_full = Arc::new(AtomicBool::new(false));
-    let options = Options { is_full: Arc::clone(&is_full), ..Options::default() };
+    let options = SqliteOptions { is_full: Arc::clone(&is_full), ..SqliteOptions::default() };
     let (path, store) = with_entry(&dir, &options);
     let held = hold(&path);
     write(&store, vec![append("s", 1, 2, "a")]);
@@ -373,7 +373,7 @@ fn a_store_that_is_closed_on_a_full_disk_keeps_its_journal() {
 #[test]
 fn a_session_that_another_process_deleted_does_not_affect_others() {
     let dir = tempdir().unwrap();
-    let (path, store) = with_entry(&dir, &Options::default());
+    let (path, store) = with_entry(&dir, &SqliteOptions::default());
     write(&store, vec![session("t"), entry("t", 1, 1, "h", "")]);
     assert_eq!(all(&store, "t").len(), 1);
     let other = hold(&path);
@@ -392,7 +392,7 @@ fn a_session_that_another_process_deleted_does_not_affect_others() {
 #[test]
 fn a_reader_sees_all_batches_that_are_done() {
     let dir = tempdir().unwrap();
-    let (path, store) = with_entry(&dir, &Options::default());
+    let (path, store) = with_entry(&dir, &SqliteOptions::default());
     let reader = SqliteStore::open_read_only(&path).unwrap();
     let begun = Instant::now();
     // Longer than it takes until the journal is emptied.
@@ -414,7 +414,7 @@ fn a_reader_sees_all_batches_that_are_done() {
 #[test]
 fn a_reader_reports_a_process_that_does_not_fold_its_journal() {
     let dir = tempdir().unwrap();
-    let (path, store) = with_entry(&dir, &Options::default());
+    let (path, store) = with_entry(&dir, &SqliteOptions::default());
     let reader = SqliteStore::open_read_only(&path).unwrap();
     let held = hold(&path);
     write(&store, vec![append("s", 1, 2, "x")]);
@@ -427,7 +427,7 @@ fn a_reader_reports_a_process_that_does_not_fold_its_journal() {
 #[test]
 fn a_write_that_waits_for_the_database_does_not_block_reads() {
     let dir = tempdir().unwrap();
-    let (path, store) = with_entry(&dir, &Options::default());
+    let (path, store) = with_entry(&dir, &SqliteOptions::default());
     let held = hold(&path);
     std::thread::scope(|scope| {
         let deleting = scope.spawn(|| write(&store, vec![delete("nobody")]));
@@ -442,7 +442,7 @@ fn a_write_that_waits_for_the_database_does_not_block_reads() {
 #[test]
 fn a_long_journal_is_emptied() {
     let dir = tempdir().unwrap();
-    let (path, store) = with_entry(&dir, &Options::default());
+    let (path, store) = with_entry(&dir, &SqliteOptions::default());
     let piece = "p".repeat(200_000);
     for n in 0..800 {
         store.write(

@@ -43,7 +43,7 @@ fn a_later_format_is_rejected_and_not_changed() {
     for result in [SqliteStore::open(&path), SqliteStore::open_read_only(&path)] {
         let error = result.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Newer);
-        assert!(error.message.contains("version 4711") && error.message.contains("up to 4"), "{error}");
+        assert!(error.message.contains("version 4711") && error.message.contains("up to 5"), "{error}");
     }
     assert!(fs::read(&path).unwrap() == before);
 }

@@ -16,6 +16,7 @@ pub(super) const ALL: &[Migration] = &[
         split_segments(conn)
     },
     |conn| Ok(conn.execute_batch(include_str!("4.sql"))?),
+    |conn| Ok(conn.execute_batch(include_str!("5.sql"))?),
 ];
 
 /// Version 3: segments of at most 64 KiB, numbered without gaps.
