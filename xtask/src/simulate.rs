@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use parlor_testkit::simulation::{Options, run};
+use parlor_testkit::simulation::{SimulationOptions, run};
 
 use crate::failure::Failure;
 
@@ -48,7 +48,8 @@ impl Simulate {
         let Self { seconds, seed, seeds, steps, skip, no_shrink, trace } = self;
         let duration = seconds.map(Duration::from_secs);
         let skip = skip.map(|Steps(steps)| steps).unwrap_or_default();
-        let options = Options { seed, steps, seeds, duration, skip, shrinks: !no_shrink, is_traced: trace };
+        let options =
+            SimulationOptions { seed, steps, seeds, duration, skip, shrinks: !no_shrink, is_traced: trace };
         // A panic of the engine is reported like any other failure.
         std::panic::set_hook(Box::new(|_| {}));
         let report = run(&options);

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::io::{Write as _, stdout};
 
-use parlor_testkit::simulation::{Options, run};
+use parlor_testkit::simulation::{SimulationOptions, run};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|number| number.parse().ok()).collect();
@@ -15,7 +15,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let steps = usize::try_from(steps).unwrap_or(usize::MAX);
     // A panic is a failure like any other, and is reported as one.
     std::panic::set_hook(Box::new(|_| {}));
-    let report = run(&Options { seed, seeds, steps, shrinks: false, ..Options::default() });
+    let report =
+        run(&SimulationOptions { seed, seeds, steps, shrinks: false, ..SimulationOptions::default() });
     let (invariant, message) = match report.failure {
         Some(outcome) => (outcome.failure.invariant.to_string(), outcome.failure.message),
         None => ("-".to_owned(), String::new()),

@@ -53,6 +53,8 @@ pub enum Key {
     ArrowDown,
     /// An arrow.
     ArrowUp,
+    /// The full stop.
+    Period,
 }
 
 impl Browser {
@@ -130,7 +132,10 @@ impl Tab {
     pub fn go_to(&self, address: &str) {
         let result = self.call("Page.navigate", &json!({ "url": address }));
         assert!(result.get("errorText").is_none(), "{address}: {result}");
-        self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'");
+        let is_blank = address == "about:blank";
+        self.wait_for(&format!(
+            "document.readyState === 'complete' && (location.href === 'about:blank') === {is_blank}"
+        ));
     }
 
     /// Loads the page again.
@@ -189,7 +194,8 @@ impl Tab {
     #[track_caller]
     pub fn click(&self, selector: &str) {
         let selector = json!(selector);
-        self.wait_for(&format!("document.querySelector({selector})"));
+        // Without its style sheet, a page that is being loaded has everything elsewhere.
+        self.wait_for(&format!("document.readyState === 'complete' && document.querySelector({selector})"));
         let place = self.eval(&format!(
             "(() => {{ const it = document.querySelector({selector}); it.scrollIntoView({{block: 'nearest'}}); \
              const r = it.getBoundingClientRect(); const x = r.x + r.width / 2, y = r.y + r.height / 2; \
@@ -227,6 +233,7 @@ impl Tab {
             Key::Tab => ("Tab", 9, None),
             Key::ArrowDown => ("ArrowDown", 40, None),
             Key::ArrowUp => ("ArrowUp", 38, None),
+            Key::Period => (".", 190, None),
         };
         let mut down = json!({
             "type": "keyDown", "key": name, "code": name, "windowsVirtualKeyCode": code, "modifiers": modifiers
@@ -288,6 +295,11 @@ impl Tab {
         let features: Vec<Value> =
             features.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
         self.call("Emulation.setEmulatedMedia", &json!({ "features": features }));
+    }
+
+    /// Calls itself another browser from the next request on.
+    pub fn set_user_agent(&self, user_agent: &str) {
+        self.call("Network.setUserAgentOverride", &json!({ "userAgent": user_agent }));
     }
 
     /// Adds a script that the policy of the page would not allow, such as a checker.

@@ -31,7 +31,7 @@ pub(super) struct Process {
 
 /// Names a session of a process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct AgentSessionKey {
     pub(super) process: usize,
     pub(super) session: String,
 }
@@ -78,6 +78,8 @@ pub(super) struct AgentSession {
     /// All messages that it named.
     pub(super) messages: Vec<(&'static str, String)>,
     pub(super) tool_calls: Vec<String>,
+    /// The session that owns it, if it is that of a subagent.
+    pub(super) owner: Option<String>,
     /// Requests to the server, by their ids.
     pub(super) requests: BTreeMap<u64, AgentRequest>,
 }

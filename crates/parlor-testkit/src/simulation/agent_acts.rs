@@ -5,7 +5,7 @@ use parlor_engine::{AgentCall, AgentEvent, Event, Frame};
 use parlor_json::{Json, Object};
 use parlor_wire::{RequestId, RpcError, code};
 
-use super::agent::{AgentRequest, Place, Receiver, ServerCall};
+use super::agent::{AgentRequest, AgentSessionKey, Receiver, ServerCall};
 use super::client::Tag;
 use super::jobs::update_line;
 use super::plan::{Echo, Ids};
@@ -19,11 +19,12 @@ impl World {
         for (process, one) in self.processes.iter().enumerate() {
             if one.is_alive && !one.is_hung {
                 let linked = one.sessions.iter().filter(|(_, session)| session.epoch().is_some());
-                places.extend(linked.map(|(session, _)| Place { process, session: session.clone() }));
+                places
+                    .extend(linked.map(|(session, _)| AgentSessionKey { process, session: session.clone() }));
             }
         }
         // Those that have something to do are busier than the others.
-        let has_prompts = |place: &Place| {
+        let has_prompts = |place: &AgentSessionKey| {
             let session = self.session_of(place);
             session.is_some_and(|session| !session.prompts.is_empty() || !session.steers.is_empty())
         };
@@ -34,6 +35,9 @@ impl World {
             return self.work(&place);
         }
         let Some(place) = self.random.pick(&places) else { return };
+        if self.is_subagent(&place) && self.random.percent(70) {
+            return self.subagent_acts(&place);
+        }
         match self.random.weighted(&[4, 4, 3]) {
             0 => self.say_info(&place),
             1 => self.revise(&place),
@@ -41,16 +45,16 @@ impl World {
         }
     }
 
-    pub(super) fn session_of(&self, place: &Place) -> Option<&super::agent::AgentSession> {
+    pub(super) fn session_of(&self, place: &AgentSessionKey) -> Option<&super::agent::AgentSession> {
         self.processes[place.process].sessions.get(&place.session)
     }
 
-    pub(super) fn session_mut(&mut self, place: &Place) -> Option<&mut super::agent::AgentSession> {
+    pub(super) fn session_mut(&mut self, place: &AgentSessionKey) -> Option<&mut super::agent::AgentSession> {
         self.processes[place.process].sessions.get_mut(&place.session)
     }
 
     /// Sends a message about a session to whoever receives it.
-    fn emit(&mut self, place: &Place, event: AgentEvent) {
+    fn emit(&mut self, place: &AgentSessionKey, event: AgentEvent) {
         let Some(session) = self.session_mut(place) else { return };
         match &mut session.receiver {
             Receiver::Intake { early, .. } => early.push(event),
@@ -69,8 +73,9 @@ impl World {
     }
 
     /// Sends updates about a session.
-    pub(super) fn say(&mut self, place: &Place, updates: &[String]) {
+    pub(super) fn say(&mut self, place: &AgentSessionKey, updates: &[String]) {
         let lines: String = updates.iter().map(|update| update_line(&place.session, update)).collect();
+        self.note_subagent_text(place, &lines);
         self.emit(place, AgentEvent::Updates(lines));
     }
 
@@ -86,7 +91,7 @@ impl World {
     }
 
     /// Works on the prompts of a session.
-    fn work(&mut self, place: &Place) {
+    fn work(&mut self, place: &AgentSessionKey) {
         let is_steered = self.session_of(place).is_some_and(|session| !session.steers.is_empty());
         if is_steered && self.random.percent(50) {
             return self.answer_steer(place);
@@ -98,7 +103,7 @@ impl World {
         }
     }
 
-    fn work_one_by_one(&mut self, place: &Place) {
+    fn work_one_by_one(&mut self, place: &AgentSessionKey) {
         let Some(session) = self.session_of(place) else { return };
         let Some(prompt) = session.prompts.first().cloned() else { return };
         let call_is_cancelled =
@@ -144,7 +149,7 @@ impl World {
         }
     }
 
-    fn work_queueing(&mut self, place: &Place) {
+    fn work_queueing(&mut self, place: &AgentSessionKey) {
         let Some(session) = self.session_of(place) else { return };
         let (is_running, is_cancelled) = (session.is_running, session.is_cancelled);
         let unaccepted: Vec<_> =
@@ -191,7 +196,7 @@ impl World {
     }
 
     /// Ends the turn of an agent that reports states.
-    fn end_turn(&mut self, place: &Place) {
+    pub(super) fn end_turn(&mut self, place: &AgentSessionKey) {
         let is_cancelled = self.session_of(place).is_some_and(|session| session.is_cancelled);
         let reason = self.stop_reason(is_cancelled);
         if let Some(session) = self.session_mut(place) {
@@ -200,10 +205,13 @@ impl World {
             session.message = None;
             session.prompts.retain(|prompt| !prompt.is_started || !prompt.is_accepted);
         }
+        if self.is_subagent(place) {
+            return self.report_subagent(place, "idle", Some(reason));
+        }
         self.say_state(place, "idle", Some(reason));
     }
 
-    fn say_state(&mut self, place: &Place, state: &str, reason: Option<&str>) {
+    pub(super) fn say_state(&mut self, place: &AgentSessionKey, state: &str, reason: Option<&str>) {
         let (kind, name) = match self.processes[place.process].dialect() {
             Dialect::Draft => ("state_change", "stop_reason"),
             Dialect::V1 | Dialect::V2 => ("state_update", "stopReason"),
@@ -213,7 +221,7 @@ impl World {
     }
 
     /// Accepts a prompt, and perhaps repeats it.
-    fn accept(&mut self, place: &Place, call: u64) {
+    fn accept(&mut self, place: &AgentSessionKey, call: u64) {
         let process = &mut self.processes[place.process];
         process.next_id += 1;
         let message = format!("u{}.{}", place.process, process.next_id);
@@ -250,7 +258,7 @@ impl World {
         }
     }
 
-    fn reject(&mut self, place: &Place, call: u64, code: i64) {
+    fn reject(&mut self, place: &AgentSessionKey, call: u64, code: i64) {
         let Some(session) = self.session_mut(place) else { return };
         let Some(at) = session.prompts.iter().position(|prompt| prompt.call == call) else { return };
         // The turn that was cancelled may be that of the first prompt that the agent has not accepted.
@@ -268,7 +276,7 @@ impl World {
     }
 
     /// An agent of version 1 may repeat its prompt.
-    fn echo(&mut self, place: &Place, content: &str) {
+    fn echo(&mut self, place: &AgentSessionKey, content: &str) {
         if self.processes[place.process].plan.echo == Echo::Chunks {
             let update = format!(r#"{{"sessionUpdate":"user_message_chunk","content":{content}}}"#);
             self.say(place, &[update]);
@@ -276,8 +284,8 @@ impl World {
     }
 
     /// Says something in a turn.
-    fn output(&mut self, place: &Place) {
-        match self.random.weighted(&[36, 10, 14, 6, 14, 5, 4, 4]) {
+    pub(super) fn output(&mut self, place: &AgentSessionKey) {
+        match self.random.weighted(&[36, 10, 14, 6, 14, 5, 4, 4, 6]) {
             0 => self.chunks(place, "agent_message"),
             1 => self.chunks(place, "agent_thought"),
             2 => self.tool_call(place),
@@ -285,12 +293,13 @@ impl World {
             4 => self.ask_people(place),
             5 => self.ask_server(place),
             6 => self.say_info(place),
-            _ => self.revise(place),
+            7 => self.revise(place),
+            _ => self.announce(place),
         }
     }
 
     /// Chunks of a message, the one that is being written or a new one.
-    fn chunks(&mut self, place: &Place, kind: &'static str) {
+    fn chunks(&mut self, place: &AgentSessionKey, kind: &'static str) {
         let (ids, dialect) =
             (self.processes[place.process].plan.ids, self.processes[place.process].dialect());
         let current = self.session_of(place).and_then(|session| session.message.clone());
@@ -323,7 +332,7 @@ impl World {
         self.say(place, &updates);
     }
 
-    fn message_id(&mut self, place: &Place, ids: Ids, current: Option<String>) -> String {
+    fn message_id(&mut self, place: &AgentSessionKey, ids: Ids, current: Option<String>) -> String {
         if ids == Ids::Shared
             && let Some(current) = current
             && self.random.percent(50)
@@ -355,7 +364,7 @@ impl World {
     }
 
     /// A tool call begins or changes.
-    fn tool_call(&mut self, place: &Place) {
+    fn tool_call(&mut self, place: &AgentSessionKey) {
         let calls = self.session_of(place).map(|session| session.tool_calls.clone()).unwrap_or_default();
         let is_v1 = self.processes[place.process].dialect() == Dialect::V1;
         let text = self.tokens.fresh();
@@ -396,7 +405,7 @@ impl World {
         self.say(place, &[update]);
     }
 
-    fn plan_update(&mut self, place: &Place) {
+    fn plan_update(&mut self, place: &AgentSessionKey) {
         let text = self.tokens.fresh();
         let entries = format!(r#"[{{"content":"{text}","priority":"high","status":"pending"}}]"#);
         let is_v1 = self.processes[place.process].dialect() == Dialect::V1;
@@ -412,7 +421,7 @@ impl World {
     }
 
     /// Asks for permission, or for a form to be filled in, or something that only one client knows.
-    fn ask_people(&mut self, place: &Place) {
+    fn ask_people(&mut self, place: &AgentSessionKey) {
         let call = self.session_of(place).and_then(|session| session.tool_calls.last().cloned());
         let call = call.unwrap_or_else(|| "t0".to_owned());
         let session = &place.session;
@@ -443,7 +452,7 @@ impl World {
     }
 
     /// Asks for something that the server serves.
-    fn ask_server(&mut self, place: &Place) {
+    fn ask_server(&mut self, place: &AgentSessionKey) {
         let session = &place.session;
         let (method, params) = match self.random.below(4) {
             0 => ("fs/read_text_file", format!(r#"{{"sessionId":"{session}","path":"/work/a"}}"#)),
@@ -457,7 +466,7 @@ impl World {
         self.ask(place, method, &params);
     }
 
-    fn ask(&mut self, place: &Place, method: &str, params: &str) {
+    fn ask(&mut self, place: &AgentSessionKey, method: &str, params: &str) {
         let process = &mut self.processes[place.process];
         process.next_request += 1;
         let id = process.next_request;
@@ -475,7 +484,7 @@ impl World {
     }
 
     /// Says something about the session as a whole, or something that makes no sense.
-    fn say_info(&mut self, place: &Place) {
+    fn say_info(&mut self, place: &AgentSessionKey) {
         let text = self.tokens.fresh();
         let is_v1 = self.processes[place.process].dialect() == Dialect::V1;
         let nonsense = self.plan.faults.nonsense;
@@ -512,7 +521,7 @@ impl World {
     }
 
     /// Replaces, clears or goes on with a message of before; takes a request back.
-    fn revise(&mut self, place: &Place) {
+    fn revise(&mut self, place: &AgentSessionKey) {
         let Some(session) = self.session_of(place) else { return };
         let mut messages = session.messages.clone();
         let requests: Vec<_> = session.open_requests().into_iter().collect();
@@ -537,7 +546,7 @@ impl World {
     }
 
     /// Answers requests that are not prompts.
-    fn answer_calls(&mut self, place: &Place) {
+    fn answer_calls(&mut self, place: &AgentSessionKey) {
         let calls = self.processes[place.process].calls_of(&place.session);
         for id in calls {
             let calls = &mut self.processes[place.process].calls;
@@ -559,7 +568,7 @@ impl World {
         let mut has_done = std::mem::take(&mut self.processes[process].is_hung);
         let names: Vec<_> = self.processes[process].sessions.keys().cloned().collect();
         for session in names {
-            let place = Place { process, session };
+            let place = AgentSessionKey { process, session };
             let is_call = |call: &ServerCall| !call.is_prompt();
             let calls = self.processes[process].calls_of(&place.session);
             has_done |= calls.iter().any(|id| self.processes[process].calls.get(id).is_some_and(is_call));
@@ -584,7 +593,7 @@ impl World {
         has_done
     }
 
-    fn finish_prompt(&mut self, place: &Place, call: u64, is_accepted: bool) {
+    fn finish_prompt(&mut self, place: &AgentSessionKey, call: u64, is_accepted: bool) {
         let process = &mut self.processes[place.process];
         if process.dialect() == Dialect::V1 {
             if let Some(session) = process.sessions.get_mut(&place.session) {

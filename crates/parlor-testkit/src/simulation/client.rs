@@ -69,6 +69,19 @@ pub(super) struct Tag {
     pub(super) incarnation: u64,
     /// The last request of the client to be attached that the session had handled.
     pub(super) attach: u64,
+    /// How the client followed the session of a subagent.
+    pub(super) following: Following,
+}
+
+/// How a client follows the session of a subagent because it is attached to the owner.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Following {
+    /// How often it began or ended.
+    pub(super) changes: u64,
+    /// Whether it ended.
+    pub(super) is_over: bool,
+    /// Entries that were created up to this change may be unknown to the client.
+    pub(super) floor: u64,
 }
 
 /// A request of a client.
@@ -365,7 +378,7 @@ impl World {
                 // The response to a later request to be attached says what the client knows from then on.
                 if is_attached && !replica.is_attaching() {
                     replica.attach(id, From::Start);
-                    replica.attached(id, result, tag.incarnation, None);
+                    replica.attached(id, result, tag, None);
                     replica.floor = if result["_meta"].get("parlor/fork").is_some() {
                         result["_meta"]["parlor/seq"].as_u64().unwrap_or(u64::MAX)
                     } else {
@@ -382,7 +395,7 @@ impl World {
                 if is_error {
                     replica.refused(id);
                 } else {
-                    replica.attached(id, result, tag.incarnation, floor);
+                    replica.attached(id, result, tag, floor);
                 }
             }
             (What::Close, Some(session)) => self.people[person].replica(&session).closed(),

@@ -73,8 +73,8 @@ impl World {
     /// A session that the client is attached to, else any.
     pub(super) fn own_session(&mut self, person: usize) -> Option<SessionId> {
         let replicas = self.people[person].replicas.iter();
-        let own: Vec<_> =
-            replicas.filter(|(_, replica)| replica.is_attached()).map(|(id, _)| id.clone()).collect();
+        let own = replicas.filter(|(_, replica)| replica.is_attached()).map(|(id, _)| id.clone());
+        let own: Vec<_> = own.filter(|id| !self.subagent_sessions.contains(id)).collect();
         if own.is_empty() || self.random.percent(10) { self.any_session() } else { self.random.pick(&own) }
     }
 
@@ -104,12 +104,16 @@ impl World {
             }
             return;
         }
-        let Some(session) = self.any_session() else { return };
+        let subagents = self.subagent_sessions.clone();
+        let subagent = self.random.pick(&subagents).filter(|_| self.random.percent(20));
+        let Some(session) = subagent.or_else(|| self.any_session()) else { return };
         let plan = self.people[person].plan.clone();
         let connection = self.connections.get(&client);
         let is_waiting = connection.is_some_and(|to| to.waits_for(&session));
         let is_close = |made: &Made| made.what == What::Close && made.session.as_ref() == Some(&session);
-        let is_closing = connection.is_some_and(|to| to.open().any(|(_, made)| is_close(made)));
+        // A client cannot distinguish what is sent before it has left from a replay.
+        let is_closing = connection.is_some_and(|to| to.open().any(|(_, made)| is_close(made)))
+            || self.shells.get(&session).is_some_and(|shell| shell.is_leaving(client));
         let is_begun = connection.is_some_and(|to| to.open().any(|(_, made)| made.what == What::New));
         let replica = self.people[person].replica(&session);
         // It may not want to wait for the response, and begin again.
@@ -206,7 +210,9 @@ impl World {
     }
 
     fn cancel_turn(&mut self, client: ClientId, person: usize) {
-        let Some(session) = self.own_session(person) else { return };
+        let subagents = self.subagent_sessions.clone();
+        let subagent = self.random.pick(&subagents).filter(|_| self.random.percent(30));
+        let Some(session) = subagent.or_else(|| self.own_session(person)) else { return };
         let scope = if self.random.percent(50) { Scope::Turn } else { Scope::Session };
         self.note(|| format!("client {} cancels {session} ({scope:?})", client.0));
         match scope {

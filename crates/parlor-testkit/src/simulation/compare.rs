@@ -22,7 +22,7 @@ impl World {
                 let Some(connection) = self.connections.get(&client) else { continue };
                 let person = &self.people[connection.person];
                 let Some(replica) = person.replicas.get(key) else { continue };
-                if !replica.is_attached() || replica.incarnation != shell.incarnation {
+                if !replica.is_attached() || !replica.is_continued(shell.tag_for(client)) {
                     continue;
                 }
                 let own = connection.made.values().filter_map(|made| {

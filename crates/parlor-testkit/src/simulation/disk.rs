@@ -3,9 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use parlor_engine::rows::Batch;
+use parlor_engine::rows::{Batch, SessionRow};
 use parlor_engine::stored::StoredSession;
+use parlor_session::SessionId;
 use parlor_store::{MemoryStore, Store, StoreError};
+
+use super::world::session_id;
 
 /// The rows of all sessions, and the batches on their way.
 #[derive(Default)]
@@ -124,10 +127,24 @@ impl Disk {
         Some(session)
     }
 
+    /// The sessions that own a session, directly or through others.
+    pub(super) fn owners(&self, row: &SessionRow) -> Vec<SessionId> {
+        let mut owners = Vec::new();
+        let mut next = row.owner.clone();
+        while let Some(id) = next {
+            owners.push(session_id(&id));
+            next = self.store.session(&id).ok().flatten().and_then(|row| row.owner);
+        }
+        owners
+    }
+
     /// The ids of all sessions, as JSON writes them; of those in which a turn ran, if only these are wanted.
     pub(super) fn sessions(&self, only_busy: bool) -> Vec<String> {
-        let filter =
-            parlor_store::Filter { busy: only_busy.then_some(true), ..parlor_store::Filter::default() };
+        let filter = parlor_store::Filter {
+            busy: only_busy.then_some(true),
+            owned: true,
+            ..parlor_store::Filter::default()
+        };
         let rows = self.store.sessions(&filter, None, usize::MAX).expect("memory can be read");
         rows.into_iter().map(|row| row.id).collect()
     }

@@ -98,6 +98,7 @@ impl World {
     /// The server stops in good order, and starts again.
     pub(super) fn stop(&mut self) {
         self.note(|| "the server stops".to_owned());
+        self.is_stopping = true;
         for shell in self.shells.values_mut() {
             shell.inbox.push_back(Message::Event(Event::Stop));
         }
@@ -115,6 +116,7 @@ impl World {
         if !self.shells.is_empty() {
             self.fail(Invariant::Rest, "a session did not end with the server".to_owned());
         }
+        self.is_stopping = false;
         self.forget_server();
         self.restart();
     }

@@ -346,7 +346,7 @@ impl World {
 }
 
 /// The marks in all entries.
-fn tokens_of(transcript: &Transcript) -> BTreeSet<u64> {
+pub(super) fn tokens_of(transcript: &Transcript) -> BTreeSet<u64> {
     let entries = transcript.entries().iter();
     entries.flat_map(|entry| tokens_in(entry.body().content.to_json().as_str()).collect::<Vec<_>>()).collect()
 }

@@ -14,7 +14,7 @@ use parlor_session::session::ClientId;
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::Invariant;
-use super::agent::{AgentSession, Link, Place, Process, Receiver};
+use super::agent::{AgentSession, AgentSessionKey, Link, Process, Receiver};
 use super::client::Tag;
 use super::shell::{Message, gone, number};
 use super::world::{World, session_id};
@@ -28,7 +28,7 @@ pub(super) enum Job {
     /// The agent's session is restored; the session does not know it yet.
     Ready { session: SessionId, incarnation: u64, restored: Restored },
     /// A stored fork is opened.
-    Fork { start: Box<ForkStart>, asked: Option<(Place, Object)>, error: Option<RpcError> },
+    Fork { start: Box<ForkStart>, asked: Option<(AgentSessionKey, Object)>, error: Option<RpcError> },
     /// The server serves a file or a terminal for an agent.
     Serve { link: Link, id: u64 },
     /// The server looks whether an agent may have a file.
@@ -38,7 +38,7 @@ pub(super) enum Job {
 /// An agent session for one of ours.
 #[derive(Debug)]
 pub(super) struct Restored {
-    pub(super) place: Place,
+    pub(super) place: AgentSessionKey,
     pub(super) epoch: AgentEpoch,
     pub(super) without_history: bool,
     pub(super) lost: Option<String>,
@@ -96,13 +96,13 @@ impl World {
     }
 
     /// Has an agent begin a session of its own.
-    fn agent_session(&mut self, process: usize) -> (Place, AgentEpoch) {
+    fn agent_session(&mut self, process: usize) -> (AgentSessionKey, AgentEpoch) {
         let epoch = self.new_epoch();
         let session = format!("a{process}-{}", self.processes[process].sessions.len());
         let receiver = Receiver::Intake { epoch, early: Vec::new() };
         let begun = AgentSession { receiver, ..AgentSession::default() };
         self.processes[process].sessions.insert(session.clone(), begun);
-        (Place { process, session }, epoch)
+        (AgentSessionKey { process, session }, epoch)
     }
 
     /// What an agent says when it opens a session.
@@ -150,6 +150,7 @@ impl World {
             cwd: "/work".to_owned(),
             title: None,
             parent: None,
+            owner: None,
             created_at: self.wall,
             active_at: self.wall,
             archived: false,
@@ -167,7 +168,7 @@ impl World {
     }
 
     /// What an agent replays of a session that only it knows.
-    fn replayed(&mut self, place: &Place) -> Vec<String> {
+    fn replayed(&mut self, place: &AgentSessionKey) -> Vec<String> {
         let mut lines = Vec::new();
         for count in 0..self.random.between(1, 4) {
             let text = self.tokens.fresh();
@@ -223,7 +224,7 @@ impl World {
             if let Some(home) = session.home.clone().filter(|home| home.is_open && is_free) {
                 session.home = None;
                 session.receiver = Receiver::Intake { epoch: home.epoch, early: Vec::new() };
-                let place = Place { process, session: known.to_owned() };
+                let place = AgentSessionKey { process, session: known.to_owned() };
                 let (result, settings) = (Object::default(), Settings::default());
                 return Some(Restored {
                     place,
@@ -250,7 +251,7 @@ impl World {
         let session = AgentSession { receiver, messages, ..AgentSession::default() };
         self.processes[process].sessions.insert(known.to_owned(), session);
         let (result, settings) = self.opening(process);
-        let place = Place { process, session: known.to_owned() };
+        let place = AgentSessionKey { process, session: known.to_owned() };
         Some(Restored { place, epoch, without_history: false, lost: None, result, settings, refused: None })
     }
 
@@ -270,7 +271,12 @@ impl World {
     }
 
     /// The agent has forked, or not: the fork is announced to the client that wanted it.
-    fn open_fork(&mut self, start: ForkStart, asked: Option<(Place, Object)>, error: Option<&RpcError>) {
+    fn open_fork(
+        &mut self,
+        start: ForkStart,
+        asked: Option<(AgentSessionKey, Object)>,
+        error: Option<&RpcError>,
+    ) {
         let ForkStart { client, id, row, answer, prompt, .. } = start;
         let fork = session_id(&row.id);
         let is_forked = asked.as_ref().is_some_and(|(place, _)| {

@@ -22,11 +22,12 @@ mod run;
 mod settle;
 mod shell;
 mod steering;
+mod subagents;
 mod tokens;
 mod world;
 
 pub use invariants::Invariant;
-pub use run::{Options, Outcome, Report, run, run_seed};
+pub use run::{Outcome, Report, SimulationOptions, run};
 
 /// How often something happened.
 pub type Counts = std::collections::BTreeMap<&'static str, u64>;

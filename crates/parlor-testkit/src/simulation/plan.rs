@@ -61,6 +61,8 @@ pub(super) struct PersonPlan {
     pub(super) wants_events: bool,
     pub(super) elicits: bool,
     pub(super) serves_files: bool,
+    /// Whether it is sent the sessions of subagents.
+    pub(super) follows_subagents: bool,
 }
 
 /// A configured agent.
@@ -157,6 +159,7 @@ impl PersonPlan {
             wants_events: random.percent(50),
             elicits: random.percent(50),
             serves_files: random.percent(30),
+            follows_subagents: random.percent(50),
         }
     }
 
@@ -165,13 +168,18 @@ impl PersonPlan {
         let form = if self.elicits { r#","elicitation":{"form":{}}"# } else { "" };
         let files =
             if self.serves_files { r#","fs":{"readTextFile":true,"writeTextFile":true}"# } else { "" };
-        let members = format!(r#""x":1{form}{files}"#);
+        let subagents =
+            if self.follows_subagents && self.dialect == Dialect::V1 { r#","subagents":{}"# } else { "" };
+        let members = format!(r#""x":1{form}{files}{subagents}"#);
         let capabilities = match self.dialect {
             Dialect::V1 => format!(r#""clientCapabilities":{{{members}}}"#),
             Dialect::V2 | Dialect::Draft => format!(r#""capabilities":{{{members}}}"#),
         };
         let (seq, events) = (self.wants_seq, self.wants_events);
-        let meta = format!(r#""_meta":{{"parlor/seq":{seq},"parlor/events":{events}}}"#);
+        let follows = self.follows_subagents;
+        let meta = format!(
+            r#""_meta":{{"parlor/seq":{seq},"parlor/events":{events},"parlor/subagents":{follows}}}"#
+        );
         serde_json::from_str(&format!("{{{capabilities},{meta}}}")).expect("it is an object")
     }
 }

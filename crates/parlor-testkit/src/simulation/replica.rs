@@ -4,7 +4,7 @@ use parlor_dialect::{Dialect, Fold};
 use parlor_session::{SessionId, Transcript};
 use serde_json::Value;
 
-use super::client::Tag;
+use super::client::{Following, Tag};
 
 /// A session as one client program knows it, over all its connections.
 #[derive(Debug)]
@@ -20,6 +20,10 @@ pub(super) struct Replica {
     /// The number of the last change that it received since it was attached.
     last_seq: u64,
     phase: Phase,
+    /// Whether it is attached without having asked, because it prompted or is attached to the owner of a subagent.
+    is_implicit: bool,
+    /// The value of `Following::changes` when it was attached.
+    following: u64,
     /// The task of the session whose updates it received.
     pub(super) incarnation: u64,
     /// The prompt queue that it received last.
@@ -69,6 +73,8 @@ impl Replica {
             seq: None,
             last_seq: 0,
             phase: Phase::Detached,
+            is_implicit: false,
+            following: 0,
             incarnation: 0,
             queue: None,
             queue_anew: None,
@@ -143,7 +149,7 @@ impl Replica {
     }
 
     /// A request to be attached was answered. `floor` is the change before the message that was asked for.
-    pub(super) fn attached(&mut self, request: u64, result: &Value, incarnation: u64, floor: Option<u64>) {
+    pub(super) fn attached(&mut self, request: u64, result: &Value, tag: Tag, floor: Option<u64>) {
         if !self.awaits(request) {
             return;
         }
@@ -161,14 +167,15 @@ impl Replica {
                 self.queue = self.queue_anew.take();
                 self.chunks = std::mem::take(&mut self.chunks_anew);
             }
-            (From::Now, _) if !was_attached || self.incarnation != incarnation => {
+            (From::Now, _) if !was_attached || !self.is_continued(tag) => {
                 let blank = self.blank();
                 self.reset(blank, seq.unwrap_or(u64::MAX));
                 self.queue = None;
             }
             (From::Now | From::After(_), _) | (From::Start | From::Message(_), None) => {}
         }
-        self.incarnation = incarnation;
+        self.incarnation = tag.incarnation;
+        self.is_implicit = false;
         self.seq = seq.filter(|_| self.wants_seq);
         self.last_seq = seq.unwrap_or_default();
         self.wholes.clear();
@@ -185,6 +192,12 @@ impl Replica {
         }
     }
 
+    /// Whether a frame continues what it was sent last. If the session was opened again, or the client stopped following the
+    /// session of a subagent and follows it again, it missed what happened meanwhile.
+    pub(super) fn is_continued(&self, tag: Tag) -> bool {
+        self.incarnation == tag.incarnation && (!self.is_implicit || self.following == tag.following.changes)
+    }
+
     /// Takes an update. Returns what is wrong with it, if anything is.
     pub(super) fn update(&mut self, line: &str, value: &Value, tag: Tag) -> Option<String> {
         let seq = value["params"]["_meta"]["parlor/seq"].as_u64();
@@ -192,27 +205,40 @@ impl Replica {
         let queue = update["_meta"].get("parlor/queue");
         let is_unasked = match &self.phase {
             Phase::Detached => true,
-            Phase::Attached => self.incarnation != tag.incarnation,
+            Phase::Attached => !self.is_continued(tag),
             Phase::Attaching { .. } => false,
         };
+        if is_unasked && tag.following.is_over {
+            // Sent before it left the owner.
+            self.phase = Phase::Detached;
+            return None;
+        }
         if is_unasked {
-            // It is attached because it said something, and knows nothing of what was.
+            // It knows nothing of what was, but for the session of a subagent that it was sent from the start.
             let blank = self.blank();
             self.chunks.clear();
             self.queue = None;
-            self.reset(blank, seq.unwrap_or(u64::MAX));
+            let Following { changes, floor, .. } = tag.following;
+            self.reset(blank, if changes > 0 { floor } else { seq.unwrap_or(u64::MAX) });
             self.phase = Phase::Attached;
+            self.is_implicit = true;
+            self.following = changes;
             self.last_seq = 0;
             self.incarnation = tag.incarnation;
         }
         let is_replay =
             matches!(self.phase, Phase::Attaching { anew: Some(_), request, .. } if request == tag.attach);
+        let is_continued = self.is_continued(tag);
         let fold = match &mut self.phase {
             Phase::Attaching { anew: Some(fold), .. } if is_replay => fold,
             // What happened before it was attached is sent again.
             Phase::Attaching { from: From::After(_), request, .. } if *request != tag.attach => return None,
             // It was attached because it said something, and knows nothing of what was.
             Phase::Attaching { was_attached: false, request, .. } if *request != tag.attach => return None,
+            // The response makes it start from nothing.
+            Phase::Attaching { from: From::Now, was_attached, .. } if !*was_attached || !is_continued => {
+                return None;
+            }
             Phase::Attaching { .. } | Phase::Attached | Phase::Detached => &mut self.fold,
         };
         if let Some(queue) = queue {
@@ -261,6 +287,10 @@ impl Replica {
                 None
             }
             "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" => {
+                if self.is_implicit && self.following > 0 && self.floor == u64::MAX && !is_replay {
+                    // The end of what it followed before may come first, and all of it again.
+                    return None;
+                }
                 let text = update["content"].to_string();
                 for token in super::tokens::tokens_in(&text) {
                     if chunks.contains(&(id.clone(), token)) {

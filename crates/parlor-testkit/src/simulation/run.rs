@@ -14,7 +14,7 @@ use super::{Counts, Failure, Invariant};
 
 /// What is simulated.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct SimulationOptions {
     /// The first seed; those that follow it are run after it.
     pub seed: u64,
     /// How many steps each seed takes.
@@ -31,7 +31,7 @@ pub struct Options {
     pub is_traced: bool,
 }
 
-impl Default for Options {
+impl Default for SimulationOptions {
     fn default() -> Self {
         Self {
             seed: 1,
@@ -79,7 +79,7 @@ pub struct Outcome {
 const TRACE: usize = 120;
 
 /// Runs seeds until one fails, or all are done.
-pub fn run(options: &Options) -> Report {
+pub fn run(options: &SimulationOptions) -> Report {
     let started = Instant::now();
     let mut report =
         Report { seeds: 0, steps: 0, counts: Counts::default(), trace: Vec::new(), failure: None };
@@ -106,14 +106,8 @@ pub fn run(options: &Options) -> Report {
     report
 }
 
-/// Runs one seed for so many steps; returns what failed, and at which step.
-pub fn run_seed(seed: u64, steps: usize) -> Option<(usize, Failure)> {
-    let (step, failure, _) = simulate(seed, steps, &BTreeSet::new(), None);
-    failure.map(|failure| (step, failure))
-}
-
 /// Makes a failing seed small and replays it with a trace.
-fn explain(options: &Options, seed: u64, step: usize, failure: Failure) -> Outcome {
+fn explain(options: &SimulationOptions, seed: u64, step: usize, failure: Failure) -> Outcome {
     let mut skip = options.skip.clone();
     let (mut step, mut failure) = (step, failure);
     if options.shrinks {

@@ -37,6 +37,7 @@ impl World {
         self.check_agents_answered();
         self.check_replicas();
         self.check_prompts();
+        self.check_subagents();
     }
 
     /// Lets time pass in which no agent does anything: what was cancelled is over then.
@@ -54,7 +55,9 @@ impl World {
             let session = shell.machine.session();
             // A prompt that was withdrawn may wait for a turn that is wanted.
             let is_excused = session.cancelled().has_no_turn() && session.is_wanted_turn_running();
-            shell.machine.agent().is_some() && session.is_cancelling() && !is_excused
+            // A subagent has no timeout: its process is that of its owner.
+            let has_timeout = shell.machine.agent().is_some() && !shell.machine.is_owned();
+            has_timeout && session.is_cancelling() && !is_excused
         };
         let overdue = self.shells.iter().find(|(_, shell)| is_overdue(shell)).map(|(key, _)| key.clone());
         if let Some(key) = overdue {
@@ -73,18 +76,26 @@ impl World {
             if self.shells.get(&key).is_some_and(Shell::is_ready) {
                 has_done = true;
                 self.run_session(&key, usize::MAX);
+                // A client with a short queue would be cut off again and again if several sessions ask it at once.
+                self.read_all();
             }
         }
         while !self.jobs.is_empty() {
             has_done = true;
             self.run_job(0);
         }
+        self.read_all() || has_done
+    }
+
+    /// Has all clients read what they were sent; whether there was something.
+    fn read_all(&mut self) -> bool {
+        let mut has_read = false;
         for client in self.connections.keys().copied().collect::<Vec<_>>() {
             let Some(connection) = self.connections.get(&client) else { continue };
-            has_done |= !connection.is_drained() || !connection.drains.is_empty();
+            has_read |= !connection.is_drained() || !connection.drains.is_empty();
             self.read(client, usize::MAX);
         }
-        has_done
+        has_read
     }
 
     /// Has all peers answer what they were asked, and all time pass that somebody waits for; whether there was something.

@@ -14,9 +14,10 @@ use parlor_session::session::{Answer, ClientId, PeerRequestId, PromptId};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::Invariant;
-use super::agent::{AgentPrompt, Home, Link, Place, Receiver, ServerCall};
-use super::client::Tag;
+use super::agent::{AgentPrompt, AgentSessionKey, Home, Link, Receiver, ServerCall};
+use super::client::{Following, Tag};
 use super::jobs::{Job, Restored};
+use super::subagents::{FollowChange, follow_changes};
 use super::tokens::{tokens_in, tokens_of_event};
 use super::world::World;
 
@@ -31,6 +32,8 @@ pub(super) struct Shell {
     pub(super) in_flight: Option<Output>,
     /// The last request of each client to be attached.
     attaches: BTreeMap<ClientId, u64>,
+    /// How clients follow it because they are attached to its owner.
+    following: BTreeMap<ClientId, Following>,
     /// The marks in the events that it comes of.
     tokens: Vec<u64>,
     /// Whether the machine has to be asked although nothing happened.
@@ -39,10 +42,12 @@ pub(super) struct Shell {
     pub(super) requests: BTreeMap<(ClientId, ClientRequestId), u64>,
     /// The open requests, as the machine last reported them.
     pub(super) open_requests: Vec<PeerRequestId>,
-    pub(super) ties: BTreeMap<AgentEpoch, Place>,
+    pub(super) ties: BTreeMap<AgentEpoch, AgentSessionKey>,
     pub(super) sent_prompts: BTreeMap<PromptId, u64>,
     pub(super) sent_calls: BTreeMap<(ClientId, u64), u64>,
     started: Duration,
+    /// Whether the sessions of its subagents have ended because it is about to be deleted.
+    pub(super) is_deleting: bool,
 }
 
 /// Something for a session.
@@ -80,6 +85,7 @@ impl Shell {
             pending: VecDeque::new(),
             in_flight: None,
             attaches: BTreeMap::new(),
+            following: BTreeMap::new(),
             tokens: Vec::new(),
             is_new: true,
             requests: BTreeMap::new(),
@@ -88,7 +94,26 @@ impl Shell {
             sent_prompts: BTreeMap::new(),
             sent_calls: BTreeMap::new(),
             started,
+            is_deleting: false,
         }
+    }
+
+    /// Where a frame for a client comes from.
+    pub(super) fn tag_for(&self, client: ClientId) -> Tag {
+        Tag {
+            incarnation: self.incarnation,
+            attach: self.attaches.get(&client).copied().unwrap_or_default(),
+            following: self.following.get(&client).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Whether a client that followed the session of a subagent is sent the end of it.
+    pub(super) fn is_leaving(&self, client: ClientId) -> bool {
+        let leaves =
+            |message: &Message| matches!(message, Message::Call(by, ClientCall::LeaveOwner) if *by == client);
+        let is_over = self.following.get(&client).is_some_and(|following| following.is_over);
+        self.pending.iter().chain(&self.inbox).any(leaves)
+            || (is_over && self.machine.subscribers().any(|other| other == client))
     }
 
     /// Whether it has something to do.
@@ -108,6 +133,11 @@ impl World {
         let mut taken = 0;
         while taken < most {
             let Some(shell) = self.shells.get_mut(key) else { return };
+            // Only at the beginning of a batch it is known from which change on a client follows the session.
+            let next = shell.pending.front().or_else(|| shell.inbox.front());
+            if !events.is_empty() && matches!(next, Some(Message::Call(_, ClientCall::FollowOwner(_)))) {
+                break;
+            }
             let Some(message) = shell.pending.pop_front().or_else(|| shell.inbox.pop_front()) else { break };
             taken += 1;
             self.add_events(key, message, &mut events);
@@ -137,7 +167,23 @@ impl World {
             }
         }
         shell.tokens = events.iter().flat_map(tokens_of_event).collect();
+        let follows = follow_changes(&shell.machine, &events);
         let mut output = shell.machine.handle(events, now, &has_room);
+        for (client, change) in follows {
+            let following = shell.following.entry(client).or_default();
+            following.changes += 1;
+            following.is_over = change == FollowChange::Ends;
+            following.floor = match change {
+                FollowChange::Begins { from_start } => {
+                    if from_start {
+                        0
+                    } else {
+                        seq
+                    }
+                }
+                FollowChange::BeginsLater | FollowChange::Ends => u64::MAX,
+            };
+        }
         let incarnation = shell.incarnation;
         if stale {
             self.count("stale events alone");
@@ -147,6 +193,13 @@ impl World {
             self.check_expected_fork(key, &expected, &output);
         }
         self.check_queues(key);
+        let machine = self.shells.get(key).map(|shell| &shell.machine);
+        let deletes = |machine: &SessionMachine| {
+            matches!(machine.end(), Some(SessionEnd::Deleted)) && !machine.is_owned()
+        };
+        if machine.is_some_and(deletes) {
+            self.end_subagents(key);
+        }
         let batch = std::mem::take(&mut output.batch);
         let Some(shell) = self.shells.get_mut(key) else { return };
         shell.in_flight = Some(output);
@@ -228,11 +281,15 @@ impl World {
             Some(SessionEnd::Unused | SessionEnd::Stopped) | None => {}
         }
         self.release(key, output);
+        self.unbind_subagents(key);
         let Some(shell) = self.shells.remove(key) else { return };
+        let is_owned = shell.machine.is_owned();
         let epoch = shell.machine.agent().map(|link| link.epoch);
         for (tied, place) in shell.ties {
             match &end {
                 Some(SessionEnd::Stopped) => {}
+                // The agent keeps the session of a subagent for as long as its owner.
+                _ if is_owned => self.unlink(&place, tied),
                 Some(SessionEnd::Deleted) => self.discard_agent_session(&place),
                 _ if Some(tied) == epoch => self.release_agent_session(key, &place, tied),
                 _ => self.unlink(&place, tied),
@@ -358,6 +415,7 @@ impl World {
         for (epoch, command) in output.agent {
             self.run_command(key, epoch, command);
         }
+        self.run_subagents(key, output.subagents);
         let incarnation = self.shells.get(key).map_or(0, |shell| shell.incarnation);
         for (wait, timer) in output.timers {
             let at = self.now + wait;
@@ -370,8 +428,7 @@ impl World {
             return;
         }
         let Some(shell) = self.shells.get(key) else { return };
-        let incarnation = shell.incarnation;
-        let tag = Tag { incarnation, attach: shell.attaches.get(&to).copied().unwrap_or_default() };
+        let (incarnation, tag) = (shell.incarnation, shell.tag_for(to));
         match what {
             Outgoing::Frame(frame) => self.push(to, frame, tag),
             Outgoing::Request { request, method, params } => {
@@ -481,7 +538,14 @@ impl World {
         }
     }
 
-    fn call_agent(&mut self, place: &Place, link: Link, call: AgentCall, method: &str, params: &Object) {
+    fn call_agent(
+        &mut self,
+        place: &AgentSessionKey,
+        link: Link,
+        call: AgentCall,
+        method: &str,
+        params: &Object,
+    ) {
         let text = params.to_json();
         self.check_agent_was_sent_stored(&link.session, text.as_str());
         self.note(|| format!("  {} > agent {}: {method} {}", link.session, place.session, text.as_str()));
@@ -525,7 +589,7 @@ impl World {
         self.processes[place.process].calls.insert(id, call);
     }
 
-    fn cancel_call(&mut self, place: &Place, id: Option<u64>) {
+    fn cancel_call(&mut self, place: &AgentSessionKey, id: Option<u64>) {
         self.note(|| format!("  agent {} < cancel request {id:?}", place.session));
         let calls = &mut self.processes[place.process].calls;
         if let Some(call) = id.and_then(|id| calls.get_mut(&id)) {
@@ -534,7 +598,7 @@ impl World {
     }
 
     /// A request of the agent got an answer.
-    fn agent_answered(&mut self, place: &Place, id: u64, answer: &str) {
+    fn agent_answered(&mut self, place: &AgentSessionKey, id: u64, answer: &str) {
         self.note(|| format!("  agent {} < answer to {id}: {answer}", place.session));
         let session = self.processes[place.process].sessions.get_mut(&place.session);
         let Some(request) = session.and_then(|session| session.requests.get_mut(&id)) else {
@@ -559,7 +623,12 @@ impl World {
     }
 
     /// A session lets go of its agent's session, which may still be spoken of.
-    pub(super) fn release_agent_session(&mut self, key: &SessionId, place: &Place, epoch: AgentEpoch) {
+    pub(super) fn release_agent_session(
+        &mut self,
+        key: &SessionId,
+        place: &AgentSessionKey,
+        epoch: AgentEpoch,
+    ) {
         let process = &mut self.processes[place.process];
         let closes = process.plan.closes;
         let Some(session) = process.sessions.get_mut(&place.session) else { return };
@@ -580,7 +649,7 @@ impl World {
     }
 
     /// A session has no use for its agent's session any more.
-    pub(super) fn unlink(&mut self, place: &Place, epoch: AgentEpoch) {
+    pub(super) fn unlink(&mut self, place: &AgentSessionKey, epoch: AgentEpoch) {
         let process = &mut self.processes[place.process];
         let Some(session) = process.sessions.get_mut(&place.session) else { return };
         if session.epoch() != Some(epoch) || matches!(session.receiver, Receiver::Nobody) {
@@ -592,7 +661,7 @@ impl World {
     }
 
     /// The session of an agent is deleted with ours.
-    fn discard_agent_session(&mut self, place: &Place) {
+    fn discard_agent_session(&mut self, place: &AgentSessionKey) {
         if let Some(session) = self.processes[place.process].sessions.get_mut(&place.session) {
             session.end();
         }
@@ -601,7 +670,7 @@ impl World {
     }
 
     /// An agent that closed a session answers no prompt of it any more.
-    fn drop_prompt_calls(&mut self, place: &Place) {
+    fn drop_prompt_calls(&mut self, place: &AgentSessionKey) {
         let calls = &mut self.processes[place.process].calls;
         calls.retain(|_, call| call.session != place.session || !call.is_prompt());
     }

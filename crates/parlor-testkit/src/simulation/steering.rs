@@ -8,7 +8,7 @@ use parlor_session::{EntryId, Role, SessionId, Transcript};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::Invariant;
-use super::agent::Place;
+use super::agent::{AgentSessionKey, ServerCall};
 use super::client::What;
 use super::ledger::PromptStage;
 use super::plan::Echo;
@@ -22,6 +22,15 @@ enum SteerAnswer {
     PromptRequired,
     Failed,
     Error(i64),
+}
+
+/// An answer that an agent is about to send.
+#[derive(Debug)]
+struct AnsweredSteer {
+    call: ServerCall,
+    reply: Result<Json, Json>,
+    /// The updates that repeat the prompt.
+    repetition: Vec<String>,
 }
 
 impl World {
@@ -58,19 +67,52 @@ impl World {
         self.call(client, &session, call);
     }
 
-    /// An agent answers the oldest prompt for its running turn, and may repeat the prompt before or after that.
-    pub(super) fn answer_steer(&mut self, place: &Place) {
+    /// An agent answers the oldest prompt for its running turn, or the oldest two, and may repeat them before or after that.
+    pub(super) fn answer_steer(&mut self, place: &AgentSessionKey) {
+        let mut answers: Vec<_> = self.take_steer(place).into_iter().collect();
+        if self.random.percent(30) {
+            answers.extend(self.take_steer(place));
+        }
+        let is_repeated_first = self.random.percent(40);
+        let is_one_by_one = self.random.percent(50);
+        if is_repeated_first && !is_one_by_one {
+            answers
+                .iter()
+                .flat_map(|answer| &answer.repetition)
+                .for_each(|update| self.repeat(place, update));
+        }
+        let mut later = Vec::new();
+        for AnsweredSteer { call, reply, repetition } in answers {
+            if is_repeated_first && is_one_by_one {
+                repetition.iter().for_each(|update| self.repeat(place, update));
+            }
+            self.answer_call(call, reply);
+            if !is_repeated_first && is_one_by_one {
+                repetition.iter().for_each(|update| self.repeat(place, update));
+            } else if !is_repeated_first {
+                later.extend(repetition);
+            }
+        }
+        later.iter().for_each(|update| self.repeat(place, update));
+    }
+
+    fn repeat(&mut self, place: &AgentSessionKey, update: &String) {
+        self.say(place, std::slice::from_ref(update));
+    }
+
+    /// Takes the oldest prompt for the running turn of an agent, and decides about it.
+    fn take_steer(&mut self, place: &AgentSessionKey) -> Option<AnsweredSteer> {
         let dialect = self.processes[place.process].dialect();
-        let Some(session) = self.session_mut(place) else { return };
+        let session = self.session_mut(place)?;
         if session.steers.is_empty() {
-            return;
+            return None;
         }
         let prompt = session.steers.remove(0);
         let is_running = match dialect {
             Dialect::V1 => session.prompts.iter().any(|prompt| prompt.is_started),
             Dialect::V2 | Dialect::Draft => session.is_running,
         };
-        let Some(call) = self.processes[place.process].calls.remove(&prompt.call) else { return };
+        let call = self.processes[place.process].calls.remove(&prompt.call)?;
         let answer = match self.random.below(20) {
             0 => SteerAnswer::Failed,
             1 => SteerAnswer::Error(code::INTERNAL_ERROR),
@@ -79,12 +121,12 @@ impl World {
             _ if is_running || self.random.percent(20) => SteerAnswer::Injected,
             _ => SteerAnswer::PromptRequired,
         };
-        let mut repeat = None;
+        let mut repetition = Vec::new();
         let reply = match answer {
             SteerAnswer::Injected => {
                 self.count("prompts taken into running turns");
                 self.ledger.prompt_steered(prompt.token);
-                repeat = self.repetition(place, &prompt.content);
+                repetition = self.repetition(place, &prompt.content);
                 Ok(outcome("injected"))
             }
             SteerAnswer::PromptRequired => {
@@ -102,18 +144,11 @@ impl World {
                 Err(RpcError::new(code, "no").to_json())
             }
         };
-        let is_repeated_first = self.random.percent(40);
-        if is_repeated_first {
-            repeat.iter().for_each(|update| self.say(place, std::slice::from_ref(update)));
-        }
-        self.answer_call(call, reply);
-        if !is_repeated_first {
-            repeat.iter().for_each(|update| self.say(place, std::slice::from_ref(update)));
-        }
+        Some(AnsweredSteer { call, reply, repetition })
     }
 
-    /// The prompt as the agent repeats it, if it does.
-    fn repetition(&mut self, place: &Place, content: &str) -> Option<String> {
+    /// The prompt as the agent repeats it, if it does: as a message, or in one chunk or two.
+    fn repetition(&mut self, place: &AgentSessionKey, content: &str) -> Vec<String> {
         let process = &mut self.processes[place.process];
         process.next_id += 1;
         let id = match process.dialect() {
@@ -122,14 +157,20 @@ impl World {
                 format!(r#""messageId":"u{}.{}","#, place.process, process.next_id)
             }
         };
+        let chunk =
+            |block: &str| format!(r#"{{"sessionUpdate":"user_message_chunk",{id}"content":{block}}}"#);
         match process.plan.echo {
-            // Chunks without ids of two prompts in a row are one message, which equals neither of them.
-            Echo::Chunks if id.is_empty() => None,
-            Echo::None => None,
-            Echo::Whole => Some(format!(r#"{{"sessionUpdate":"user_message",{id}"content":[{content}]}}"#)),
-            Echo::Chunks => {
-                Some(format!(r#"{{"sessionUpdate":"user_message_chunk",{id}"content":{content}}}"#))
+            Echo::None => Vec::new(),
+            Echo::Whole => {
+                vec![format!(r#"{{"sessionUpdate":"user_message",{id}"content":[{content}]}}"#)]
             }
+            Echo::Chunks => match content.split_once(" now").filter(|_| self.random.percent(30)) {
+                Some((start, end)) => {
+                    let rest = r#"{"type":"text","text":" now"}"#;
+                    vec![chunk(&format!("{start}{end}")), chunk(rest)]
+                }
+                None => vec![chunk(content)],
+            },
         }
     }
 

@@ -35,8 +35,14 @@ pub(super) struct World {
     pub(super) disk: Disk,
     /// The sessions that are in memory.
     pub(super) shells: BTreeMap<SessionId, Shell>,
+    /// Whether the server is stopping: no session is opened any more.
+    pub(super) is_stopping: bool,
     /// All sessions that there ever were.
     pub(super) known_sessions: Vec<SessionId>,
+    /// All sessions of subagents that there ever were.
+    pub(super) subagent_sessions: Vec<SessionId>,
+    /// The agent sessions of subagents in which texts were said, by the marks of the texts.
+    pub(super) subagent_texts: BTreeMap<u64, String>,
     pub(super) people: Vec<Person>,
     pub(super) connections: BTreeMap<ClientId, Connection>,
     pub(super) processes: Vec<Process>,
@@ -73,6 +79,9 @@ impl World {
             disk: Disk::default(),
             shells: BTreeMap::new(),
             known_sessions: Vec::new(),
+            subagent_sessions: Vec::new(),
+            subagent_texts: BTreeMap::new(),
+            is_stopping: false,
             people,
             connections: BTreeMap::new(),
             processes: Vec::new(),
@@ -162,14 +171,15 @@ impl World {
 
     /// Puts a session into memory.
     pub(super) fn start(&mut self, stored: StoredSession, first: Vec<Message>) {
-        let key = session_id(&stored.row.id);
+        let (key, is_owned) = (session_id(&stored.row.id), stored.row.owner.is_some());
         self.next_incarnation += 1;
         let now = Now { monotonic: Duration::ZERO, wall: UnixMillis(self.wall) };
         let machine = SessionMachine::new(stored, self.plan.config, self.id_gen(), now);
         let shell = Shell::new(machine, self.next_incarnation, self.now, first);
         self.note(|| format!("open {key}"));
-        if !self.known_sessions.contains(&key) {
-            self.known_sessions.push(key.clone());
+        let known = if is_owned { &mut self.subagent_sessions } else { &mut self.known_sessions };
+        if !known.contains(&key) {
+            known.push(key.clone());
         }
         self.shells.insert(key, shell);
     }
@@ -180,6 +190,9 @@ impl World {
             return Ok(());
         }
         let stored = self.disk.open(key.as_json().as_literal()).ok_or_else(|| no_session(key))?;
+        if self.disk.owners(&stored.row).iter().any(|owner| self.is_deleting(owner)) {
+            return Err(no_session(key));
+        }
         let expected = self.expected.remove(key).filter(|client| self.is_connected(*client));
         let first = expected.map(|client| Message::Call(client, parlor_engine::ClientCall::Follow));
         self.start(stored, first.into_iter().collect());

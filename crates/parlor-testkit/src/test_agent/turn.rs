@@ -143,9 +143,12 @@ impl Turn {
         let id = string_literal(self.session.id.as_str());
         let params = params.replace("SESSION", id.trim_matches('"'));
         let rest = params.trim().strip_prefix('{').unwrap_or_default();
-        self.agent.out.line(&format!(
-            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":{id},{rest}}}"#
-        ));
+        // The params may be those of another session, such as one of a subagent.
+        let names_session = rest.trim_start().starts_with(r#""sessionId""#);
+        let session = if names_session { String::new() } else { format!(r#""sessionId":{id},"#) };
+        self.agent
+            .out
+            .line(&format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{{{session}{rest}}}"#));
     }
 
     /// Takes the prompt into the conversation. v2 tells the client so.

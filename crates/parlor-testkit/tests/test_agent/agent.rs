@@ -30,7 +30,7 @@ pub(crate) struct Agent {
     skipped: Vec<Value>,
 }
 
-/// What was heard during a turn.
+/// What was received during a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     pub(crate) updates: Vec<Value>,
