@@ -1,10 +1,11 @@
-//! Foreign text, made safe to draw, and its width in columns.
+//! Foreign text, made safe to draw.
 
 use std::fmt::{self, Write};
 use std::ops::RangeInclusive;
 
 use unicode_segmentation::UnicodeSegmentation;
-use unicode_width::UnicodeWidthStr;
+
+use crate::text::width;
 
 /// Columns of a tab.
 const TAB: usize = 4;
@@ -154,61 +155,6 @@ fn hidden_at(text: &str) -> Option<usize> {
     is_number.then_some('‹'.len_utf8() + end + '›'.len_utf8())
 }
 
-/// Columns of a clean text, counted per grapheme cluster.
-pub fn width(text: &str) -> usize {
-    if text.is_ascii() { text.len() } else { text.graphemes(true).map(UnicodeWidthStr::width).sum() }
-}
-
-/// The beginning of a clean text that is at most `columns` wide, and whether it is the whole text.
-pub fn prefix(text: &str, columns: usize) -> (&str, bool) {
-    let mut used = 0;
-    for (at, cluster) in text.grapheme_indices(true) {
-        used += width(cluster);
-        if used > columns {
-            return (&text[..at], false);
-        }
-    }
-    (text, true)
-}
-
-/// Cuts a clean text to at most `columns`; `ellipsis` shows that something was cut. A wide character that does not fit is
-/// replaced by the ellipsis and a space.
-pub fn cut(text: &str, columns: usize, ellipsis: &str) -> String {
-    if width(text) <= columns {
-        return text.to_owned();
-    }
-    let room = columns.saturating_sub(width(ellipsis));
-    let (kept, _) = prefix(text, room);
-    let mut cut = format!("{kept}{ellipsis}");
-    if width(kept) < room {
-        cut.push(' ');
-    }
-    prefix(&cut, columns).0.to_owned()
-}
-
-/// Cuts a clean path to at most `columns` in its middle (`crates/…/port.rs`): the first directory and as many of the last
-/// components as fit are kept.
-pub fn cut_path(path: &str, columns: usize, ellipsis: &str) -> String {
-    if width(path) <= columns {
-        return path.to_owned();
-    }
-    let separators: Vec<usize> = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0).collect();
-    let first = separators.first().map_or("", |at| &path[..=*at]);
-    for start in [first, ""] {
-        for at in separators.iter().filter(|at| **at >= start.len()) {
-            let short = format!("{start}{ellipsis}{}", &path[*at..]);
-            if width(&short) <= columns {
-                return short;
-            }
-        }
-    }
-    // Not even the name fits: its end says most.
-    let name = separators.last().map_or(path, |at| &path[at + 1..]);
-    let room = columns.saturating_sub(width(ellipsis));
-    let start = name.grapheme_indices(true).map(|(at, _)| at).find(|at| width(&name[*at..]) <= room);
-    prefix(&format!("{ellipsis}{}", &name[start.unwrap_or(name.len())..]), columns).0.to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -251,35 +197,6 @@ mod tests {
         assert_eq!(parts, [("a", false), ("␛", true), ("b", false), ("‹U+202E›", true), ("‹c›", false)]);
     }
 
-    #[test]
-    fn a_cut_never_splits_a_character() {
-        assert_eq!(cut("請求書の丸め誤差を直す", 20, "…"), "請求書の丸め誤差を… ");
-        assert_eq!(cut("abcdef", 6, "…"), "abcdef");
-        assert_eq!(cut("abcdef", 5, "…"), "abcd…");
-        assert_eq!(cut("abcdef", 5, "..."), "ab...");
-        assert_eq!(cut("abcdef", 2, "..."), "..");
-        assert_eq!(cut("e\u{301}e\u{301}e\u{301}", 2, "…"), "e\u{301}…");
-    }
-
-    #[test]
-    fn a_path_is_cut_in_its_middle() {
-        let path = "crates/parlor-server/tests/port.rs";
-        for (columns, short) in [
-            (34, path),
-            (33, "crates/…/tests/port.rs"),
-            (22, "crates/…/tests/port.rs"),
-            (21, "crates/…/port.rs"),
-            (15, "…/tests/port.rs"),
-            (14, "…/port.rs"),
-            (7, "…ort.rs"),
-            (1, "…"),
-            (0, ""),
-        ] {
-            assert_eq!(cut_path(path, columns, "…"), short, "{columns}");
-        }
-        assert_eq!(cut_path("/a/very/long/path/x.rs", 12, "…"), "/a/…/x.rs");
-    }
-
     fn is_safe(text: &str) -> bool {
         !text.chars().any(|c| c.is_control() || is_bidirectional(c))
     }
@@ -298,13 +215,5 @@ mod tests {
             prop_assert!(is_safe(Clean::line(&text).as_str()));
         }
 
-        #[test]
-        fn a_cut_text_is_at_most_as_wide_as_asked(text: String, columns in 0_usize..40, is_ascii: bool) {
-            let ellipsis = if is_ascii { "..." } else { "…" };
-            let clean = Clean::line(&text);
-            prop_assert!(width(&cut(clean.as_str(), columns, ellipsis)) <= columns);
-            prop_assert!(width(&cut_path(clean.as_str(), columns, ellipsis)) <= columns);
-            prop_assert!(width(prefix(clean.as_str(), columns).0) <= columns);
-        }
     }
 }

@@ -17,6 +17,21 @@ pub struct AgentInfo {
     pub is_installed: bool,
     /// Whether it is the default.
     pub is_default: bool,
+    /// Whether a person is logged in, if the server knows it.
+    pub is_logged_in: Option<bool>,
+}
+
+impl AgentInfo {
+    /// Whether it can be used, in a few words.
+    pub fn state(&self) -> &'static str {
+        match (self.name.as_str(), self.is_installed, self.is_logged_in) {
+            ("demo", ..) => "built in, needs no model and no network",
+            (_, false, _) => "not installed",
+            (_, true, Some(true)) => "installed, logged in",
+            (_, true, Some(false)) => "installed, not logged in",
+            (_, true, None) => "installed",
+        }
+    }
 }
 
 /// A session that was opened.
@@ -63,6 +78,15 @@ pub struct Hit {
     pub matches: Vec<(usize, usize)>,
 }
 
+/// Why the agent did not accept a prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The reason, for people.
+    pub reason: String,
+    /// Whether the agent requires a login.
+    pub needs_login: bool,
+}
+
 /// Something that happened.
 #[derive(Debug)]
 pub enum Event {
@@ -100,8 +124,17 @@ pub enum Event {
     ListChanged(Vec<SessionRow>, Vec<SessionId>),
     /// The agents of the server.
     Agents(Vec<AgentInfo>),
+    /// All open requests, on a new connection.
+    AllRequests(Vec<Request>),
     /// Requests that were opened, and ids of requests that were closed.
     Requests(Vec<Request>, Vec<String>),
+    /// The answer to a request was not delivered.
+    AnswerFailed {
+        /// The request.
+        id: String,
+        /// Why.
+        reason: String,
+    },
     /// A session was opened.
     Opened(Box<Opened>),
     /// A session could not be opened.
@@ -109,12 +142,15 @@ pub enum Event {
         /// The request that failed.
         ticket: u64,
         /// Why.
-        reason: String,
+        failure: Failure,
     },
     /// The transcript of the open session changed.
     Changed,
-    /// The open session gets no more updates.
-    SessionLost,
+    /// A session gets no more updates.
+    SessionLost {
+        /// The request that opened it.
+        ticket: u64,
+    },
     /// Entries before those that are loaded.
     Older {
         /// The session.
@@ -124,19 +160,30 @@ pub enum Event {
         /// The cursor for entries before these.
         before: Option<Json>,
     },
-    /// Earlier entries could not be loaded.
-    OlderFailed,
-    /// A prompt was accepted, or withdrawn.
-    PromptAccepted,
+    /// Earlier entries of a session could not be loaded.
+    OlderFailed(SessionId),
+    /// A prompt of a session was accepted, or withdrawn.
+    PromptAccepted(SessionId),
     /// A prompt was not accepted.
     PromptFailed {
+        /// The session.
+        session: SessionId,
         /// Its text.
         text: String,
         /// Why.
+        failure: Failure,
+    },
+    /// A session was not archived or deleted.
+    RemovalFailed {
+        /// The session.
+        id: SessionId,
+        /// Why.
         reason: String,
     },
-    /// A session was forked; it is to be opened.
+    /// A session was forked; the fork is to be opened.
     Forked {
+        /// The session that was forked.
+        parent: SessionId,
         /// The new session.
         id: SessionId,
         /// Its working directory.
@@ -157,7 +204,9 @@ pub enum Event {
     Files(Vec<String>),
     /// The text that an editor returned.
     Edited(String),
-    /// Something to tell in the status line.
+    /// A login has ended, or why it failed.
+    LoginEnded(Result<(), String>),
+    /// Something to say in the status line.
     Note(String),
     /// Something that failed, for the status line.
     Failed(String),
@@ -182,6 +231,8 @@ pub enum Effect {
     WindowTitle(String),
     /// Lists the files of a directory for completion.
     ListFiles(String),
+    /// Runs the login of an agent on the terminal.
+    Login(String),
     /// Tries to connect at once.
     Reconnect,
     /// Suspends the program.
@@ -215,7 +266,42 @@ pub enum Call {
         /// The first prompt.
         prompt: String,
     },
-    /// Sends a prompt to the open session.
+    /// A request about the open session. It fails if another session was opened meanwhile.
+    InSession(SessionId, SessionCall),
+    /// Answers a request.
+    Answer {
+        /// The request.
+        id: String,
+        /// The result.
+        result: Object,
+    },
+    /// Sets the title of a session.
+    SetTitle(SessionId, String),
+    /// Archives a session.
+    Archive(SessionId),
+    /// Deletes a session.
+    Delete(SessionId),
+    /// Says that a person has seen the open session.
+    Seen(SessionId),
+    /// Lists the agents again.
+    Agents,
+    /// Searches.
+    Search {
+        /// Which search.
+        generation: u64,
+        /// The words and filters.
+        query: String,
+        /// Only sessions of this directory.
+        cwd: Option<String>,
+        /// Only this session.
+        session: Option<SessionId>,
+    },
+}
+
+/// A request about the open session.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SessionCall {
+    /// Sends a prompt.
     Prompt {
         /// The text.
         text: String,
@@ -224,18 +310,11 @@ pub enum Call {
         /// What happens to it while a turn is running.
         during_turn: DuringTurn,
     },
-    /// Cancels the turn of the open session.
+    /// Cancels the turn.
     Cancel,
     /// Withdraws a queued prompt by its id.
     Withdraw(Json),
-    /// Answers a request.
-    Answer {
-        /// The request.
-        id: String,
-        /// The result.
-        result: Object,
-    },
-    /// Forks the open session at a message, or at its end.
+    /// Forks the session at a message, or at its end.
     Fork {
         /// The message.
         at: Option<MessageId>,
@@ -260,7 +339,7 @@ pub enum Call {
         /// What to say about it.
         note: String,
     },
-    /// Sets an option of the open session.
+    /// Sets an option.
     SetOption {
         /// The option.
         option: Json,
@@ -269,25 +348,6 @@ pub enum Call {
         /// What to say about it.
         note: String,
     },
-    /// Sets the title of a session.
-    SetTitle(SessionId, String),
-    /// Archives a session.
-    Archive(SessionId),
-    /// Deletes a session.
-    Delete(SessionId),
-    /// Says that a person has seen the open session.
-    Seen(SessionId),
     /// Loads entries before those that are loaded.
     Older(Json),
-    /// Searches.
-    Search {
-        /// Which search.
-        generation: u64,
-        /// The words and filters.
-        query: String,
-        /// Only sessions of this directory.
-        cwd: Option<String>,
-        /// Only this session.
-        session: Option<SessionId>,
-    },
 }

@@ -61,11 +61,21 @@ impl InputBox {
 
     /// The text with pasted blocks in place of their tokens.
     pub fn full_text(&self) -> String {
-        let mut text = self.text();
-        for (token, block) in &self.pasted {
-            text = text.replacen(token, block, 1);
+        let text = self.text();
+        let mut places: Vec<_> = self
+            .pasted
+            .iter()
+            .filter_map(|(token, block)| Some((text.find(token.as_str())?, token, block)))
+            .collect();
+        places.sort_by_key(|(at, ..)| *at);
+        let mut full = String::new();
+        let mut end = 0;
+        for (at, token, block) in places {
+            full.push_str(&text[end..at]);
+            full.push_str(block);
+            end = at + token.len();
         }
-        text
+        full + &text[end..]
     }
 
     /// Whether it has no text.
@@ -93,31 +103,44 @@ impl InputBox {
         self.area.insert_newline();
     }
 
-    /// Inserts pasted text; a long one as a token.
-    pub fn paste(&mut self, pasted: &str) {
+    /// Inserts pasted text; a long one and the path of an image as a token. Returns false if it is too large.
+    pub fn paste(&mut self, pasted: &str) -> bool {
         let pasted = pasted.replace("\r\n", "\n").replace('\r', "\n");
-        if self.full_text().len() + pasted.len() > MAX_BYTES {
-            return;
+        // Blocks whose tokens were removed are kept for undo.
+        let blocks: usize = self.pasted.iter().map(|(_, block)| block.len()).sum();
+        if self.text().len() + blocks + pasted.len() > MAX_BYTES {
+            return false;
+        }
+        if let Some(path) = image_path(&pasted) {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            self.insert_token(&format!("image {name}"), format!("@\"{path}\""));
+            return true;
         }
         let lines = pasted.lines().count();
         if lines <= MAX_PASTED_LINES && pasted.len() <= MAX_PASTED_BYTES {
             self.area.insert_str(&pasted);
-            return;
+            return true;
         }
         let what = if lines > 1 {
             text::count(lines, "line")
         } else {
             text::count(pasted.chars().count(), "character")
         };
-        let mut token = format!("[pasted {what}]");
+        self.insert_token(&format!("pasted {what}"), pasted);
+        true
+    }
+
+    /// Inserts a token that stands for a block.
+    fn insert_token(&mut self, name: &str, block: String) {
+        let mut token = format!("[{name}]");
         for number in 2.. {
             if !self.pasted.iter().any(|(known, _)| *known == token) {
                 break;
             }
-            token = format!("[pasted {what}, {number}]");
+            token = format!("[{name}, {number}]");
         }
         self.area.insert_str(&token);
-        self.pasted.push((token, pasted));
+        self.pasted.push((token, block));
     }
 
     /// Edits the text with a key. Returns whether the key was used.
@@ -135,7 +158,9 @@ impl InputBox {
             }
             (KeyCode::Backspace, false, false) | (KeyCode::Char('h'), true, false) => self.backspace(),
             (KeyCode::Delete, ..) | (KeyCode::Char('d'), true, false) => {
-                area.delete_next_char();
+                for _ in 0..self.cluster_after() {
+                    self.area.delete_next_char();
+                }
             }
             (KeyCode::Char('u'), true, false) => {
                 area.delete_line_by_head();
@@ -158,8 +183,12 @@ impl InputBox {
             (KeyCode::Right, true, false) | (KeyCode::Right | KeyCode::Char('f'), false, true) => {
                 area.move_cursor(CursorMove::WordForward);
             }
-            (KeyCode::Left, ..) => area.move_cursor(CursorMove::Back),
-            (KeyCode::Right, ..) => area.move_cursor(CursorMove::Forward),
+            (KeyCode::Left, ..) => {
+                (0..self.cluster_before()).for_each(|_| self.area.move_cursor(CursorMove::Back));
+            }
+            (KeyCode::Right, ..) => {
+                (0..self.cluster_after()).for_each(|_| self.area.move_cursor(CursorMove::Forward));
+            }
             (KeyCode::Up, ..) => area.move_cursor(CursorMove::Up),
             (KeyCode::Down, ..) => area.move_cursor(CursorMove::Down),
             (KeyCode::Home, ..) | (KeyCode::Char('a'), true, false) => area.move_cursor(CursorMove::Head),
@@ -173,10 +202,24 @@ impl InputBox {
     fn backspace(&mut self) {
         let before = self.before_cursor();
         let token = self.pasted.iter().find(|(token, _)| before.ends_with(token.as_str()));
-        let length = token.map_or(1, |(token, _)| token.chars().count());
+        let length = token.map_or_else(|| self.cluster_before(), |(token, _)| token.chars().count());
         for _ in 0..length {
             self.area.delete_char();
         }
+    }
+
+    /// How many characters the cluster before the cursor has; 1 for a line break.
+    fn cluster_before(&self) -> usize {
+        let before = self.before_cursor();
+        before.graphemes(true).next_back().map_or(1, |cluster| cluster.chars().count())
+    }
+
+    /// How many characters the cluster after the cursor has; 1 for a line break.
+    fn cluster_after(&self) -> usize {
+        let cursor = self.area.cursor();
+        let line = self.area.lines().get(cursor.0).map_or("", String::as_str);
+        let start = line.char_indices().nth(cursor.1).map_or(line.len(), |(offset, _)| offset);
+        line[start..].graphemes(true).next().map_or(1, |cluster| cluster.chars().count())
     }
 
     /// The part of the cursor's line that is before the cursor.
@@ -232,6 +275,21 @@ impl InputBox {
         }
         (rows, place)
     }
+}
+
+/// The path of an image that a terminal inserts for a dropped file: alone, whole, possibly quoted or with escaped spaces.
+fn image_path(pasted: &str) -> Option<String> {
+    let text = pasted.trim();
+    let quoted = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    let path = match quoted('\'').or_else(|| quoted('"')) {
+        Some(path) => path.to_owned(),
+        None => text.strip_prefix("file://").unwrap_or(text).replace("\\ ", " "),
+    };
+    let is_whole = path.starts_with('/') || path.starts_with("~/");
+    let lower = path.to_ascii_lowercase();
+    let is_image = [".png", ".jpg", ".jpeg", ".gif", ".webp"].iter().any(|end| lower.ends_with(end));
+    let is_plain = !path.chars().any(|letter| letter.is_control() || letter == '"');
+    (is_whole && is_image && is_plain).then_some(path)
 }
 
 /// A word that can be completed.

@@ -7,10 +7,10 @@ use std::str::FromStr;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// A part of the screen with keys of its own.
+/// A part of the screen that has keys of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
-    /// Everywhere, unless the place itself has the key.
+pub enum KeyContext {
+    /// Everywhere, unless the context itself has the key.
     Anywhere,
     /// The input, the messages and the sessions.
     Panes,
@@ -317,10 +317,10 @@ impl fmt::Display for Key {
     }
 }
 
-/// The keys of one action in one place.
+/// The keys of one action in one context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Binding {
-    place: Place,
+    context: KeyContext,
     action: Action,
     keys: Vec<Key>,
 }
@@ -334,22 +334,22 @@ pub struct KeyMap {
 /// Why a key map was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyMapError {
-    /// No place has this name.
+    /// No context has this name.
     #[error(
-        "there is no place '{0}': choose anywhere, panes, input, messages, sessions, inbox, request, form or list"
+        "there is no key context '{0}': choose anywhere, panes, input, messages, sessions, inbox, request, form or list"
     )]
-    UnknownPlace(String),
-    /// The place has no action of this name.
+    UnknownContext(String),
+    /// The context has no action of this name.
     #[error("'{0}' has no action '{1}'")]
     UnknownAction(&'static str, String),
     /// A text names no key.
     #[error("{0}")]
     UnknownKey(#[from] UnknownKey),
-    /// Two actions of one place have the same key.
-    #[error("{key} is assigned twice in '{place}': to '{first}' and to '{second}'")]
+    /// Two actions of one context have the same key.
+    #[error("{key} is assigned twice in '{context}': to '{first}' and to '{second}'")]
     Twice {
-        /// The place.
-        place: &'static str,
+        /// The context.
+        context: &'static str,
         /// The key.
         key: String,
         /// The name of the first action.
@@ -359,106 +359,106 @@ pub enum KeyMapError {
     },
 }
 
-const DEFAULTS: &[(Place, Action, &str)] = &[
-    (Place::Anywhere, Action::Interrupt, "Ctrl-C"),
-    (Place::Anywhere, Action::Escape, "Esc"),
-    (Place::Anywhere, Action::OpenSession, "Ctrl-O"),
-    (Place::Anywhere, Action::NewSession, "Ctrl-N"),
-    (Place::Anywhere, Action::Inbox, "Ctrl-T"),
-    (Place::Anywhere, Action::Search, "Ctrl-F"),
-    (Place::Anywhere, Action::Palette, "Ctrl-P"),
-    (Place::Anywhere, Action::PageUp, "PgUp"),
-    (Place::Anywhere, Action::PageDown, "PgDn"),
-    (Place::Anywhere, Action::Help, "F1"),
-    (Place::Anywhere, Action::Suspend, "Ctrl-Z"),
-    (Place::Anywhere, Action::Redraw, "Ctrl-L"),
-    (Place::Panes, Action::NextPane, "Tab"),
-    (Place::Panes, Action::Options, "Shift-Tab"),
-    (Place::Input, Action::Send, "Enter"),
-    (Place::Input, Action::SendNow, "Ctrl-X"),
-    (Place::Input, Action::NewLine, "Ctrl-J Alt-Enter Shift-Enter"),
-    (Place::Input, Action::Previous, "Up"),
-    (Place::Input, Action::Next, "Down"),
-    (Place::Input, Action::History, "Ctrl-R"),
-    (Place::Input, Action::Editor, "Ctrl-G"),
-    (Place::Messages, Action::Next, "j Down"),
-    (Place::Messages, Action::Previous, "k Up"),
-    (Place::Messages, Action::HalfDown, "Ctrl-D"),
-    (Place::Messages, Action::HalfUp, "Ctrl-U"),
-    (Place::Messages, Action::First, "g Home"),
-    (Place::Messages, Action::Last, "G End"),
-    (Place::Messages, Action::PreviousPrompt, "["),
-    (Place::Messages, Action::NextPrompt, "]"),
-    (Place::Messages, Action::Toggle, "Enter Space"),
-    (Place::Messages, Action::ToggleAll, "z"),
-    (Place::Messages, Action::Find, "/"),
-    (Place::Messages, Action::NextHit, "n"),
-    (Place::Messages, Action::PreviousHit, "N"),
-    (Place::Messages, Action::Copy, "y"),
-    (Place::Messages, Action::CopyMarkdown, "Y"),
-    (Place::Messages, Action::View, "v"),
-    (Place::Messages, Action::Fork, "f"),
-    (Place::Messages, Action::Edit, "e"),
-    (Place::Messages, Action::Regenerate, "r"),
-    (Place::Messages, Action::OtherAgent, "a"),
-    (Place::Messages, Action::Withdraw, "w"),
-    (Place::Messages, Action::SendNow, "s"),
-    (Place::Messages, Action::FocusInput, "i"),
-    (Place::Messages, Action::ForkTree, "F"),
-    (Place::Messages, Action::Detach, "q"),
-    (Place::Messages, Action::Help, "?"),
-    (Place::Sessions, Action::Next, "j Down"),
-    (Place::Sessions, Action::Previous, "k Up"),
-    (Place::Sessions, Action::First, "g Home"),
-    (Place::Sessions, Action::Last, "G End"),
-    (Place::Sessions, Action::Collapse, "h Left"),
-    (Place::Sessions, Action::Expand, "l Right"),
-    (Place::Sessions, Action::Open, "Enter"),
-    (Place::Sessions, Action::Filter, "/"),
-    (Place::Sessions, Action::Title, "t"),
-    (Place::Sessions, Action::Archive, "x"),
-    (Place::Sessions, Action::Delete, "D"),
-    (Place::Sessions, Action::Undo, "u"),
-    (Place::Sessions, Action::ForkTree, "F"),
-    (Place::Sessions, Action::Detach, "q"),
-    (Place::Sessions, Action::Help, "?"),
-    (Place::Inbox, Action::Next, "j Down"),
-    (Place::Inbox, Action::Previous, "k Up"),
-    (Place::Inbox, Action::Allow, "y"),
-    (Place::Inbox, Action::AllowAlways, "a"),
-    (Place::Inbox, Action::Reject, "n"),
-    (Place::Inbox, Action::RejectAlways, "N"),
-    (Place::Inbox, Action::View, "v"),
-    (Place::Inbox, Action::HalfDown, "Ctrl-D"),
-    (Place::Inbox, Action::HalfUp, "Ctrl-U"),
-    (Place::Inbox, Action::Open, "Enter"),
-    (Place::Inbox, Action::Help, "?"),
-    (Place::Request, Action::Allow, "y"),
-    (Place::Request, Action::AllowAlways, "a"),
-    (Place::Request, Action::Reject, "n"),
-    (Place::Request, Action::RejectAlways, "N"),
-    (Place::Request, Action::Next, "j Down"),
-    (Place::Request, Action::Previous, "k Up"),
-    (Place::Request, Action::HalfDown, "Ctrl-D"),
-    (Place::Request, Action::HalfUp, "Ctrl-U"),
-    (Place::Request, Action::First, "g Home"),
-    (Place::Request, Action::Last, "G End"),
-    (Place::Request, Action::View, "v"),
-    (Place::Request, Action::NextPane, "Tab"),
-    (Place::Request, Action::Help, "?"),
-    (Place::Form, Action::NextPane, "Tab"),
-    (Place::Form, Action::PreviousField, "Shift-Tab"),
-    (Place::Form, Action::Previous, "Up"),
-    (Place::Form, Action::Next, "Down"),
-    (Place::Form, Action::Switch, "Space"),
-    (Place::Form, Action::Open, "Enter"),
-    (Place::List, Action::Previous, "Up"),
-    (Place::List, Action::Next, "Down"),
-    (Place::List, Action::Open, "Enter"),
-    (Place::List, Action::Scope, "Tab"),
-    (Place::List, Action::ValueLeft, "Left"),
-    (Place::List, Action::ValueRight, "Right"),
-    (Place::List, Action::Clear, "Ctrl-U"),
+const DEFAULTS: &[(KeyContext, Action, &str)] = &[
+    (KeyContext::Anywhere, Action::Interrupt, "Ctrl-C"),
+    (KeyContext::Anywhere, Action::Escape, "Esc"),
+    (KeyContext::Anywhere, Action::OpenSession, "Ctrl-O"),
+    (KeyContext::Anywhere, Action::NewSession, "Ctrl-N"),
+    (KeyContext::Anywhere, Action::Inbox, "Ctrl-T"),
+    (KeyContext::Anywhere, Action::Search, "Ctrl-F"),
+    (KeyContext::Anywhere, Action::Palette, "Ctrl-P"),
+    (KeyContext::Anywhere, Action::PageUp, "PgUp"),
+    (KeyContext::Anywhere, Action::PageDown, "PgDn"),
+    (KeyContext::Anywhere, Action::Help, "F1"),
+    (KeyContext::Anywhere, Action::Suspend, "Ctrl-Z"),
+    (KeyContext::Anywhere, Action::Redraw, "Ctrl-L"),
+    (KeyContext::Panes, Action::NextPane, "Tab"),
+    (KeyContext::Panes, Action::Options, "Shift-Tab"),
+    (KeyContext::Input, Action::Send, "Enter"),
+    (KeyContext::Input, Action::SendNow, "Ctrl-X"),
+    (KeyContext::Input, Action::NewLine, "Ctrl-J Alt-Enter Shift-Enter"),
+    (KeyContext::Input, Action::Previous, "Up"),
+    (KeyContext::Input, Action::Next, "Down"),
+    (KeyContext::Input, Action::History, "Ctrl-R"),
+    (KeyContext::Input, Action::Editor, "Ctrl-G"),
+    (KeyContext::Messages, Action::Next, "j Down"),
+    (KeyContext::Messages, Action::Previous, "k Up"),
+    (KeyContext::Messages, Action::HalfDown, "Ctrl-D"),
+    (KeyContext::Messages, Action::HalfUp, "Ctrl-U"),
+    (KeyContext::Messages, Action::First, "g Home"),
+    (KeyContext::Messages, Action::Last, "G End"),
+    (KeyContext::Messages, Action::PreviousPrompt, "["),
+    (KeyContext::Messages, Action::NextPrompt, "]"),
+    (KeyContext::Messages, Action::Toggle, "Enter Space"),
+    (KeyContext::Messages, Action::ToggleAll, "z"),
+    (KeyContext::Messages, Action::Find, "/"),
+    (KeyContext::Messages, Action::NextHit, "n"),
+    (KeyContext::Messages, Action::PreviousHit, "N"),
+    (KeyContext::Messages, Action::Copy, "y"),
+    (KeyContext::Messages, Action::CopyMarkdown, "Y"),
+    (KeyContext::Messages, Action::View, "v"),
+    (KeyContext::Messages, Action::Fork, "f"),
+    (KeyContext::Messages, Action::Edit, "e"),
+    (KeyContext::Messages, Action::Regenerate, "r"),
+    (KeyContext::Messages, Action::OtherAgent, "a"),
+    (KeyContext::Messages, Action::Withdraw, "w"),
+    (KeyContext::Messages, Action::SendNow, "s"),
+    (KeyContext::Messages, Action::FocusInput, "i"),
+    (KeyContext::Messages, Action::ForkTree, "F"),
+    (KeyContext::Messages, Action::Detach, "q"),
+    (KeyContext::Messages, Action::Help, "?"),
+    (KeyContext::Sessions, Action::Next, "j Down"),
+    (KeyContext::Sessions, Action::Previous, "k Up"),
+    (KeyContext::Sessions, Action::First, "g Home"),
+    (KeyContext::Sessions, Action::Last, "G End"),
+    (KeyContext::Sessions, Action::Collapse, "h Left"),
+    (KeyContext::Sessions, Action::Expand, "l Right"),
+    (KeyContext::Sessions, Action::Open, "Enter"),
+    (KeyContext::Sessions, Action::Filter, "/"),
+    (KeyContext::Sessions, Action::Title, "t"),
+    (KeyContext::Sessions, Action::Archive, "x"),
+    (KeyContext::Sessions, Action::Delete, "D"),
+    (KeyContext::Sessions, Action::Undo, "u"),
+    (KeyContext::Sessions, Action::ForkTree, "F"),
+    (KeyContext::Sessions, Action::Detach, "q"),
+    (KeyContext::Sessions, Action::Help, "?"),
+    (KeyContext::Inbox, Action::Next, "j Down"),
+    (KeyContext::Inbox, Action::Previous, "k Up"),
+    (KeyContext::Inbox, Action::Allow, "y"),
+    (KeyContext::Inbox, Action::AllowAlways, "a"),
+    (KeyContext::Inbox, Action::Reject, "n"),
+    (KeyContext::Inbox, Action::RejectAlways, "N"),
+    (KeyContext::Inbox, Action::View, "v"),
+    (KeyContext::Inbox, Action::HalfDown, "Ctrl-D"),
+    (KeyContext::Inbox, Action::HalfUp, "Ctrl-U"),
+    (KeyContext::Inbox, Action::Open, "Enter"),
+    (KeyContext::Inbox, Action::Help, "?"),
+    (KeyContext::Request, Action::Allow, "y"),
+    (KeyContext::Request, Action::AllowAlways, "a"),
+    (KeyContext::Request, Action::Reject, "n"),
+    (KeyContext::Request, Action::RejectAlways, "N"),
+    (KeyContext::Request, Action::Next, "j Down"),
+    (KeyContext::Request, Action::Previous, "k Up"),
+    (KeyContext::Request, Action::HalfDown, "Ctrl-D"),
+    (KeyContext::Request, Action::HalfUp, "Ctrl-U"),
+    (KeyContext::Request, Action::First, "g Home"),
+    (KeyContext::Request, Action::Last, "G End"),
+    (KeyContext::Request, Action::View, "v"),
+    (KeyContext::Request, Action::NextPane, "Tab"),
+    (KeyContext::Request, Action::Help, "?"),
+    (KeyContext::Form, Action::NextPane, "Tab"),
+    (KeyContext::Form, Action::PreviousField, "Shift-Tab"),
+    (KeyContext::Form, Action::Previous, "Up"),
+    (KeyContext::Form, Action::Next, "Down"),
+    (KeyContext::Form, Action::Switch, "Space"),
+    (KeyContext::Form, Action::Open, "Enter"),
+    (KeyContext::List, Action::Previous, "Up"),
+    (KeyContext::List, Action::Next, "Down"),
+    (KeyContext::List, Action::Open, "Enter"),
+    (KeyContext::List, Action::Scope, "Tab"),
+    (KeyContext::List, Action::ValueLeft, "Left"),
+    (KeyContext::List, Action::ValueRight, "Right"),
+    (KeyContext::List, Action::Clear, "Ctrl-U"),
 ];
 
 /// A part of the keys column of the help.
@@ -471,61 +471,73 @@ enum Keys {
 }
 
 /// The rows of the help, in order.
-const HELP: &[(Place, &[Keys], &str)] = &[
-    (Place::Anywhere, &[Keys::Fixed("Ctrl-C Ctrl-C")], "detach; the turn goes on"),
-    (Place::Anywhere, &[Keys::Of(&[Action::Escape])], "close, go back; else cancel the turn"),
-    (Place::Anywhere, &[Keys::Of(&[Action::OpenSession])], "open a session by name"),
-    (Place::Anywhere, &[Keys::Of(&[Action::NewSession])], "new session"),
-    (Place::Anywhere, &[Keys::Of(&[Action::Inbox])], "inbox: requests that wait for you"),
-    (Place::Anywhere, &[Keys::Of(&[Action::Search])], "search all sessions"),
-    (Place::Anywhere, &[Keys::Of(&[Action::Palette])], "all commands by name"),
-    (Place::Anywhere, &[Keys::Of(&[Action::PageUp, Action::PageDown])], "scroll a page"),
-    (Place::Anywhere, &[Keys::Of(&[Action::Help])], "this help (? when you are not typing)"),
+const HELP: &[(KeyContext, &[Keys], &str)] = &[
+    (KeyContext::Anywhere, &[Keys::Fixed("Ctrl-C Ctrl-C")], "detach; the turn goes on"),
+    (KeyContext::Anywhere, &[Keys::Of(&[Action::Escape])], "close, go back; else cancel the turn"),
+    (KeyContext::Anywhere, &[Keys::Of(&[Action::OpenSession])], "open a session by name"),
+    (KeyContext::Anywhere, &[Keys::Of(&[Action::NewSession])], "new session"),
+    (KeyContext::Anywhere, &[Keys::Of(&[Action::Inbox])], "inbox: requests that wait for you"),
+    (KeyContext::Anywhere, &[Keys::Of(&[Action::Search])], "search all sessions"),
+    (KeyContext::Anywhere, &[Keys::Of(&[Action::Palette])], "all commands by name"),
+    (KeyContext::Anywhere, &[Keys::Of(&[Action::PageUp, Action::PageDown])], "scroll a page"),
+    (KeyContext::Anywhere, &[Keys::Of(&[Action::Help])], "this help (? when you are not typing)"),
     (
-        Place::Anywhere,
+        KeyContext::Anywhere,
         &[Keys::Of(&[Action::Suspend]), Keys::Of(&[Action::Redraw])],
         "suspend to the shell; redraw",
     ),
-    (Place::Panes, &[Keys::Of(&[Action::NextPane])], "next: input, messages, sessions"),
-    (Place::Panes, &[Keys::Of(&[Action::Options])], "model, mode and options"),
-    (Place::Input, &[Keys::Of(&[Action::Send])], "send; while a turn runs: queue"),
-    (Place::Input, &[Keys::Of(&[Action::SendNow])], "send now: into the running turn"),
-    (Place::Input, &[Keys::Of(&[Action::NewLine])], "new line"),
-    (Place::Input, &[Keys::Of(&[Action::Previous, Action::Next])], "queued prompts, then history"),
-    (Place::Input, &[Keys::Of(&[Action::History])], "find in the history"),
-    (Place::Input, &[Keys::Of(&[Action::Editor])], "write in $EDITOR"),
-    (Place::Input, &[Keys::Fixed("@  /")], "complete a file; an agent command"),
-    (Place::Input, &[Keys::Fixed("Ctrl-A E W U K Y")], "edit the line as in a shell"),
-    (Place::Messages, &[Keys::Of(&[Action::Next, Action::Previous])], "next, previous entry"),
-    (Place::Messages, &[Keys::Of(&[Action::HalfDown, Action::HalfUp])], "half a page down, up"),
-    (Place::Messages, &[Keys::Of(&[Action::First, Action::Last])], "first, last entry"),
-    (Place::Messages, &[Keys::Of(&[Action::PreviousPrompt, Action::NextPrompt])], "previous, next prompt"),
-    (Place::Messages, &[Keys::Of(&[Action::Toggle])], "unfold, fold"),
-    (Place::Messages, &[Keys::Of(&[Action::ToggleAll])], "unfold, fold everything"),
+    (KeyContext::Panes, &[Keys::Of(&[Action::NextPane])], "next: input, messages, sessions"),
+    (KeyContext::Panes, &[Keys::Of(&[Action::Options])], "model, mode and options"),
+    (KeyContext::Input, &[Keys::Of(&[Action::Send])], "send; while a turn runs: queue"),
+    (KeyContext::Input, &[Keys::Of(&[Action::SendNow])], "send now: into the running turn"),
+    (KeyContext::Input, &[Keys::Of(&[Action::NewLine])], "new line"),
+    (KeyContext::Input, &[Keys::Of(&[Action::Previous, Action::Next])], "queued prompts, then history"),
+    (KeyContext::Input, &[Keys::Of(&[Action::History])], "find in the history"),
+    (KeyContext::Input, &[Keys::Of(&[Action::Editor])], "write in $EDITOR"),
+    (KeyContext::Input, &[Keys::Fixed("@  /")], "complete a file; an agent command"),
+    (KeyContext::Input, &[Keys::Fixed("Ctrl-A E W U K Y")], "edit the line as in a shell"),
+    (KeyContext::Messages, &[Keys::Of(&[Action::Next, Action::Previous])], "next, previous entry"),
+    (KeyContext::Messages, &[Keys::Of(&[Action::HalfDown, Action::HalfUp])], "half a page down, up"),
+    (KeyContext::Messages, &[Keys::Of(&[Action::First, Action::Last])], "first, last entry"),
     (
-        Place::Messages,
+        KeyContext::Messages,
+        &[Keys::Of(&[Action::PreviousPrompt, Action::NextPrompt])],
+        "previous, next prompt",
+    ),
+    (KeyContext::Messages, &[Keys::Of(&[Action::Toggle])], "unfold, fold"),
+    (KeyContext::Messages, &[Keys::Of(&[Action::ToggleAll])], "unfold, fold everything"),
+    (
+        KeyContext::Messages,
         &[Keys::Of(&[Action::Find]), Keys::Of(&[Action::NextHit, Action::PreviousHit])],
         "find here; next, previous hit",
     ),
-    (Place::Messages, &[Keys::Of(&[Action::Copy, Action::CopyMarkdown])], "copy text; copy as Markdown"),
-    (Place::Messages, &[Keys::Of(&[Action::View])], "view in $PAGER"),
-    (Place::Messages, &[Keys::Of(&[Action::Fork])], "fork here"),
-    (Place::Messages, &[Keys::Of(&[Action::Edit])], "edit the prompt (queued: in place)"),
-    (Place::Messages, &[Keys::Of(&[Action::Regenerate])], "regenerate the answer in a fork"),
-    (Place::Messages, &[Keys::Of(&[Action::OtherAgent])], "continue with another agent"),
-    (Place::Messages, &[Keys::Of(&[Action::Withdraw, Action::SendNow])], "queued prompt: withdraw, send now"),
-    (Place::Messages, &[Keys::Of(&[Action::FocusInput])], "back to the input"),
-    (Place::Messages, &[Keys::Of(&[Action::ForkTree, Action::Detach])], "fork tree; detach"),
-    (Place::Sessions, &[Keys::Of(&[Action::Next, Action::Previous])], "next, previous row"),
-    (Place::Sessions, &[Keys::Of(&[Action::First, Action::Last])], "first, last row"),
-    (Place::Sessions, &[Keys::Of(&[Action::Collapse, Action::Expand])], "fold, unfold forks"),
-    (Place::Sessions, &[Keys::Of(&[Action::Open]), Keys::Of(&[Action::Filter])], "open; filter"),
-    (Place::Sessions, &[Keys::Of(&[Action::Title])], "change the title"),
-    (Place::Sessions, &[Keys::Of(&[Action::Archive, Action::Delete, Action::Undo])], "archive; delete; undo"),
-    (Place::Sessions, &[Keys::Of(&[Action::ForkTree, Action::Detach])], "fork tree; detach"),
-    (Place::Inbox, &[Keys::Of(&[Action::Next, Action::Previous])], "next, previous request"),
+    (KeyContext::Messages, &[Keys::Of(&[Action::Copy, Action::CopyMarkdown])], "copy text; copy as Markdown"),
+    (KeyContext::Messages, &[Keys::Of(&[Action::View])], "view in $PAGER"),
+    (KeyContext::Messages, &[Keys::Of(&[Action::Fork])], "fork here"),
+    (KeyContext::Messages, &[Keys::Of(&[Action::Edit])], "edit the prompt (queued: in place)"),
+    (KeyContext::Messages, &[Keys::Of(&[Action::Regenerate])], "regenerate the answer in a fork"),
+    (KeyContext::Messages, &[Keys::Of(&[Action::OtherAgent])], "continue with another agent"),
     (
-        Place::Inbox,
+        KeyContext::Messages,
+        &[Keys::Of(&[Action::Withdraw, Action::SendNow])],
+        "queued prompt: withdraw, send now",
+    ),
+    (KeyContext::Messages, &[Keys::Of(&[Action::FocusInput])], "back to the input"),
+    (KeyContext::Messages, &[Keys::Of(&[Action::ForkTree, Action::Detach])], "fork tree; detach"),
+    (KeyContext::Sessions, &[Keys::Of(&[Action::Next, Action::Previous])], "next, previous row"),
+    (KeyContext::Sessions, &[Keys::Of(&[Action::First, Action::Last])], "first, last row"),
+    (KeyContext::Sessions, &[Keys::Of(&[Action::Collapse, Action::Expand])], "fold, unfold forks"),
+    (KeyContext::Sessions, &[Keys::Of(&[Action::Open]), Keys::Of(&[Action::Filter])], "open; filter"),
+    (KeyContext::Sessions, &[Keys::Of(&[Action::Title])], "change the title"),
+    (
+        KeyContext::Sessions,
+        &[Keys::Of(&[Action::Archive, Action::Delete, Action::Undo])],
+        "archive; delete; undo",
+    ),
+    (KeyContext::Sessions, &[Keys::Of(&[Action::ForkTree, Action::Detach])], "fork tree; detach"),
+    (KeyContext::Inbox, &[Keys::Of(&[Action::Next, Action::Previous])], "next, previous request"),
+    (
+        KeyContext::Inbox,
         &[
             Keys::Fixed("1-9"),
             Keys::Of(&[
@@ -538,46 +550,50 @@ const HELP: &[(Place, &[Keys], &str)] = &[
         ],
         "answer and view as in a request",
     ),
-    (Place::Inbox, &[Keys::Of(&[Action::HalfDown, Action::HalfUp])], "scroll what is permitted"),
-    (Place::Inbox, &[Keys::Of(&[Action::Open])], "open its session"),
-    (Place::Request, &[Keys::Fixed("1-9")], "choose the option with this number"),
-    (Place::Request, &[Keys::Of(&[Action::Allow, Action::AllowAlways])], "allow once; allow always"),
-    (Place::Request, &[Keys::Of(&[Action::Reject, Action::RejectAlways])], "reject once; reject always"),
-    (Place::Request, &[Keys::Of(&[Action::Next, Action::Previous])], "scroll what is permitted"),
-    (Place::Request, &[Keys::Of(&[Action::HalfDown, Action::HalfUp])], "half a page down, up"),
-    (Place::Request, &[Keys::Of(&[Action::First, Action::Last])], "first, last line"),
-    (Place::Request, &[Keys::Of(&[Action::View])], "view everything in $PAGER"),
-    (Place::Request, &[Keys::Of(&[Action::NextPane])], "to the input and back"),
+    (KeyContext::Inbox, &[Keys::Of(&[Action::HalfDown, Action::HalfUp])], "scroll what is permitted"),
+    (KeyContext::Inbox, &[Keys::Of(&[Action::Open])], "open its session"),
+    (KeyContext::Request, &[Keys::Fixed("1-9")], "choose the option with this number"),
+    (KeyContext::Request, &[Keys::Of(&[Action::Allow, Action::AllowAlways])], "allow once; allow always"),
+    (KeyContext::Request, &[Keys::Of(&[Action::Reject, Action::RejectAlways])], "reject once; reject always"),
+    (KeyContext::Request, &[Keys::Of(&[Action::Next, Action::Previous])], "scroll what is permitted"),
+    (KeyContext::Request, &[Keys::Of(&[Action::HalfDown, Action::HalfUp])], "half a page down, up"),
+    (KeyContext::Request, &[Keys::Of(&[Action::First, Action::Last])], "first, last line"),
+    (KeyContext::Request, &[Keys::Of(&[Action::View])], "view everything in $PAGER"),
+    (KeyContext::Request, &[Keys::Of(&[Action::NextPane])], "to the input and back"),
     (
-        Place::Form,
+        KeyContext::Form,
         &[Keys::Of(&[Action::NextPane]), Keys::Of(&[Action::PreviousField])],
         "next, previous field",
     ),
     (
-        Place::Form,
+        KeyContext::Form,
         &[Keys::Of(&[Action::Previous, Action::Next]), Keys::Of(&[Action::Switch])],
         "choose; switch on or off",
     ),
-    (Place::Form, &[Keys::Of(&[Action::Open])], "next field; on Submit: send"),
-    (Place::List, &[Keys::Of(&[Action::Previous, Action::Next]), Keys::Of(&[Action::Open])], "choose"),
-    (Place::List, &[Keys::Of(&[Action::Scope])], "search: all, directory, session"),
-    (Place::List, &[Keys::Of(&[Action::ValueLeft, Action::ValueRight])], "change the value of an option"),
-    (Place::List, &[Keys::Of(&[Action::Clear])], "clear the text"),
+    (KeyContext::Form, &[Keys::Of(&[Action::Open])], "next field; on Submit: send"),
+    (KeyContext::List, &[Keys::Of(&[Action::Previous, Action::Next]), Keys::Of(&[Action::Open])], "choose"),
+    (KeyContext::List, &[Keys::Of(&[Action::Scope])], "search: all, directory, session"),
+    (
+        KeyContext::List,
+        &[Keys::Of(&[Action::ValueLeft, Action::ValueRight])],
+        "change the value of an option",
+    ),
+    (KeyContext::List, &[Keys::Of(&[Action::Clear])], "clear the text"),
 ];
 
 /// One row of the help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HelpRow {
     /// Where the keys work.
-    pub place: Place,
+    pub context: KeyContext,
     /// The keys.
     pub keys: String,
     /// What they do.
     pub text: &'static str,
 }
 
-impl Place {
-    /// All places, in the order of the help.
+impl KeyContext {
+    /// All contexts, in the order of the help.
     pub const ALL: [Self; 9] = [
         Self::Anywhere,
         Self::Panes,
@@ -631,8 +647,8 @@ impl Default for KeyMap {
         let parse = |keys: &str| {
             keys.split(' ').map(|key| key.parse().expect("the default keys are valid")).collect()
         };
-        let binding = |(place, action, keys): &(Place, Action, &str)| Binding {
-            place: *place,
+        let binding = |(context, action, keys): &(KeyContext, Action, &str)| Binding {
+            context: *context,
             action: *action,
             keys: parse(keys),
         };
@@ -641,14 +657,14 @@ impl Default for KeyMap {
 }
 
 impl KeyMap {
-    /// The default keys with settings: place, action, keys. An error has the index of its setting.
+    /// The default keys with settings: context, action, keys. An error has the index of its setting.
     pub fn with_settings<'a>(
         settings: impl IntoIterator<Item = (&'a str, &'a str, &'a str)>,
     ) -> Result<Self, (usize, KeyMapError)> {
         let mut map = Self::default();
         let mut last = 0;
-        for (index, (place, action, keys)) in settings.into_iter().enumerate() {
-            map.set(place, action, keys).map_err(|error| (index, error))?;
+        for (index, (context, action, keys)) in settings.into_iter().enumerate() {
+            map.set(context, action, keys).map_err(|error| (index, error))?;
             last = index;
         }
         // Checked at the end, so that two keys can be exchanged.
@@ -657,23 +673,23 @@ impl KeyMap {
     }
 
     /// Replaces the keys of an action; several keys are separated by spaces.
-    fn set(&mut self, place: &str, action: &str, keys: &str) -> Result<(), KeyMapError> {
-        let known = Place::ALL.into_iter().find(|known| known.name() == place);
-        let place = known.ok_or_else(|| KeyMapError::UnknownPlace(place.to_owned()))?;
-        let is_it = |binding: &&mut Binding| binding.place == place && binding.action.name() == action;
+    fn set(&mut self, context: &str, action: &str, keys: &str) -> Result<(), KeyMapError> {
+        let known = KeyContext::ALL.into_iter().find(|known| known.name() == context);
+        let context = known.ok_or_else(|| KeyMapError::UnknownContext(context.to_owned()))?;
+        let is_it = |binding: &&mut Binding| binding.context == context && binding.action.name() == action;
         let binding = self.bindings.iter_mut().find(is_it);
-        let binding = binding.ok_or_else(|| KeyMapError::UnknownAction(place.name(), action.to_owned()))?;
+        let binding = binding.ok_or_else(|| KeyMapError::UnknownAction(context.name(), action.to_owned()))?;
         binding.keys = keys.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
         Ok(())
     }
 
-    /// Rejects a key that two actions of one place have.
+    /// Rejects a key that two actions of one context have.
     fn check(&self) -> Result<(), KeyMapError> {
         for (index, binding) in self.bindings.iter().enumerate() {
-            for other in self.bindings[index + 1..].iter().filter(|other| other.place == binding.place) {
+            for other in self.bindings[index + 1..].iter().filter(|other| other.context == binding.context) {
                 if let Some(key) = binding.keys.iter().find(|key| other.keys.contains(key)) {
                     return Err(KeyMapError::Twice {
-                        place: binding.place.name(),
+                        context: binding.context.name(),
                         key: key.to_string(),
                         first: binding.action.name(),
                         second: other.action.name(),
@@ -684,41 +700,47 @@ impl KeyMap {
         Ok(())
     }
 
-    /// The action of a key: that of the place, else that of all panes, else that of everywhere.
-    pub fn action(&self, place: Place, key: Key) -> Option<Action> {
-        let at = |place: Place| {
-            let found =
-                self.bindings.iter().find(|binding| binding.place == place && binding.keys.contains(&key));
+    /// The action of a key: that of the context, else that of all panes, else that of everywhere.
+    pub fn action(&self, context: KeyContext, key: Key) -> Option<Action> {
+        let at = |context: KeyContext| {
+            let found = self
+                .bindings
+                .iter()
+                .find(|binding| binding.context == context && binding.keys.contains(&key));
             found.map(|binding| binding.action)
         };
-        at(place).or_else(|| at(Place::Panes).filter(|_| place.is_pane())).or_else(|| at(Place::Anywhere))
+        at(context)
+            .or_else(|| at(KeyContext::Panes).filter(|_| context.is_pane()))
+            .or_else(|| at(KeyContext::Anywhere))
     }
 
     /// The first key of an action, for hints; `None` if it has none.
-    pub fn key(&self, place: Place, action: Action) -> Option<Key> {
-        let at = |place: Place| {
+    pub fn key(&self, context: KeyContext, action: Action) -> Option<Key> {
+        let at = |context: KeyContext| {
             let found =
-                self.bindings.iter().find(|binding| binding.place == place && binding.action == action);
+                self.bindings.iter().find(|binding| binding.context == context && binding.action == action);
             found.and_then(|binding| binding.keys.first().copied())
         };
-        at(place).or_else(|| at(Place::Panes).filter(|_| place.is_pane())).or_else(|| at(Place::Anywhere))
+        at(context)
+            .or_else(|| at(KeyContext::Panes).filter(|_| context.is_pane()))
+            .or_else(|| at(KeyContext::Anywhere))
     }
 
     /// The first key of an action as text.
-    pub fn label(&self, place: Place, action: Action) -> String {
-        self.key(place, action).map(|key| key.to_string()).unwrap_or_default()
+    pub fn label(&self, context: KeyContext, action: Action) -> String {
+        self.key(context, action).map(|key| key.to_string()).unwrap_or_default()
     }
 
     /// All rows of the help, in order.
     pub fn help(&self) -> Vec<HelpRow> {
-        let row = |(place, keys, text): &(Place, &[Keys], &'static str)| {
+        let row = |(context, keys, text): &(KeyContext, &[Keys], &'static str)| {
             let keys = keys.iter().map(|keys| match keys {
                 Keys::Fixed(keys) => (*keys).to_owned(),
-                Keys::Of(actions) => self.keys_of(*place, actions),
+                Keys::Of(actions) => self.keys_of(*context, actions),
             });
             // `1-9 y a n N v` is one group.
-            let separator = if *place == Place::Inbox { " " } else { "  " };
-            HelpRow { place: *place, keys: keys.collect::<Vec<_>>().join(separator), text }
+            let separator = if *context == KeyContext::Inbox { " " } else { "  " };
+            HelpRow { context: *context, keys: keys.collect::<Vec<_>>().join(separator), text }
         };
         HELP.iter().map(row).collect()
     }
@@ -728,29 +750,29 @@ impl KeyMap {
         let mut page = "| where | key | action |\n|---|---|---|\n".to_owned();
         let mut last = None;
         for row in self.help() {
-            let place = if last == Some(row.place) { "" } else { row.place.title() };
-            last = Some(row.place);
-            let _ = writeln!(page, "| {place} | `{}` | {} |", row.keys, row.text);
+            let context = if last == Some(row.context) { "" } else { row.context.title() };
+            last = Some(row.context);
+            let _ = writeln!(page, "| {context} | `{}` | {} |", row.keys, row.text);
         }
         page.push_str("\n| table | actions and their default keys |\n|---|---|\n");
-        for place in Place::ALL {
-            let bindings = self.bindings.iter().filter(|binding| binding.place == place);
+        for context in KeyContext::ALL {
+            let bindings = self.bindings.iter().filter(|binding| binding.context == context);
             let actions = bindings.map(|binding| {
                 let keys: Vec<_> = binding.keys.iter().map(ToString::to_string).collect();
                 format!("{} `{}`", binding.action.name(), keys.join(" "))
             });
             let actions = actions.collect::<Vec<_>>().join(", ");
-            let _ = writeln!(page, "| `[keys.{}]` | {actions} |", place.name());
+            let _ = writeln!(page, "| `[keys.{}]` | {actions} |", context.name());
         }
         page
     }
 
     /// The keys of some actions: the first of each, then the second of each. Shift-Enter is left out: few terminals report it.
-    fn keys_of(&self, place: Place, actions: &[Action]) -> String {
+    fn keys_of(&self, context: KeyContext, actions: &[Action]) -> String {
         let keys: Vec<&[Key]> = actions
             .iter()
             .map(|action| {
-                let is_it = |binding: &&Binding| binding.place == place && binding.action == *action;
+                let is_it = |binding: &&Binding| binding.context == context && binding.action == *action;
                 self.bindings.iter().find(is_it).map_or(&[][..], |binding| &binding.keys[..])
             })
             .collect();
@@ -787,12 +809,12 @@ mod tests {
     fn a_key_of_a_place_comes_before_one_of_everywhere() {
         let map = KeyMap::default();
         let key = |text: &str| text.parse::<Key>().unwrap();
-        assert_eq!(map.action(Place::Messages, key("Enter")), Some(Action::Toggle));
-        assert_eq!(map.action(Place::Input, key("Enter")), Some(Action::Send));
-        assert_eq!(map.action(Place::Input, key("Tab")), Some(Action::NextPane));
-        assert_eq!(map.action(Place::List, key("Tab")), Some(Action::Scope));
-        assert_eq!(map.action(Place::Form, key("Ctrl-C")), Some(Action::Interrupt));
-        assert_eq!(map.action(Place::Input, key("j")), None);
+        assert_eq!(map.action(KeyContext::Messages, key("Enter")), Some(Action::Toggle));
+        assert_eq!(map.action(KeyContext::Input, key("Enter")), Some(Action::Send));
+        assert_eq!(map.action(KeyContext::Input, key("Tab")), Some(Action::NextPane));
+        assert_eq!(map.action(KeyContext::List, key("Tab")), Some(Action::Scope));
+        assert_eq!(map.action(KeyContext::Form, key("Ctrl-C")), Some(Action::Interrupt));
+        assert_eq!(map.action(KeyContext::Input, key("j")), None);
     }
 
     #[test]
@@ -801,25 +823,26 @@ mod tests {
         map.check().unwrap();
         for key in ["Ctrl-B", "Ctrl-S", "Ctrl-Q"] {
             let key: Key = key.parse().unwrap();
-            assert!(Place::ALL.into_iter().all(|place| map.action(place, key).is_none()), "{key}");
+            assert!(KeyContext::ALL.into_iter().all(|context| map.action(context, key).is_none()), "{key}");
         }
     }
 
     #[test]
     fn a_configured_key_replaces_the_default_and_a_conflict_is_an_error() {
         let map = KeyMap::with_settings([("messages", "fork", "Ctrl-K")]).unwrap();
-        assert_eq!(map.action(Place::Messages, "Ctrl-K".parse().unwrap()), Some(Action::Fork));
-        assert_eq!(map.action(Place::Messages, "f".parse().unwrap()), None);
+        assert_eq!(map.action(KeyContext::Messages, "Ctrl-K".parse().unwrap()), Some(Action::Fork));
+        assert_eq!(map.action(KeyContext::Messages, "f".parse().unwrap()), None);
         let exchanged =
             KeyMap::with_settings([("messages", "fork", "e"), ("messages", "edit", "f")]).unwrap();
-        assert_eq!(exchanged.action(Place::Messages, "e".parse().unwrap()), Some(Action::Fork));
-        let error =
-            |place, action, keys| KeyMap::with_settings([(place, action, keys)]).unwrap_err().1.to_string();
+        assert_eq!(exchanged.action(KeyContext::Messages, "e".parse().unwrap()), Some(Action::Fork));
+        let error = |context, action, keys| {
+            KeyMap::with_settings([(context, action, keys)]).unwrap_err().1.to_string()
+        };
         assert_eq!(
             error("messages", "fork", "e"),
             "e is assigned twice in 'messages': to 'fork' and to 'edit'"
         );
-        assert!(error("nowhere", "fork", "f").contains("no place 'nowhere'"));
+        assert!(error("nowhere", "fork", "f").contains("no key context 'nowhere'"));
         assert!(error("input", "fork", "f").contains("no action 'fork'"));
         assert!(error("messages", "fork", "Hyper-f").contains("'Hyper-f' is not a key"));
     }
@@ -843,10 +866,10 @@ mod tests {
         assert_eq!(row("answer and view as in a request"), "1-9 y a n N v");
         assert_eq!(row("new line"), "Ctrl-J  Alt-Enter");
         for binding in &map.bindings {
-            let is_shown = |(place, keys, _): &(Place, &[Keys], &str)| {
+            let is_shown = |(context, keys, _): &(KeyContext, &[Keys], &str)| {
                 let has =
                     |keys: &Keys| matches!(keys, Keys::Of(actions) if actions.contains(&binding.action));
-                *place == binding.place && keys.iter().any(has)
+                *context == binding.context && keys.iter().any(has)
             };
             let is_fixed = matches!(binding.action, Action::Interrupt | Action::Help);
             assert!(is_fixed || HELP.iter().any(is_shown), "{binding:?}");

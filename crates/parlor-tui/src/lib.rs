@@ -10,6 +10,7 @@
 //!
 //! **Invariant:** nothing but [`shell`] does I/O or reads a clock.
 
+pub mod ansi;
 pub mod app;
 pub mod clean;
 pub mod conversation;
@@ -28,5 +29,5 @@ pub mod text;
 pub mod theme;
 pub mod time;
 
-pub use app::{App, Options, Start};
+pub use app::{App, Detached, Start, TerminalOptions};
 pub use event::{Call, Effect, Event};

@@ -6,7 +6,7 @@ use crate::clean::Clean;
 use crate::event::Hit;
 use crate::field::TextField;
 use crate::fuzzy;
-use crate::keys::{Action, Place};
+use crate::keys::{Action, KeyContext};
 use crate::sessions::ListLine;
 use crate::theme::{Mark, Role};
 
@@ -29,12 +29,12 @@ pub enum Overlay {
 
 impl Overlay {
     /// Where its keys are.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> KeyContext {
         match self {
-            Self::Picker(_) | Self::Search(_) | Self::Ask(_) => Place::List,
-            Self::Inbox(_) => Place::Inbox,
-            Self::Forks(_) => Place::Sessions,
-            Self::Help(_) => Place::Messages,
+            Self::Picker(_) | Self::Search(_) | Self::Ask(_) => KeyContext::List,
+            Self::Inbox(_) => KeyContext::Inbox,
+            Self::Forks(_) => KeyContext::Sessions,
+            Self::Help(_) => KeyContext::Messages,
         }
     }
 }
@@ -181,13 +181,45 @@ pub fn step(cursor: usize, count: usize, forward: bool) -> usize {
     if forward { (cursor + 1).min(count.saturating_sub(1)) } else { cursor.saturating_sub(1) }
 }
 
-/// The inbox.
+/// The inbox. A request is selected by its id: others come and go.
 #[derive(Debug, Default)]
 pub struct InboxView {
-    /// The selected request.
-    pub cursor: usize,
+    selected: Option<String>,
+    cursor: usize,
     /// How far the selected request is scrolled.
     pub scroll: usize,
+}
+
+impl InboxView {
+    /// The inbox with these requests; the first one is selected.
+    pub fn new(ids: &[String]) -> Self {
+        Self { selected: ids.first().cloned(), cursor: 0, scroll: 0 }
+    }
+
+    /// The selected request.
+    pub fn selected(&self) -> Option<&String> {
+        self.selected.as_ref()
+    }
+
+    /// Selects the next or previous request.
+    pub fn step(&mut self, ids: &[String], forward: bool) {
+        self.cursor = step(self.cursor, ids.len(), forward);
+        self.selected = ids.get(self.cursor).cloned();
+        self.scroll = 0;
+    }
+
+    /// Keeps the selected request if it is still open. Returns whether another one is selected now.
+    pub fn update(&mut self, ids: &[String]) -> bool {
+        let place = ids.iter().position(|id| Some(id) == self.selected.as_ref());
+        if let Some(place) = place {
+            self.cursor = place;
+            return false;
+        }
+        self.cursor = self.cursor.min(ids.len().saturating_sub(1));
+        let before = std::mem::replace(&mut self.selected, ids.get(self.cursor).cloned());
+        self.scroll = 0;
+        self.selected.is_some() && self.selected != before
+    }
 }
 
 /// Where to search.
@@ -287,7 +319,7 @@ impl ForkTree {
 #[derive(Debug)]
 pub struct HelpView {
     /// The section that is shown first.
-    pub place: Place,
+    pub place: KeyContext,
     /// How far it is scrolled.
     pub scroll: usize,
     /// The words to find.

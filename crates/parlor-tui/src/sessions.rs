@@ -113,7 +113,9 @@ impl SessionRow {
                 }
             }
         };
-        let title = info.title.as_deref().filter(|title| !title.trim().is_empty());
+        // A fork that has the title of its parent is listed by its own prompt.
+        let name = row.get_string("name");
+        let title = name.as_deref().or(info.title.as_deref()).filter(|title| !title.trim().is_empty());
         Self {
             id: info.id.clone(),
             title: Clean::line(title.unwrap_or("New session")),
@@ -160,8 +162,6 @@ pub struct Sessions {
     pub hidden: HashSet<SessionId>,
     /// Whether the list has arrived.
     pub is_loaded: bool,
-    /// How many sessions are archived, if it is known.
-    pub archived: usize,
 }
 
 impl Sessions {

@@ -3,50 +3,68 @@
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-/// How many columns a text takes.
+/// Columns of a clean text, counted per grapheme cluster.
 pub fn width(text: &str) -> usize {
-    UnicodeWidthStr::width(text)
+    if text.is_ascii() { text.len() } else { text.graphemes(true).map(UnicodeWidthStr::width).sum() }
 }
 
-/// Cuts a text to a number of columns. A text that was cut ends with the ellipsis; a wide character that fits only in half is
-/// replaced by a space.
+/// The beginning of a clean text that is at most `columns` wide, and whether it is the whole text.
+pub fn prefix(text: &str, columns: usize) -> (&str, bool) {
+    let mut used = 0;
+    for (at, cluster) in text.grapheme_indices(true) {
+        used += width(cluster);
+        if used > columns {
+            return (&text[..at], false);
+        }
+    }
+    (text, true)
+}
+
+/// A path with `~` for the home directory.
+pub fn short_path(path: &str, home: Option<&str>) -> String {
+    let rest = home.and_then(|home| path.strip_prefix(home));
+    match rest.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+        Some(rest) => format!("~{rest}"),
+        None => path.to_owned(),
+    }
+}
+
+/// Cuts a clean text to at most `columns`; `ellipsis` shows that something was cut. A wide character that does not fit is
+/// replaced by the ellipsis and a space.
 pub fn cut(text: &str, columns: usize, ellipsis: &str) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
     let room = columns.saturating_sub(width(ellipsis));
-    let mut kept = String::new();
-    let mut used = 0;
-    for cluster in text.graphemes(true) {
-        let wide = width(cluster);
-        if used + wide > room {
-            break;
-        }
-        kept.push_str(cluster);
-        used += wide;
+    let (kept, _) = prefix(text, room);
+    let mut cut = format!("{kept}{ellipsis}");
+    if width(kept) < room {
+        cut.push(' ');
     }
-    if width(ellipsis) <= columns {
-        kept.push_str(ellipsis);
-        used += width(ellipsis);
-    }
-    // Half of a wide character is left over.
-    (used..columns).for_each(|_| kept.push(' '));
-    kept
+    prefix(&cut, columns).0.to_owned()
 }
 
-/// Cuts a path in the middle: its first and last parts are kept.
+/// Cuts a clean path to at most `columns` in its middle (`crates/…/port.rs`): the first directory and as many of the last
+/// components as fit are kept.
 pub fn cut_path(path: &str, columns: usize, ellipsis: &str) -> String {
     if width(path) <= columns {
         return path.to_owned();
     }
-    let parts: Vec<&str> = path.split('/').collect();
-    for tail in 1..parts.len() {
-        let short = format!("{}/{ellipsis}/{}", parts[0], parts[tail + 1..].join("/"));
-        if tail + 1 < parts.len() && width(&short) <= columns {
-            return short;
+    let separators: Vec<usize> = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0).collect();
+    let first = separators.first().map_or("", |at| &path[..=*at]);
+    for start in [first, ""] {
+        for at in separators.iter().filter(|at| **at >= start.len()) {
+            let short = format!("{start}{ellipsis}{}", &path[*at..]);
+            if width(&short) <= columns {
+                return short;
+            }
         }
     }
-    cut(path, columns, ellipsis)
+    // Not even the name fits: its end says most.
+    let name = separators.last().map_or(path, |at| &path[at + 1..]);
+    let room = columns.saturating_sub(width(ellipsis));
+    let start = name.grapheme_indices(true).map(|(at, _)| at).find(|at| width(&name[*at..]) <= room);
+    prefix(&format!("{ellipsis}{}", &name[start.unwrap_or(name.len())..]), columns).0.to_owned()
 }
 
 /// Cuts a text and fills it with spaces on the right.
@@ -124,23 +142,44 @@ pub fn thousands(number: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
-    fn a_cut_never_splits_a_wide_character() {
-        assert_eq!(cut("請求書の丸め", 12, "…"), "請求書の丸め");
-        assert_eq!(cut("請求書の丸め", 11, "…"), "請求書の丸…");
-        assert_eq!(cut("請求書の丸め", 10, "…"), "請求書の… ");
-        assert_eq!(cut("abc", 2, "..."), "  ");
-        assert_eq!(pad("né", 4, "…"), "né  ");
-        assert_eq!(width("👩‍👩‍👧‍👦"), 2);
+    fn a_cut_never_splits_a_character() {
+        assert_eq!(cut("請求書の丸め誤差を直す", 20, "…"), "請求書の丸め誤差を… ");
+        assert_eq!(cut("abcdef", 6, "…"), "abcdef");
+        assert_eq!(cut("abcdef", 5, "…"), "abcd…");
+        assert_eq!(cut("abcdef", 5, "..."), "ab...");
+        assert_eq!(cut("abcdef", 2, "..."), "..");
+        assert_eq!(cut("e\u{301}e\u{301}e\u{301}", 2, "…"), "e\u{301}…");
     }
 
     #[test]
-    fn a_path_is_cut_in_the_middle() {
-        assert_eq!(cut_path("crates/parlor-server/tests/port.rs", 24, "…"), "crates/…/tests/port.rs");
-        assert_eq!(cut_path("crates/parlor-server/tests/port.rs", 17, "…"), "crates/…/port.rs");
-        assert_eq!(cut_path("averyveryverylongname.rs", 10, "…"), "averyvery…");
+    fn a_path_is_cut_in_its_middle() {
+        let path = "crates/parlor-server/tests/port.rs";
+        for (columns, short) in [
+            (34, path),
+            (33, "crates/…/tests/port.rs"),
+            (22, "crates/…/tests/port.rs"),
+            (21, "crates/…/port.rs"),
+            (15, "…/tests/port.rs"),
+            (14, "…/port.rs"),
+            (7, "…ort.rs"),
+            (1, "…"),
+            (0, ""),
+        ] {
+            assert_eq!(cut_path(path, columns, "…"), short, "{columns}");
+        }
+        assert_eq!(cut_path("/a/very/long/path/x.rs", 12, "…"), "/a/…/x.rs");
+    }
+
+    #[test]
+    fn a_text_is_padded_to_its_columns() {
+        assert_eq!(pad("né", 4, "…"), "né  ");
+        assert_eq!(pad("請求書の丸め", 10, "…"), "請求書の… ");
+        assert_eq!(width("👩‍👩‍👧‍👦"), 2);
     }
 
     #[test]
@@ -157,5 +196,16 @@ mod tests {
         assert_eq!(thousands(0), "0");
         assert_eq!(thousands(999), "999");
         assert_eq!(thousands(10_024), "10,024");
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_text_is_at_most_as_wide_as_asked(text: String, columns in 0_usize..40, is_ascii: bool) {
+            let ellipsis = if is_ascii { "..." } else { "…" };
+            let clean = crate::clean::Clean::line(&text);
+            prop_assert!(width(&cut(clean.as_str(), columns, ellipsis)) <= columns);
+            prop_assert!(width(&cut_path(clean.as_str(), columns, ellipsis)) <= columns);
+            prop_assert!(width(prefix(clean.as_str(), columns).0) <= columns);
+        }
     }
 }

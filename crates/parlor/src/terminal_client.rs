@@ -7,17 +7,19 @@ use std::time::Duration;
 
 use clap::Args;
 use jiff::tz::TimeZone;
-use parlor_server::config::{Background, ClientConfig};
-use parlor_tui::keys::KeyMap;
+use parlor_server::config::Background;
 use parlor_tui::shell::{self, Target};
 use parlor_tui::theme::{Colors, Theme};
-use parlor_tui::{Options, Start};
+use parlor_tui::{Detached, Start, TerminalOptions};
 use terminal_colorsaurus::{QueryOptions, ThemeMode};
 
 use crate::agent_choice;
 use crate::background_server;
 use crate::command_error::CommandError;
+use crate::key_settings;
+use crate::offline_sessions::OfflineSessions;
 use crate::path_options::{self, PathOptions};
+use crate::render::safe;
 use crate::runtime;
 use crate::server::client_environment;
 
@@ -51,7 +53,7 @@ pub(crate) fn run(
     agent: Option<String>,
     cwd: Option<PathBuf>,
 ) -> Result<ExitCode, CommandError> {
-    let options = options(paths, start, agent, cwd)?;
+    let mut options = options(paths, start, agent, cwd)?;
     let target = match &server.server {
         Some(url) => {
             let token = std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
@@ -62,25 +64,40 @@ pub(crate) fn run(
             if let Some(agent) = &options.agent {
                 agent_choice::check_usable(&data.socket(), agent)?;
             }
+            options.login = login_command(paths);
             Target::Socket { path: data.socket(), env: client_environment() }
         }
     };
-    run_target(options, target)
+    if let Some(detached) = run_target(options, target)? {
+        print_detached(paths, server, &detached);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says that the session continues, and how to return to it.
+fn print_detached(paths: &PathOptions, server: &ServerOption, detached: &Detached) {
+    let id = detached.session.to_string();
+    let sessions = server.server.is_none().then(|| OfflineSessions::open(paths)).and_then(Result::ok);
+    let length = sessions.and_then(|sessions| sessions.id_length().ok()).unwrap_or(usize::MAX);
+    let id: String = safe(&id).chars().take(length).collect();
+    let continues = if detached.is_busy { "; the turn continues" } else { "" };
+    let server = server.server.as_ref().map(|url| format!("--server {} ", safe(url))).unwrap_or_default();
+    print_stderr!("detached from {id}{continues}. `parlor attach {server}{id}` returns");
 }
 
 /// Runs the client with an agent and without a server.
 pub(crate) fn run_agent(paths: &PathOptions, command: Vec<String>) -> Result<ExitCode, CommandError> {
     let options = options(paths, Start::Direct, None, None)?;
     let target = Target::Command { command, cwd: options.cwd.clone() };
-    run_target(options, target)
+    run_target(options, target).map(|_| ExitCode::SUCCESS)
 }
 
-fn run_target(options: Options, target: Target) -> Result<ExitCode, CommandError> {
+fn run_target(options: TerminalOptions, target: Target) -> Result<Option<Detached>, CommandError> {
     // Transcripts are read between updates, so that they are never copied.
     let runtime = runtime::single_threaded()?;
     let result = runtime.block_on(shell::run(options, target));
     runtime.shutdown_background();
-    result.map(|()| ExitCode::SUCCESS).map_err(CommandError::failed)
+    result.map_err(CommandError::failed)
 }
 
 fn options(
@@ -88,13 +105,12 @@ fn options(
     start: Start,
     agent: Option<String>,
     cwd: Option<PathBuf>,
-) -> Result<Options, CommandError> {
+) -> Result<TerminalOptions, CommandError> {
     if !has_terminal() {
         return Err(CommandError::bad_input("the terminal client needs a terminal")
             .hint("`parlor prompt` and `parlor watch` work without one"));
     }
     let config = paths.config()?;
-    let location = config.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     let cwd = match cwd {
         Some(cwd) => path_options::canonical_directory(&cwd)
             .ok()
@@ -108,16 +124,29 @@ fn options(
         Some(background) => background == Background::Light,
         None => theme.colors != Colors::None && is_background_light(),
     };
-    Ok(Options {
+    Ok(TerminalOptions {
         theme,
-        keys: key_map(&config.client, &location)?,
+        keys: key_settings::key_map(&config).map_err(CommandError::config)?,
         zone: TimeZone::system(),
-        home: std::env::var("HOME").ok().filter(|home| home.len() > 1),
+        home: crate::output::home(),
         cwd: cwd.to_string_lossy().into_owned(),
         agent,
         start,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        login: Vec::new(),
     })
+}
+
+/// The command that logs in to an agent of the local server, without the agent's name.
+fn login_command(paths: &PathOptions) -> Vec<String> {
+    let Ok(program) = std::env::current_exe() else { return Vec::new() };
+    let mut command = vec![program.to_string_lossy().into_owned(), "login".to_owned()];
+    for (option, path) in [("--data", &paths.data), ("--config", &paths.config)] {
+        if let Some(path) = path {
+            command.extend([option.to_owned(), path.to_string_lossy().into_owned()]);
+        }
+    }
+    command
 }
 
 /// How long a terminal has to say which background it has. One that cannot say it answers at once, too.
@@ -138,17 +167,6 @@ fn has_light_background(colors: &str) -> bool {
     matches!(colors.rsplit(';').next(), Some("7" | "15"))
 }
 
-/// The default keys with those of the configuration.
-fn key_map(config: &ClientConfig, location: &str) -> Result<KeyMap, CommandError> {
-    let settings = config.keys.iter();
-    let settings = settings.map(|key| (key.place.as_str(), key.action.as_str(), key.keys.as_str()));
-    KeyMap::with_settings(settings).map_err(|(index, error)| {
-        let line = config.keys.get(index).map_or(0, |key| key.line);
-        CommandError::bad_input(format_args!("{location}:{line}: {error}"))
-            .hint("F1 in the client shows all keys; docs/terminal.md lists the names of the actions")
-    })
-}
-
 /// The address of a server, with the path of its WebSocket.
 fn address(url: &str) -> Result<String, CommandError> {
     let rest = url.strip_prefix("ws://").or_else(|| url.strip_prefix("wss://"));
@@ -163,7 +181,6 @@ fn address(url: &str) -> Result<String, CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parlor_server::config::KeySetting;
 
     #[test]
     fn an_address_gets_the_path_of_the_websocket() {
@@ -179,24 +196,5 @@ mod tests {
         assert!(
             !has_light_background("15;0") && !has_light_background("") && !has_light_background("default")
         );
-    }
-
-    #[test]
-    fn a_wrong_key_is_reported_with_its_line() {
-        let setting = |action: &str, keys: &str, line| KeySetting {
-            place: "messages".to_owned(),
-            action: action.to_owned(),
-            keys: keys.to_owned(),
-            line,
-        };
-        let config = ClientConfig { keys: vec![setting("fork", "e", 7)], ..ClientConfig::default() };
-        let error = key_map(&config, "config.toml").unwrap_err().to_string();
-        assert_eq!(error, "config.toml:7: e is assigned twice in 'messages': to 'fork' and to 'edit'");
-        // Two keys can be exchanged.
-        let config = ClientConfig {
-            keys: vec![setting("fork", "e", 1), setting("edit", "f", 2)],
-            ..ClientConfig::default()
-        };
-        assert!(key_map(&config, "config.toml").is_ok());
     }
 }

@@ -5,6 +5,7 @@ mod list;
 mod overlays;
 mod panels;
 mod status;
+mod turn_line;
 
 use jiff::Timestamp;
 use parlor_client::Slot;
@@ -14,11 +15,12 @@ use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
+pub(super) use self::panels::DrawnRequest;
 use super::{App, Focus, Link};
 use crate::clean::Clean;
 use crate::conversation::margin;
 use crate::input::MAX_ROWS;
-use crate::keys::{Action, Place};
+use crate::keys::{Action, KeyContext};
 use crate::sessions::{RowState, SessionRow, Usage};
 use crate::text::{cut, pad, width};
 use crate::theme::{Mark, Role};
@@ -90,6 +92,12 @@ impl App {
             (true, true) => LIST_WIDTH,
             (true, false) => self.size.0,
         }
+    }
+
+    /// The size of the conversation, as long as nothing but a line of input is below it.
+    pub(super) fn conversation_size(&self) -> (u16, u16) {
+        let list = if self.size.0 >= WIDE && self.shows_list() { LIST_WIDTH + 1 } else { 0 };
+        (self.size.0.saturating_sub(list), self.size.1.saturating_sub(HEADER_ROWS + 3))
     }
 
     /// Draws the panes and returns the place of the cursor.
@@ -244,10 +252,10 @@ impl App {
         let lead = " ".repeat(usize::from(margin(columns)));
         let mut left = vec![Span::raw(lead)];
         let bold = Style::new().add_modifier(Modifier::BOLD);
-        let mut right = Vec::new();
+        let right = self.header_right();
+        let right_width: usize = right.iter().map(Span::width).sum();
         match &self.conversation {
             Some(conversation) => {
-                left.push(Span::styled(self.session_title().to_string(), bold));
                 let row = self.sessions.get(&conversation.id);
                 let mut facts = vec![self.agent_name().to_string()];
                 if self.link == Link::Direct {
@@ -258,15 +266,29 @@ impl App {
                 if self.size.0 >= WIDE {
                     facts.extend(row.map(|row| self.look.short_path(&row.cwd).to_string()));
                 }
-                if !self.is_narrow() {
-                    left.push(self.span(format!("  {}", facts.join(&format!(" {dot} "))), Role::Dim));
-                }
+                let facts = if self.is_narrow() {
+                    String::new()
+                } else {
+                    format!("  {}", facts.join(&format!(" {dot} ")))
+                };
+                // A long title leaves room for what follows, as far as half of the line goes.
+                let room = usize::from(columns).saturating_sub(width(&facts) + right_width + 3);
+                let room = room.max(usize::from(columns / 2));
+                let title = cut(self.session_title().as_str(), room, self.mark(Mark::Ellipsis));
+                left.push(Span::styled(title, bold));
+                left.push(self.span(facts, Role::Dim));
             }
             None => {
                 let version: Vec<&str> = self.version.split('.').take(2).collect();
                 left.push(Span::styled(format!("parlor {}", version.join(".")), bold));
             }
         }
+        self.spread(left, right, columns)
+    }
+
+    /// The right part of the first line: what waits and runs elsewhere, unless the list shows it, and how many clients are attached.
+    fn header_right(&self) -> Vec<Span<'static>> {
+        let mut right = Vec::new();
         if self.is_offline() {
             right.push(self.span(format!("{} offline", self.mark(Mark::Failed)), Role::Error));
         } else if !self.shows_list() {
@@ -275,7 +297,7 @@ impl App {
                 let key = if self.is_narrow() {
                     String::new()
                 } else {
-                    format!(" {}", self.keys.label(Place::Input, Action::Inbox))
+                    format!(" {}", self.keys.label(KeyContext::Input, Action::Inbox))
                 };
                 right.push(self.span(format!("! {open}"), Role::Warning));
                 right.push(self.span(key, Role::Dim));
@@ -286,7 +308,12 @@ impl App {
                 right.push(self.span(format!("{gap}{} {running}", self.mark(Mark::Running)), Role::Accent));
             }
         }
-        self.spread(left, right, columns)
+        let clients = self.attached_clients();
+        if clients > 1 && !self.is_offline() && !self.is_narrow() {
+            let gap = if right.is_empty() { "" } else { "  " };
+            right.push(self.span(format!("{gap}{clients} clients"), Role::Dim));
+        }
+        right
     }
 
     /// The name of the present value of the option of a category.
@@ -390,31 +417,27 @@ impl App {
             let chosen = self.agent.clone().or_else(|| self.default_agent());
             let mut agents: Vec<_> = self.agents.iter().collect();
             agents.sort_by_key(|agent| !agent.is_installed);
-            let most = usize::from(area.height).saturating_sub(10).max(3);
+            let most = usize::from(area.height).saturating_sub(11).max(3);
             for agent in agents.into_iter().take(most) {
                 let is_chosen = Some(&agent.name) == chosen.as_ref();
                 let mark = if is_chosen { self.mark(Mark::Prompt) } else { " " };
-                let state = match (agent.name.as_str(), agent.is_installed) {
-                    ("demo", _) => "built in, needs no model and no network",
-                    (_, true) => "installed",
-                    (_, false) => "not installed",
-                };
                 let role = if agent.is_installed { Role::Text } else { Role::Dim };
                 let left = vec![
                     self.span(format!("{mark}    "), Role::Accent),
                     self.span(pad(Clean::line(&agent.name).as_str(), 10, self.mark(Mark::Ellipsis)), role),
-                    self.span(state, Role::Dim),
+                    self.span(agent.state(), Role::Dim),
                 ];
                 let right = if agent.is_default { vec![self.span("default", Role::Dim)] } else { Vec::new() };
                 lines.push(self.spread(left, right, area.width));
             }
         }
-        if area.height > 16 {
+        if area.height > 17 {
             lines.push(Line::default());
             for text in [
                 "   You can close this at any time: the agent keeps working.",
                 "   parlor            comes back here",
                 "   parlor prompt …   does the same from a script",
+                "   parlor agents     lists agents and installs them",
             ] {
                 lines.push(Line::from(vec![self.span(text, Role::Dim)]));
             }

@@ -2,17 +2,18 @@
 
 mod actions;
 mod draw;
+mod requests;
 mod server_events;
 
 use std::collections::{HashMap, HashSet};
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use parlor_client::{DuringTurn, Json, SessionId, Slot};
+use parlor_client::{DuringTurn, Json, MessageId, SessionId, Slot};
 
 use crate::clean::Clean;
 use crate::conversation::{Conversation, Look};
-use crate::event::{AgentInfo, Call, Effect, Event};
+use crate::event::{AgentInfo, Call, Effect, Event, SessionCall};
 use crate::field::TextField;
 use crate::form::FieldValue;
 use crate::input::{Completed, InputBox};
@@ -22,11 +23,26 @@ use crate::request::{Request, Subject};
 use crate::sessions::Sessions;
 use crate::theme::{Role, Theme};
 
-/// An Esc this soon after one that closed something is ignored.
-const ESCAPE_GUARD: SignedDuration = SignedDuration::from_millis(500);
+/// An Esc this soon after one that closed something is ignored, and so is a key that would answer a request that has just appeared.
+const GUARD_TIME: SignedDuration = SignedDuration::from_millis(500);
+
+/// How long Tab does not leave a request that took the focus by itself.
+const TAB_GUARD_TIME: SignedDuration = SignedDuration::from_secs(1);
+
+/// The pauses before a session whose connection was lost is opened again.
+const REOPEN_TIMES: [SignedDuration; 5] = [
+    SignedDuration::from_millis(500),
+    SignedDuration::from_secs(1),
+    SignedDuration::from_secs(2),
+    SignedDuration::from_secs(5),
+    SignedDuration::from_secs(10),
+];
 
 /// A second Ctrl-C within this time detaches.
 const INTERRUPT_TIME: SignedDuration = SignedDuration::from_secs(2);
+
+/// The note while a turn is being cancelled.
+const CANCELLING: &str = "Cancelling the turn";
 
 /// How long a note replaces the hints.
 const NOTE_TIME: SignedDuration = SignedDuration::from_secs(4);
@@ -86,6 +102,15 @@ struct Note {
     until: Timestamp,
 }
 
+/// The session that was open when the client ended. It continues on the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Detached {
+    /// The session.
+    pub session: SessionId,
+    /// Whether a turn was running.
+    pub is_busy: bool,
+}
+
 /// An archiving or a deletion that is not sent yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PendingRemoval {
@@ -94,17 +119,50 @@ struct PendingRemoval {
     is_deletion: bool,
     forks: usize,
     at: Timestamp,
+    /// Whether the session was open.
+    was_open: bool,
+}
+
+/// A request that opens a session and has no response yet.
+#[derive(Debug)]
+struct Opening {
+    ticket: u64,
+    /// The session, if it is not a new one.
+    session: Option<SessionId>,
+    /// What the client says when the session is open.
+    note: Option<String>,
+}
+
+/// When a session whose connection was lost is opened again, while the server itself is connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Reopening {
+    attempts: usize,
+    at: Timestamp,
+}
+
+/// A file or a command that completes a word.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct CompletionItem {
+    /// What is inserted.
+    insert: String,
+    /// What follows a command.
+    hint: Clean,
+    /// What it does.
+    about: Clean,
+    /// How well it fits.
+    score: i32,
 }
 
 /// Files and commands that complete a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Completion {
-    /// What is inserted, and what is shown beside it.
-    items: Vec<(String, Clean)>,
+    items: Vec<CompletionItem>,
     cursor: usize,
     total: usize,
     /// The word that was completed: closing the list keeps it closed for this word.
     word: Completed,
+    /// The listing of files that it was made from.
+    listing: u64,
 }
 
 /// A queued prompt.
@@ -139,7 +197,7 @@ struct FormState {
 
 /// What the client is started with.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct TerminalOptions {
     /// Styles and marks.
     pub theme: Theme,
     /// The keys.
@@ -156,6 +214,8 @@ pub struct Options {
     pub start: Start,
     /// The version of the program.
     pub version: String,
+    /// The command that logs in to an agent, whose name follows; empty if the agents run on another machine.
+    pub login: Vec<String>,
 }
 
 /// What the client shows first.
@@ -192,11 +252,20 @@ pub struct App {
     answered_here: HashSet<String>,
     /// The request that the person put off with Esc.
     put_off: Option<String>,
+    /// When a request took the focus from the input by itself.
+    took_focus: Option<Timestamp>,
     request_scroll: usize,
+    drawn_request: Option<draw::DrawnRequest>,
     form: FormState,
     conversation: Option<Conversation>,
-    /// The session that is being opened.
-    opening: Option<(u64, SessionId)>,
+    /// The request that opened the session.
+    opened_with: u64,
+    opening: Option<Opening>,
+    reopening: Option<Reopening>,
+    /// Whether an agent without a server has ended.
+    has_ended: bool,
+    /// Whether a session was open before: until then what is typed is for the first one.
+    has_opened: bool,
     /// What to select when it is open.
     open_at: Option<OpenAt>,
     next_ticket: u64,
@@ -207,16 +276,27 @@ pub struct App {
     queued_cursor: Option<usize>,
     completion: Option<Completion>,
     closed_completion: Option<Completed>,
+    /// The files of a directory.
     files: Option<(String, Vec<String>)>,
+    /// The directory whose files are being listed.
     wanted_files: Option<String>,
+    /// How often files were listed.
+    listings: u64,
+    /// Whether the files were listed for the name that is being completed: others may have been created before.
+    has_listed: bool,
     agents: Vec<AgentInfo>,
     agent: Option<String>,
+    can_log_in: bool,
+    /// When the connection was made again: an Enter right after that was meant to connect, and not to send.
+    reconnected: Option<Timestamp>,
+    /// The agent that requires a login before it accepts what is in the input.
+    needs_login: Option<String>,
     new_cwd: String,
     link: Link,
     note: Option<Note>,
     removals: Vec<PendingRemoval>,
     /// The prompt that is being edited: it is sent as a fork.
-    editing: Option<parlor_client::MessageId>,
+    editing: Option<MessageId>,
     turn_started: Option<Timestamp>,
     /// When the session was opened.
     opened_at: Option<Timestamp>,
@@ -236,7 +316,9 @@ pub struct App {
     is_dirty: bool,
     /// The sessions to which a fork returns with Esc.
     parents: Vec<(SessionId, String)>,
+    /// The search to which Esc returns from a hit.
     results: Option<Box<Overlay>>,
+    searches: u64,
     /// Whether the input is to be sent as soon as the session is open.
     is_send_pending: bool,
 }
@@ -244,15 +326,17 @@ pub struct App {
 /// What to select in a session when it is open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum OpenAt {
-    Message(parlor_client::MessageId, Vec<String>),
+    Message(MessageId, Vec<String>),
     ToolCall(String, Vec<String>),
     Request,
+    /// Nothing: the list keeps the focus.
+    List,
 }
 
 impl App {
     /// The client before its first event.
-    pub fn new(options: Options, now: Timestamp) -> Self {
-        let Options { theme, keys, zone, home, cwd, agent, start, version } = options;
+    pub fn new(options: TerminalOptions, now: Timestamp) -> Self {
+        let TerminalOptions { theme, keys, zone, home, cwd, agent, start, version, login } = options;
         let link = if start == Start::Direct { Link::Direct } else { Link::Connecting };
         Self {
             look: Look { theme, zone, now, home },
@@ -268,10 +352,16 @@ impl App {
             answered: Vec::new(),
             answered_here: HashSet::new(),
             put_off: None,
+            took_focus: None,
             request_scroll: 0,
+            drawn_request: None,
             form: FormState::default(),
             conversation: None,
+            opened_with: 0,
             opening: None,
+            reopening: None,
+            has_ended: false,
+            has_opened: false,
             open_at: None,
             next_ticket: 0,
             input: InputBox::default(),
@@ -283,8 +373,13 @@ impl App {
             closed_completion: None,
             files: None,
             wanted_files: None,
+            listings: 0,
+            has_listed: false,
             agents: Vec::new(),
             agent,
+            can_log_in: !login.is_empty(),
+            reconnected: None,
+            needs_login: None,
             new_cwd: cwd,
             link,
             note: None,
@@ -307,6 +402,7 @@ impl App {
             is_dirty: true,
             parents: Vec::new(),
             results: None,
+            searches: 0,
             is_send_pending: false,
         }
     }
@@ -321,7 +417,10 @@ impl App {
         let now = self.look.now;
         let mut due: Vec<Timestamp> = Vec::new();
         due.extend(self.note.as_ref().map(|note| note.until));
-        due.extend(self.removals.iter().map(|removal| removal.at + UNDO_TIME));
+        if self.link == Link::Live {
+            due.extend(self.removals.iter().map(|removal| removal.at + UNDO_TIME));
+            due.extend(self.reopening.filter(|_| self.opening.is_none()).map(|reopening| reopening.at));
+        }
         if let Some(Overlay::Search(search)) = self.overlays.last() {
             due.extend(search.changed.map(|changed| changed + SEARCH_DELAY));
         }
@@ -329,6 +428,7 @@ impl App {
             || self.sending.0 > 0
             || !self.removals.is_empty()
             || matches!(self.link, Link::Retrying { .. })
+            || self.reopening.is_some()
             || self.shown_request().is_some();
         if counts {
             // The next full second.
@@ -338,6 +438,12 @@ impl App {
         // Ages in lists change by the minute.
         due.push(now + SignedDuration::from_secs(30));
         due.into_iter().min()
+    }
+
+    /// The session from which the client is detached when it ends now; `None` if it has none, or without a server.
+    pub fn detached(&self) -> Option<Detached> {
+        let session = self.open_id().filter(|_| self.link != Link::Direct)?;
+        Some(Detached { session, is_busy: self.is_busy() })
     }
 
     /// Applies an event and returns what is to be done.
@@ -367,6 +473,7 @@ impl App {
             }
             Event::Tick => {}
             Event::Edited(text) => self.input.set(text.trim_end_matches('\n')),
+            Event::LoginEnded(outcome) => self.on_login_ended(outcome, effects),
             Event::Note(text) => self.note(&text),
             Event::Failed(text) => self.fail(&text),
             Event::Files(files) => self.on_files(files),
@@ -384,7 +491,10 @@ impl App {
         if self.focus == Focus::Input && self.shown_request().is_some() {
             self.show_request(true);
         }
-        let is_due = |removal: &PendingRemoval| removal.at + UNDO_TIME <= now;
+        if self.reopening.is_some_and(|reopening| reopening.at <= now) {
+            self.reopen(effects);
+        }
+        let is_due = |removal: &PendingRemoval| self.link == Link::Live && removal.at + UNDO_TIME <= now;
         let due: Vec<_> = self.removals.iter().filter(|removal| is_due(removal)).cloned().collect();
         self.removals.retain(|removal| !is_due(removal));
         due.into_iter().for_each(|removal| effects.push(removal.effect()));
@@ -396,7 +506,8 @@ impl App {
                 search.hits.clear();
                 search.is_answered = false;
             } else {
-                search.generation += 1;
+                self.searches += 1;
+                search.generation = self.searches;
                 let (generation, query, scope) =
                     (search.generation, search.query.text().to_owned(), search.scope);
                 let cwd = (scope == crate::overlay::Scope::Directory).then(|| self.cwd().to_owned());
@@ -423,6 +534,7 @@ impl App {
         }
         self.follow_turn(effects);
         self.load_older(effects);
+        self.refresh_forks();
         self.complete(effects);
         let title = self.title_of_window();
         if title != self.window_title {
@@ -441,8 +553,22 @@ impl App {
             && let Some(before) = conversation.older.clone()
         {
             conversation.is_loading_older = true;
-            effects.push(Effect::Send(Call::Older(before)));
+            let call = SessionCall::Older(before);
+            effects.push(Effect::Send(Call::InSession(conversation.id.clone(), call)));
         }
+    }
+
+    /// Sends a request about the open session.
+    fn send_to_session(&self, call: SessionCall, effects: &mut Vec<Effect>) {
+        let id = self.open_id();
+        effects.extend(id.map(|id| Effect::Send(Call::InSession(id, call))));
+    }
+
+    /// What is left to do when the client ends without a key.
+    pub fn end(&mut self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.quit(&mut effects);
+        effects
     }
 
     /// Notices the beginning and the end of turns.
@@ -461,6 +587,9 @@ impl App {
             return;
         }
         self.mark_seen(effects);
+        if self.note.as_ref().is_some_and(|note| note.text.as_str() == CANCELLING) {
+            self.note = None;
+        }
         if let Some(started) = self.turn_started.take()
             && !self.has_focus
         {
@@ -506,13 +635,16 @@ impl App {
         self.conversation.as_ref().is_some_and(Conversation::is_busy)
     }
 
-    /// Counts a prompt that is sent.
+    /// Counts a prompt of the open session that is sent.
     fn on_prompt_sent(&mut self) {
         self.sending = (self.sending.0 + 1, self.sending.1.or(Some(self.look.now)));
     }
 
     /// Counts a prompt that was accepted or rejected.
-    fn on_prompt_settled(&mut self) {
+    fn on_prompt_settled(&mut self, session: &SessionId) {
+        if self.open_id().as_ref() != Some(session) {
+            return;
+        }
         let left = self.sending.0.saturating_sub(1);
         self.sending = (left, self.sending.1.filter(|_| left > 0));
     }
@@ -520,7 +652,25 @@ impl App {
     /// Whether a prompt would be sent at once, and not wait for a connection or a session.
     fn can_send(&self) -> bool {
         let is_connected = matches!(self.link, Link::Live | Link::Direct);
-        is_connected && self.is_started && self.opening.is_none()
+        let has_session = self.conversation.is_some() && self.reopening.is_none() && !self.has_ended;
+        let is_new = self.conversation.is_none() && self.opening.is_none();
+        is_connected && self.is_started && (has_session || is_new)
+    }
+
+    /// Replaces the text of the input; what was written is the latest of the history.
+    fn replace_input(&mut self, text: &str) {
+        if !self.input.is_blank() {
+            let written = self.input.full_text();
+            self.add_to_history(written);
+        }
+        self.input.set(text);
+    }
+
+    fn add_to_history(&mut self, text: String) {
+        self.history.retain(|known| *known != text);
+        self.history.insert(0, text);
+        self.history.truncate(MAX_HISTORY);
+        self.history_place = None;
     }
 
     fn is_offline(&self) -> bool {
@@ -582,6 +732,14 @@ impl App {
         queue.into_iter().filter_map(prompt).collect()
     }
 
+    /// How many clients are attached to the open session, this one included; 0 if the server does not say.
+    fn attached_clients(&self) -> u64 {
+        let info = self.conversation.as_ref().and_then(|conversation| conversation.slot(Slot::Info));
+        let Some(meta) = info.and_then(|info| info.meta) else { return 0 };
+        let listed = meta.get_array("parlor/clients").map_or(0, |clients| clients.len());
+        listed as u64 + meta.get_u64("parlor/moreClients").unwrap_or_default()
+    }
+
     /// Copies the value of a text field of the form to the text that is edited, and back before it changes.
     fn load_form_field(&mut self) {
         let cursor = self.form.cursor;
@@ -600,6 +758,7 @@ impl App {
     fn on_files(&mut self, files: Vec<String>) {
         if let Some(cwd) = self.wanted_files.take() {
             self.files = Some((cwd, files));
+            self.listings += 1;
         }
     }
 

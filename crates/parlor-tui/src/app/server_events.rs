@@ -2,16 +2,11 @@
 
 use parlor_client::{EntryId, SessionId, Slot};
 
-use super::{AnsweredRequest, App, Focus, Link, OpenAt, Start, TYPING_TIME};
+use super::{App, Focus, Link, OpenAt, Opening, REOPEN_TIMES, Reopening, Start};
 use crate::clean::Clean;
 use crate::conversation::Conversation;
-use crate::event::{Call, Effect, Event, Opened};
+use crate::event::{Call, Effect, Event, Failure, Opened};
 use crate::overlay::Overlay;
-use crate::request::{Request, Subject};
-use crate::theme::Role;
-
-/// How many answered requests the inbox lists.
-const MAX_ANSWERED: usize = 20;
 
 impl App {
     pub(super) fn on_server_event(&mut self, event: Event, effects: &mut Vec<Effect>) {
@@ -37,43 +32,46 @@ impl App {
                 self.mark_seen(effects);
             }
             Event::Agents(agents) => self.agents = agents,
+            Event::AllRequests(all) => self.on_all_requests(all),
             Event::Requests(opened, closed) => self.on_requests(opened, &closed, effects),
-            Event::Opened(opened) => self.on_opened(*opened, effects),
-            Event::OpenFailed { ticket, reason } => {
-                if self.opening.as_ref().is_some_and(|(opening, _)| *opening == ticket) {
-                    self.opening = None;
-                }
-                if let Some(text) = self.drafts.remove(&None).filter(|_| self.input.is_empty()) {
-                    self.input.set(&text);
-                }
+            Event::AnswerFailed { id, reason } => {
+                self.answered_here.remove(&id);
                 self.fail(&reason);
             }
+            Event::Opened(opened) => self.on_opened(*opened, effects),
+            Event::OpenFailed { ticket, failure } => self.on_open_failed(ticket, &failure),
+            Event::SessionLost { ticket } => self.on_session_lost(ticket),
             Event::Older { session, page, before } => {
                 if let Some(conversation) = self.conversation.as_mut().filter(|open| open.id == session) {
                     conversation.add_older(*page, before);
                     self.select_opened();
                 }
             }
-            Event::OlderFailed => {
-                if let Some(conversation) = &mut self.conversation {
+            Event::OlderFailed(session) => {
+                if let Some(conversation) = self.conversation.as_mut().filter(|open| open.id == session) {
                     conversation.is_loading_older = false;
                     conversation.older = None;
                 }
             }
-            Event::PromptAccepted => self.on_prompt_settled(),
-            Event::PromptFailed { text, reason } => {
-                self.on_prompt_settled();
-                if self.input.is_blank() {
-                    self.input.set(&text);
-                }
-                self.fail(&reason);
+            Event::PromptAccepted(session) => self.on_prompt_settled(&session),
+            Event::PromptFailed { session, text, failure } => {
+                self.on_prompt_failed(&session, text, &failure);
             }
-            Event::Forked { id, cwd, note } => {
-                if let Some(conversation) = &self.conversation {
-                    self.parents.push((conversation.id.clone(), conversation.cwd.clone()));
+            Event::Forked { parent, id, cwd, note } => {
+                // A fork that was made for a session that is not open any more is in the list.
+                if self.open_id().as_ref() == Some(&parent) {
+                    let parent = (parent, self.cwd().to_owned());
+                    self.open(id, cwd, effects);
+                    self.parents.push(parent);
+                    // Until the fork is open, the keys are those of the parent.
+                    if let Some(opening) = &mut self.opening {
+                        opening.note = Some(note);
+                    }
                 }
-                self.open(id, cwd, effects);
-                self.note(&note);
+            }
+            Event::RemovalFailed { id, reason } => {
+                self.sessions.hidden.remove(&id);
+                self.fail(&reason);
             }
             Event::Hits { generation, hits, millis } => {
                 if let Some(Overlay::Search(search)) = self.overlays.last_mut()
@@ -90,8 +88,7 @@ impl App {
                     }
                 }
             }
-            Event::SessionLost
-            | Event::Changed
+            Event::Changed
             | Event::Key(_)
             | Event::Paste(_)
             | Event::Wheel(_)
@@ -101,6 +98,7 @@ impl App {
             | Event::Tick
             | Event::Files(_)
             | Event::Edited(_)
+            | Event::LoginEnded(_)
             | Event::Note(_)
             | Event::Failed(_) => {}
         }
@@ -115,16 +113,13 @@ impl App {
                 None
             }
         };
-        // The new connection lists all open requests again.
-        self.requests.clear();
         if let Some(since) = lost {
             let time = crate::time::clock(crate::time::seconds_between(since, self.look.now));
             self.note(&format!("Connected again after {time}."));
+            self.reconnected = Some(self.look.now);
             if let Some(conversation) = &self.conversation {
                 let (id, cwd) = (conversation.id.clone(), conversation.cwd.clone());
-                let ticket = self.new_ticket();
-                self.opening = Some((ticket, id.clone()));
-                effects.push(Effect::Send(Call::Open { ticket, id, cwd }));
+                self.send_open(id, cwd, effects);
             }
         }
     }
@@ -170,22 +165,121 @@ impl App {
         if self.open_id().as_ref() == Some(&id) && self.opening.is_none() {
             return;
         }
+        self.results = None;
+        self.open_at = None;
+        self.send_open(id, cwd, effects);
+    }
+
+    fn send_open(&mut self, id: SessionId, cwd: String, effects: &mut Vec<Effect>) {
         let ticket = self.new_ticket();
-        self.opening = Some((ticket, id.clone()));
+        self.opening = Some(Opening { ticket, session: Some(id.clone()), note: None });
         effects.push(Effect::Send(Call::Open { ticket, id, cwd }));
+    }
+
+    /// A session could not be opened or created. The prompt of a new one comes back.
+    fn on_open_failed(&mut self, ticket: u64, failure: &Failure) {
+        let Some(Opening { session, .. }) = self.opening.take_if(|opening| opening.ticket == ticket) else {
+            self.fail(&failure.reason);
+            return;
+        };
+        self.is_send_pending = false;
+        if session.is_some() && session == self.open_id() {
+            self.on_session_lost(self.opened_with);
+            self.fail(&failure.reason);
+            return;
+        }
+        let text = self.drafts.remove(&None).filter(|_| session.is_none());
+        if let Some(text) = text {
+            let typed = self.input.full_text();
+            let is_blank = typed.trim().is_empty();
+            self.input.set(&if is_blank { text } else { format!("{text}\n{typed}") });
+        }
+        let agent = self.agent.clone().or_else(|| self.default_agent());
+        self.on_failure(failure, agent);
+    }
+
+    /// A prompt was not accepted: its text comes back, unless another one is being written. The history has it in any case.
+    fn on_prompt_failed(&mut self, session: &SessionId, text: String, failure: &Failure) {
+        self.on_prompt_settled(session);
+        if self.open_id().as_ref() != Some(session) {
+            self.drafts.entry(Some(session.clone())).or_insert(text);
+            self.fail(&failure.reason);
+            return;
+        }
+        if self.input.is_blank() {
+            self.input.set(&text);
+        }
+        let agent = self.agent_name().to_string();
+        self.on_failure(failure, Some(agent));
+    }
+
+    fn on_failure(&mut self, failure: &Failure, agent: Option<String>) {
+        self.needs_login = agent.filter(|_| failure.needs_login && self.can_log_in);
+        if self.needs_login.is_none() {
+            self.fail(&failure.reason);
+        }
+    }
+
+    /// The connection of the open session ended. While the server is connected, the session is opened again.
+    fn on_session_lost(&mut self, ticket: u64) {
+        if ticket != self.opened_with || self.conversation.is_none() {
+            return;
+        }
+        if self.link == Link::Direct {
+            self.has_ended = true;
+            self.sending = (0, None);
+        } else if self.reopening.is_none() {
+            self.reopening = Some(Reopening { attempts: 0, at: self.look.now + REOPEN_TIMES[0] });
+        }
+    }
+
+    /// Opens the session again whose connection was lost.
+    pub(super) fn reopen(&mut self, effects: &mut Vec<Effect>) {
+        let Some(conversation) = &self.conversation else {
+            self.reopening = None;
+            return;
+        };
+        if self.link != Link::Live || self.opening.is_some() {
+            return;
+        }
+        if let Some(reopening) = &mut self.reopening {
+            reopening.attempts += 1;
+            let pause = REOPEN_TIMES[reopening.attempts.min(REOPEN_TIMES.len() - 1)];
+            reopening.at = self.look.now + pause;
+        }
+        let (id, cwd) = (conversation.id.clone(), conversation.cwd.clone());
+        self.send_open(id, cwd, effects);
+    }
+
+    /// Ends a login that was run on the terminal.
+    pub(super) fn on_login_ended(&mut self, outcome: Result<(), String>, effects: &mut Vec<Effect>) {
+        match outcome {
+            Ok(()) => {
+                self.needs_login = None;
+                self.note("Logged in");
+                effects.push(Effect::Send(Call::Agents));
+            }
+            Err(reason) => self.fail(&reason),
+        }
     }
 
     fn on_opened(&mut self, opened: Opened, effects: &mut Vec<Effect>) {
         let is_awaited = match &self.opening {
-            Some((ticket, _)) => *ticket == opened.ticket,
+            Some(opening) => opening.ticket == opened.ticket,
             // The session of an agent without a server is opened by itself.
             None => self.link == Link::Direct && self.conversation.is_none(),
         };
         if !is_awaited {
             return;
         }
-        let is_new = self.opening.take().is_some_and(|(_, id)| id == SessionId::from(""));
+        let opening = self.opening.take();
+        let is_new = opening.as_ref().is_some_and(|opening| opening.session.is_none());
+        // What was typed before the first session was open, or while a new one was created, is for this session.
+        let keeps_input = is_new || (!self.has_opened && self.conversation.is_none());
         self.is_started = true;
+        self.has_opened = true;
+        self.opened_with = opened.ticket;
+        self.reopening = None;
         let is_same = self.conversation.as_ref().is_some_and(|conversation| conversation.id == opened.id);
         if let Some(conversation) = self.conversation.as_mut().filter(|_| is_same) {
             let before = conversation.messages();
@@ -208,11 +302,15 @@ impl App {
             }
             return;
         }
-        self.keep_draft();
+        if !keeps_input {
+            self.keep_draft();
+            self.is_send_pending = false;
+        }
         let mut conversation = Conversation::new(opened.id.clone(), opened.cwd, opened.replica);
         (conversation.older, conversation.older_messages) = (opened.older, opened.older_messages);
         conversation.sync(self.look.now);
-        conversation.resize(self.size.0, self.size.1.saturating_sub(6));
+        let (width, height) = self.conversation_size();
+        conversation.resize(width, height);
         self.was_busy = false;
         self.turn_started = None;
         self.opened_at = Some(self.look.now);
@@ -223,14 +321,22 @@ impl App {
             self.on_prompt_sent();
         }
         self.conversation = Some(conversation);
-        self.input.set(&self.drafts.remove(&Some(opened.id.clone())).unwrap_or_default());
+        let draft = self.drafts.remove(&Some(opened.id.clone()));
+        if !keeps_input {
+            self.input.set(&draft.unwrap_or_default());
+        }
         self.list_cursor = Some(opened.id);
         self.editing = None;
+        self.needs_login = None;
+        self.history_place = None;
         self.queued_cursor = None;
         self.put_off = None;
         self.focus = Focus::Input;
         self.sessions.thaw();
         self.overlays.clear();
+        if let Some(note) = opening.and_then(|opening| opening.note) {
+            self.note(&note);
+        }
         self.select_opened();
         self.show_request(true);
         self.mark_seen(effects);
@@ -246,7 +352,7 @@ impl App {
     }
 
     /// Selects what the session was opened for, as soon as it is loaded.
-    fn select_opened(&mut self) {
+    pub(super) fn select_opened(&mut self) {
         let (Some(conversation), Some(at)) = (&mut self.conversation, self.open_at.clone()) else { return };
         conversation.sync(self.look.now);
         let (is_found, words) = match at {
@@ -254,6 +360,11 @@ impl App {
             OpenAt::ToolCall(id, words) => {
                 let is_it = |entry: &parlor_client::Entry| matches!(entry.id(), EntryId::ToolCall(known) if known.to_string() == id);
                 (conversation.select_where(is_it, &self.look), words)
+            }
+            OpenAt::List => {
+                self.open_at = None;
+                self.set_focus(Focus::Sessions);
+                return;
             }
             OpenAt::Request => {
                 self.open_at = None;
@@ -289,101 +400,6 @@ impl App {
         }
         self.conversation = None;
         self.fail("The session was deleted or archived by another client. What you wrote is kept.");
-    }
-
-    fn on_requests(&mut self, opened: Vec<Request>, closed: &[String], effects: &mut Vec<Effect>) {
-        let shown = self.shown_request().map(|request| request.id.clone());
-        for id in closed {
-            if let Some(index) = self.requests.iter().position(|request| request.id == *id) {
-                let request = self.requests.remove(index);
-                self.on_closed(&request);
-            }
-        }
-        let mut is_new = false;
-        for request in opened {
-            if self.requests.iter().any(|known| known.id == request.id) {
-                continue;
-            }
-            is_new = true;
-            if !self.has_focus {
-                let text = format!(
-                    "{} asks: {} ({})",
-                    request.agent,
-                    request.short_summary(),
-                    request.session_title
-                );
-                effects.push(Effect::Notify(text));
-            }
-            self.requests.push(request);
-        }
-        let now_shown = self.shown_request().map(|request| request.id.clone());
-        if shown.is_some() && shown != now_shown && self.focus == Focus::Request {
-            self.ignore_keys_until = Some(self.look.now + super::ESCAPE_GUARD);
-            self.focus = Focus::Input;
-        }
-        if now_shown != shown {
-            self.request_scroll = 0;
-            self.form = super::FormState { request: now_shown.unwrap_or_default(), ..Default::default() };
-            self.load_form_field();
-        }
-        self.show_request(is_new);
-    }
-
-    /// Gives the focus to the request of the open session, unless the person is typing or has put it off.
-    pub(super) fn show_request(&mut self, is_new: bool) {
-        let Some(request) = self.shown_request() else {
-            if self.focus == Focus::Request {
-                self.focus = Focus::Input;
-            }
-            return;
-        };
-        let is_put_off = self.put_off.as_ref() == Some(&request.id);
-        let is_typing = self.last_key.is_some_and(|key| key + TYPING_TIME > self.look.now);
-        let is_free = self.input.is_empty() && self.focus == Focus::Input && self.overlays.is_empty();
-        if is_free && !is_put_off && (!is_typing || !is_new) {
-            self.focus = Focus::Request;
-        }
-    }
-
-    /// Remembers how a request was answered, and says so.
-    fn on_closed(&mut self, request: &Request) {
-        let is_here = self.answered_here.remove(&request.id);
-        let decision = self.decision_about(request, is_here);
-        let closed = if is_here { "answered here" } else { "answered or withdrawn" };
-        let outcome = decision.clone().unwrap_or_else(|| Clean::line(closed));
-        let is_rejected = outcome.as_str().to_lowercase().starts_with("reject");
-        let role = if is_rejected { Role::Error } else { Role::Added };
-        let (title, details) = (request.session_title.clone(), request.details());
-        self.answered.insert(0, AnsweredRequest { title, details, outcome, role, at: self.look.now });
-        self.answered.truncate(MAX_ANSWERED);
-        let is_own = self.open_id().is_some_and(|id| id == request.session);
-        if let Some(decision) = decision.filter(|_| is_own && !is_here) {
-            self.note(&format!("Request answered: {decision}"));
-        }
-    }
-
-    /// The decision about a request, as the transcript of the open session has it.
-    fn decision_about(&self, request: &Request, is_here: bool) -> Option<Clean> {
-        let conversation = self.conversation.as_ref().filter(|open| open.id == request.session)?;
-        let Subject::Permission(permission) = &request.subject else { return None };
-        let tool_call = permission.tool_call.as_ref()?.to_string();
-        let transcript = conversation.transcript();
-        let decision = transcript.entries().iter().rev().take(50).find(|entry| {
-            let fields = &entry.body().fields;
-            matches!(entry.id(), EntryId::Event(_))
-                && fields.get_string("type").as_deref() == Some("decision")
-                && fields.get_string("toolCallId").as_ref() == Some(&tool_call)
-        })?;
-        let fields = &decision.body().fields;
-        let option = fields.get_object("option").and_then(|option| option.get_string("name"));
-        let by = fields.get_object("by").unwrap_or_default();
-        let name = by.get_string("name");
-        let by = match name {
-            _ if is_here => "here".to_owned(),
-            Some(name) => parlor_client::acted_where(&name),
-            None => "by another client".to_owned(),
-        };
-        Some(Clean::line(&format!("{} {by}", option.unwrap_or_else(|| "answered".to_owned()))))
     }
 
     /// The commands of the agent: name, hint of the input, description.

@@ -11,7 +11,7 @@ use ratatui::layout::{Position, Rect};
 
 use super::*;
 use crate::conversation::Replica;
-use crate::event::{Hit, Opened};
+use crate::event::{Failure, Hit, Opened};
 use crate::keys::Key;
 use crate::sessions::SessionRow;
 use crate::theme::Colors;
@@ -30,7 +30,7 @@ struct Script {
 impl Script {
     fn new(start: Start) -> Self {
         let theme = Theme { colors: Colors::Ansi, is_light: false, is_ascii: false };
-        let options = Options {
+        let options = TerminalOptions {
             theme,
             keys: KeyMap::default(),
             zone: TimeZone::UTC,
@@ -39,6 +39,7 @@ impl Script {
             agent: None,
             start,
             version: "0.2.0".to_owned(),
+            login: vec!["parlor".to_owned(), "login".to_owned()],
         };
         let mut script = Self { app: App::new(options, noon()), now: noon() };
         script.event(Event::Resize(80, 24));
@@ -53,6 +54,7 @@ impl Script {
             name: name.to_owned(),
             is_installed,
             is_default,
+            is_logged_in: None,
         };
         script.event(Event::Agents(vec![
             agent("claude", true, true),
@@ -72,7 +74,7 @@ impl Script {
     }
 
     fn opened(&mut self, id: &str, updates: &[&str]) -> Vec<Effect> {
-        let ticket = self.app.opening.as_ref().expect("a session is being opened").0;
+        let ticket = self.app.opening.as_ref().expect("a session is being opened").ticket;
         self.event(Event::Opened(Box::new(Opened {
             ticket,
             id: id.into(),
@@ -204,7 +206,22 @@ fn call(effects: &[Effect]) -> Vec<&Call> {
     effects
         .iter()
         .filter_map(|effect| if let Effect::Send(call) = effect { Some(call) } else { None })
+        // The agents are listed again whenever one can be chosen.
+        .filter(|call| **call != Call::Agents)
         .collect()
+}
+
+/// The requests about the open session, which is `s1`.
+fn session_calls(effects: &[Effect]) -> Vec<&SessionCall> {
+    let mut calls = Vec::new();
+    for call in call(effects) {
+        if let Call::InSession(id, call) = call
+            && *id == SessionId::from("s1")
+        {
+            calls.push(call);
+        }
+    }
+    calls
 }
 
 fn answers(effects: &[Effect]) -> Vec<String> {
@@ -213,6 +230,10 @@ fn answers(effects: &[Effect]) -> Vec<String> {
         Some(format!("{id} {}", result.to_json().as_str()))
     };
     call(effects).iter().filter_map(answer).collect()
+}
+
+fn failure(reason: &str) -> Failure {
+    Failure { reason: reason.to_owned(), needs_login: false }
 }
 
 macro_rules! screen {
@@ -274,6 +295,7 @@ fn a_form_is_filled_in_on_the_screen() {
     let mut script = Script::open(&[PROMPT, ANSWER, RUNNING]);
     script.wait(5000);
     script.event(Event::Requests(requests(&[FORM_REQUEST]), Vec::new()));
+    script.wait(600);
     script.type_text("-db");
     screen!(script, 80 x 24, "form-80");
     // Enter goes from field to field; Submit rejects what is missing and shows where.
@@ -293,6 +315,7 @@ fn a_form_can_be_declined() {
     let mut script = Script::open(&[PROMPT, RUNNING]);
     script.wait(5000);
     script.event(Event::Requests(requests(&[FORM_REQUEST]), Vec::new()));
+    script.wait(600);
     let effects = script.press("Tab Tab Tab Tab Tab Enter");
     assert_eq!(answers(&effects), [r#"r3 {"action":"decline"}"#]);
 }
@@ -381,13 +404,17 @@ fn a_mode_that_asks_nothing_needs_a_second_enter() {
     script.press("Shift-Tab Down");
     assert_eq!(script.press("Enter"), []);
     let effects = script.press("Enter");
-    let Some(Call::SetOption { value, .. }) = call(&effects).first() else { panic!("{effects:?}") };
+    let Some(SessionCall::SetOption { value, .. }) = session_calls(&effects).first() else {
+        panic!("{effects:?}")
+    };
     assert_eq!(value.as_str(), "\"bypass\"");
     // The arrows change the value of an option at once.
     script.press("Shift-Tab");
     script.type_text("thinking");
     let effects = script.press("Left");
-    let Some(Call::SetOption { value, note, .. }) = call(&effects).first() else { panic!("{effects:?}") };
+    let Some(SessionCall::SetOption { value, note, .. }) = session_calls(&effects).first() else {
+        panic!("{effects:?}")
+    };
     assert_eq!((value.as_str(), note.as_str()), ("\"low\"", "thinking: low"));
 }
 
@@ -407,7 +434,7 @@ fn the_help_lists_all_keys() {
 fn a_search_is_sent_after_a_pause_and_opens_at_the_message() {
     let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
     script.press("Ctrl-F");
-    assert_eq!(call(&script.type_text("flaky port")), [&Call::Cancel; 0]);
+    assert_eq!(call(&script.type_text("flaky port")), [&Call::Agents; 0]);
     let effects = script.wait(60);
     assert!(
         matches!(call(&effects)[..], [Call::Search { generation: 1, query, .. }] if query == "flaky port"),
@@ -456,25 +483,29 @@ fn prompts_are_sent_queued_and_withdrawn() {
     assert_eq!(script.press("Enter"), [], "an empty prompt is not sent");
     script.type_text("go on");
     let effects = script.press("Enter");
-    assert!(matches!(call(&effects)[..], [Call::Prompt { text, .. }] if text == "go on"), "{effects:?}");
+    assert!(
+        matches!(session_calls(&effects)[..], [SessionCall::Prompt { text, .. }] if text == "go on"),
+        "{effects:?}"
+    );
     assert!(script.app.input.is_empty());
     // A prompt that was not accepted comes back.
     script.event(Event::PromptFailed {
+        session: "s1".into(),
         text: "go on".to_owned(),
-        reason: "the agent is not logged in".to_owned(),
+        failure: failure("the queue is full"),
     });
     let screen = script.screen(80, 24);
-    assert!(screen.contains("› go on█") && screen.contains("the agent is not logged in"), "{screen}");
+    assert!(screen.contains("› go on█") && screen.contains("the queue is full"), "{screen}");
     // Up selects the queued prompt, and its keys work.
     script.app.input.set("");
     script.changed(&[PROMPT, ANSWER, QUEUE, RUNNING]);
     script.press("Up");
     assert!(script.screen(80, 24).contains("e edit  w withdraw  s send now"));
     let effects = script.press("w");
-    assert_eq!(call(&effects), [&Call::Withdraw(Json::parse("7").unwrap())]);
+    assert_eq!(session_calls(&effects), [&SessionCall::Withdraw(Json::parse("7").unwrap())]);
     script.press("Up");
     let effects = script.press("e");
-    assert_eq!(call(&effects), [&Call::Withdraw(Json::parse("7").unwrap())]);
+    assert_eq!(session_calls(&effects), [&SessionCall::Withdraw(Json::parse("7").unwrap())]);
     assert_eq!(script.app.input.text(), "Then add an entry to CHANGELOG.md.");
 }
 
@@ -484,7 +515,7 @@ fn a_prompt_is_sent_into_the_running_turn() {
     script.type_text("use port 81");
     let effects = script.press("Ctrl-X");
     assert!(
-        matches!(call(&effects)[..], [Call::Prompt { text, during_turn: DuringTurn::Steer, .. }] if text == "use port 81"),
+        matches!(session_calls(&effects)[..], [SessionCall::Prompt { text, during_turn: DuringTurn::Steer, .. }] if text == "use port 81"),
         "{effects:?}"
     );
     // A queued prompt is withdrawn first; a person who sends it now accepts that the turn is cancelled.
@@ -492,8 +523,8 @@ fn a_prompt_is_sent_into_the_running_turn() {
     let effects = script.press("s");
     assert!(
         matches!(
-            call(&effects)[..],
-            [Call::Withdraw(_), Call::Prompt { during_turn: DuringTurn::SteerOrCancel, .. }]
+            session_calls(&effects)[..],
+            [SessionCall::Withdraw(_), SessionCall::Prompt { during_turn: DuringTurn::SteerOrCancel, .. }]
         ),
         "{effects:?}"
     );
@@ -517,7 +548,7 @@ fn escape_cancels_the_turn_but_not_right_after_it_closed_something() {
     script.wait(300);
     assert_eq!(script.press("Esc"), [], "too soon");
     script.wait(600);
-    assert_eq!(call(&script.press("Esc")), [&Call::Cancel]);
+    assert_eq!(session_calls(&script.press("Esc")), [&SessionCall::Cancel]);
     let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
     assert_eq!(script.press("Esc"), [], "nothing runs");
 }
@@ -532,6 +563,8 @@ fn the_second_interrupt_detaches_and_the_first_one_keeps_the_draft() {
     assert_eq!(script.press("Ctrl-C"), [], "too late");
     assert_eq!(script.press("Ctrl-C"), [Effect::Quit]);
     assert_eq!(script.app.input.text(), "draft");
+    let detached = script.app.detached().unwrap();
+    assert!(detached.is_busy && Some(detached.session) == script.app.open_id(), "the session continues");
 }
 
 #[test]
@@ -562,6 +595,9 @@ fn a_request_gets_the_focus_when_the_person_has_stopped_typing() {
     script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
     assert_eq!(script.app.focus, Focus::Input);
     script.wait(1100);
+    assert_eq!(script.app.focus, Focus::Request);
+    // Tab was announced, and is pressed just after the focus has moved.
+    script.press("Tab");
     assert_eq!(script.app.focus, Focus::Request);
     // A person who leaves it is left alone.
     script.press("Tab");
@@ -622,11 +658,27 @@ fn the_title_of_the_window_says_what_waits() {
 }
 
 #[test]
+fn the_header_says_how_many_clients_are_attached() {
+    let clients = |list: &str| {
+        format!(r#"{{"sessionUpdate":"session_info_update","_meta":{{"parlor/clients":{list}}}}}"#)
+    };
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    script.changed(&[&clients(r#"[{"client":1,"role":"driver"}]"#)]);
+    assert!(!script.screen(120, 24).contains("client"));
+    script.changed(&[&clients(
+        r#"[{"client":1,"role":"driver"},{"client":2,"role":"observer","name":"zed"}]"#,
+    )]);
+    let screen = script.screen(120, 24);
+    assert!(screen.lines().next().unwrap().trim_end().ends_with("2 clients"), "{screen}");
+    assert!(!script.screen(40, 24).contains("clients"));
+}
+
+#[test]
 fn a_session_is_deleted_after_ten_seconds_unless_it_is_taken_back() {
     let mut script = Script::open(&[PROMPT, IDLE]);
     script.press("Tab Tab j");
     let effects = script.press("D");
-    assert_eq!(call(&effects), [&Call::Cancel; 0]);
+    assert_eq!(call(&effects), [&Call::Agents; 0]);
     let screen = script.screen(80, 24);
     assert!(
         screen.contains("Deleted \"Axum upgrade\".  u undo") && !screen.contains("! Axum upgrade"),
@@ -635,7 +687,7 @@ fn a_session_is_deleted_after_ten_seconds_unless_it_is_taken_back() {
     script.wait(9000);
     script.press("u");
     assert!(script.screen(80, 24).contains("Axum upgrade"));
-    assert_eq!(call(&script.wait(20_000)), [&Call::Cancel; 0]);
+    assert_eq!(call(&script.wait(20_000)), [&Call::Agents; 0]);
     script.press("D");
     let effects = script.wait(10_000);
     assert_eq!(call(&effects), [&Call::Delete("s2".into())]);
@@ -667,25 +719,34 @@ fn messages_are_forked_edited_and_regenerated() {
     let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
     let effects = script.press("Tab f");
     assert!(
-        matches!(call(&effects)[..], [Call::Fork { at: Some(at), .. }] if at.to_string() == "a1"),
+        matches!(session_calls(&effects)[..], [SessionCall::Fork { at: Some(at), .. }] if at.to_string() == "a1"),
         "{effects:?}"
     );
     let effects = script.press("r");
     assert!(
-        matches!(call(&effects)[..], [Call::Regenerate { message, .. }] if message.to_string() == "a1"),
+        matches!(session_calls(&effects)[..], [SessionCall::Regenerate { message, .. }] if message.to_string() == "a1"),
         "{effects:?}"
     );
     script.press("k e");
     assert!(script.app.input.text().starts_with("The port test"));
     script.type_text(" Now.");
     let effects = script.press("Enter");
-    let [Call::EditPrompt { message, text, .. }] = call(&effects)[..] else { panic!("{effects:?}") };
+    let [SessionCall::EditPrompt { message, text, .. }] = session_calls(&effects)[..] else {
+        panic!("{effects:?}")
+    };
     assert!(message.to_string() == "u1" && text.ends_with("timeout. Now."));
     // The fork is opened, and Esc returns to the parent.
-    let effects =
-        script.event(Event::Forked { id: "s9".into(), cwd: "/".to_owned(), note: "Forked".to_owned() });
+    let effects = script.event(Event::Forked {
+        parent: "s1".into(),
+        id: "s9".into(),
+        cwd: "/".to_owned(),
+        note: "Forked".to_owned(),
+    });
     assert!(matches!(call(&effects)[..], [Call::Open { .. }]));
+    // While it is being opened, keys are those of the parent, and nothing says otherwise.
+    assert!(!script.screen(80, 24).contains("Forked"));
     script.opened("s9", &[PROMPT]);
+    assert!(script.screen(80, 24).contains("Forked"));
     let effects = script.press("Esc");
     assert!(
         matches!(call(&effects)[..], [Call::Open { id, .. }] if *id == SessionId::from("s1")),
@@ -762,7 +823,7 @@ fn scrolling_down_to_the_end_follows_again() {
 fn earlier_messages_are_loaded_when_the_view_comes_near() {
     let all = long(40);
     let mut script = Script::connected(Start::Session("s1".into(), "/".to_owned()), SESSIONS);
-    let ticket = script.app.opening.as_ref().unwrap().0;
+    let ticket = script.app.opening.as_ref().unwrap().ticket;
     let cursor = Json::parse("20").unwrap();
     script.event(Event::Opened(Box::new(Opened {
         ticket,
@@ -775,7 +836,7 @@ fn earlier_messages_are_loaded_when_the_view_comes_near() {
     })));
     script.screen(80, 24);
     let effects = script.press("PgUp PgUp PgUp");
-    assert_eq!(call(&effects), [&Call::Older(cursor)], "requested once");
+    assert_eq!(session_calls(&effects), [&SessionCall::Older(cursor)], "requested once");
     let before = script.screen(80, 24);
     assert!(before.contains("#21"), "the 20 messages that are not loaded count: {before}");
     let page = Box::new(transcript(&refs(&all[..20])));
@@ -965,7 +1026,7 @@ fn a_session_is_marked_as_seen_when_a_person_looks_at_it() {
     let unread = SESSIONS[0].replace(r#""state":"running""#, r#""state":"idle","unread":true"#);
     let mut script = Script::connected(Start::Session("s1".into(), "/".to_owned()), &[unread.as_str()]);
     script.event(Event::Focus(false));
-    assert_eq!(call(&script.opened("s1", &[PROMPT, IDLE])), [&Call::Cancel; 0]);
+    assert_eq!(call(&script.opened("s1", &[PROMPT, IDLE])), [&Call::Agents; 0]);
     assert_eq!(call(&script.event(Event::Focus(true))), [&Call::Seen("s1".into())]);
 }
 
@@ -995,3 +1056,5 @@ fn a_message_that_arrives_in_chunks_is_shown() {
     script.changed(&refs(&lines));
     assert!(script.screen(80, 24).contains("  Hello."), "{}", script.screen(80, 24));
 }
+
+mod races;

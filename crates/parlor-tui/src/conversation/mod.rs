@@ -5,6 +5,7 @@
 
 mod scroll;
 mod selection;
+mod turn;
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -14,9 +15,10 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parlor_client::{
     Activity, ConfigOption, Entry, EntryId, Json, Role, Session, SessionId, Slot, Snapshot, State, ToolCall,
-    ToolCallId, ToolCallStatus, ToolKind, Transcript, is_numbered,
+    ToolCallId, ToolCallStatus, Transcript, is_numbered,
 };
 
+pub use self::turn::{Doing, TurnChanges};
 use crate::clean::Clean;
 use crate::entry::{EntryTimes, EntryView, Fold};
 use crate::theme::Theme;
@@ -37,11 +39,7 @@ pub struct Look {
 impl Look {
     /// A path with `~` for the home directory.
     pub fn short_path(&self, path: &str) -> Clean {
-        let rest = self.home.as_deref().and_then(|home| path.strip_prefix(home));
-        match rest.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
-            Some(rest) => Clean::line(&format!("~{rest}")),
-            None => Clean::line(path),
-        }
+        Clean::line(&crate::text::short_path(path, self.home.as_deref()))
     }
 }
 
@@ -100,6 +98,8 @@ enum Kind {
     Message,
     /// Entries that follow each other without a blank line if they have one line.
     Compact,
+    /// A decision about the entry above it.
+    Below,
     Other,
 }
 
@@ -110,6 +110,7 @@ struct Item {
     revision: u64,
     kind: Kind,
     is_message: bool,
+    is_thought: bool,
 }
 
 /// The first row that is shown.
@@ -125,15 +126,6 @@ struct Anchor {
 struct CachedView {
     view: EntryView,
     used: u64,
-}
-
-/// What the agent is doing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Doing {
-    /// In a few words, such as `Running cargo test`.
-    pub what: Clean,
-    /// Since when, if this client saw it begin.
-    pub since: Option<Timestamp>,
 }
 
 /// A session and the view of it.
@@ -160,6 +152,7 @@ pub struct Conversation {
     times: HashMap<ItemKey, EntryTimes>,
     is_observed: bool,
     last_edit: Option<ItemKey>,
+    turn_changes: Option<TurnChanges>,
     shown_terminals: Vec<String>,
     anchor: Option<Anchor>,
     /// Whether the view follows the end.
@@ -196,6 +189,7 @@ impl Conversation {
             times: HashMap::new(),
             is_observed: false,
             last_edit: None,
+            turn_changes: None,
             shown_terminals: Vec::new(),
             anchor: None,
             is_following: true,
@@ -303,7 +297,8 @@ impl Conversation {
         // What was before is not known.
         self.last_output = self.last_output.or(Some(now));
         self.is_observed = true;
-        self.last_edit = last_edit(&transcript);
+        self.last_edit = turn::last_edit(&transcript);
+        self.turn_changes = turn::changes(&transcript, &self.cwd, self.older.is_none());
     }
 
     /// Forgets what this client observed: after a reload the changes have other numbers.
@@ -336,57 +331,6 @@ impl Conversation {
     pub fn is_waiting(&self) -> bool {
         let transcript = self.replica.read();
         transcript.state().is_some_and(|state| state.activity == Activity::RequiresAction)
-    }
-
-    /// What the agent is doing now.
-    pub fn doing(&self) -> Doing {
-        let transcript = self.replica.read();
-        let since = |entry: &Entry| {
-            let key = ItemKey { page: LIVE, created: entry.created() };
-            self.times.get(&key).and_then(|times| times.started)
-        };
-        let turn = transcript.entries().iter().rev();
-        let turn = turn.take_while(|entry| !matches!(entry.id(), EntryId::Message(Role::User, _)));
-        let mut last = None;
-        for entry in turn.filter(|entry| !entry.body().removed) {
-            if let Some(call) = ToolCall::of_entry(entry)
-                && call.status() == Some(ToolCallStatus::InProgress)
-            {
-                let title = call.title().unwrap_or_default();
-                return Doing {
-                    what: Clean::line(&running(&title, call.kind().as_ref())),
-                    since: since(entry),
-                };
-            }
-            if last.is_none() && matches!(entry.id(), EntryId::Message(..)) {
-                last = Some(entry);
-            }
-        }
-        let (what, entry) = match last.map(|entry| (entry.id(), entry)) {
-            Some((EntryId::Message(Role::Thought, _), entry)) => ("Thinking", Some(entry)),
-            Some((_, entry)) => ("Writing", Some(entry)),
-            None => ("Working", None),
-        };
-        Doing { what: Clean::line(what), since: entry.and_then(since) }
-    }
-
-    /// How many items of the plan are completed, and how many there are.
-    pub fn plan(&self) -> Option<(usize, usize)> {
-        let transcript = self.replica.read();
-        let is_plan = |entry: &&Entry| matches!(entry.id(), EntryId::Plan(_)) && !entry.body().removed;
-        let is_prompt = |entry: &Entry| matches!(entry.id(), EntryId::Message(Role::User, _));
-        let plan_index = transcript.entries().iter().rposition(|entry| is_plan(&entry))?;
-        let is_of_turn = transcript.entries().iter().rposition(is_prompt) < Some(plan_index);
-        let plan = &transcript.entries()[plan_index];
-        let plan = plan.body().fields.get_object("plan")?;
-        let items = plan.get_array("entries")?;
-        let is_done = |item: &parlor_client::JsonRef<'_>| {
-            let status = item.to_object().and_then(|item| item.get_string("status"));
-            status.as_deref() == Some("completed")
-        };
-        let (done, all) = (items.iter().filter(|item| is_done(item)).count(), items.len());
-        // A plan that was completed in an earlier turn is over.
-        (all > 0 && (is_of_turn || done < all)).then_some((done, all))
     }
 
     /// The value of a slot.
@@ -426,6 +370,25 @@ impl Conversation {
     pub(super) fn index_of(&self, key: ItemKey) -> usize {
         let index = self.items.partition_point(|item| item.key < key);
         index.min(self.items.len().saturating_sub(1))
+    }
+
+    /// When an entry began: as this client saw it, or as the server says.
+    fn started(&self, index: usize) -> Option<Timestamp> {
+        let key = self.items.get(index)?.key;
+        let seen = self.times.get(&key).and_then(|times| times.started);
+        seen.or_else(|| self.with_entry(index, |entry, _| created_at(entry))?)
+    }
+
+    /// When an entry began and ended. A thought ends when the turn goes on.
+    fn times(&self, index: usize) -> EntryTimes {
+        let item = &self.items[index];
+        let mut times = self.times.get(&item.key).copied().unwrap_or_default();
+        times.started = times.started.or_else(|| self.started(index));
+        let goes_on = self.items.get(index + 1).is_some_and(|next| next.kind != Kind::Prompt);
+        if item.is_thought && goes_on {
+            times.ended = self.started(index + 1);
+        }
+        times
     }
 
     /// Reads the entry at an index.
@@ -468,6 +431,7 @@ fn item(page: u32, entry: &Entry) -> Item {
         EntryId::Message(Role::User, _) => Kind::Prompt,
         EntryId::Message(Role::Agent, _) => Kind::Message,
         EntryId::Message(Role::Thought, _) | EntryId::ToolCall(_) => Kind::Compact,
+        EntryId::Event(_) if is_decision(entry) => Kind::Below,
         EntryId::Plan(_)
         | EntryId::Terminal(_)
         | EntryId::Compaction(_)
@@ -477,7 +441,15 @@ fn item(page: u32, entry: &Entry) -> Item {
         | EntryId::Note(_) => Kind::Other,
     };
     let is_message = is_numbered(entry);
-    Item { key: ItemKey { page, created: entry.created() }, revision: entry.seq(), kind, is_message }
+    let is_thought = matches!(entry.id(), EntryId::Message(Role::Thought, _));
+    let key = ItemKey { page, created: entry.created() };
+    Item { key, revision: entry.seq(), kind, is_message, is_thought }
+}
+
+/// Whether an entry says who decided about a tool call.
+fn is_decision(entry: &Entry) -> bool {
+    let fields = &entry.body().fields;
+    fields.get_string("type").as_deref() == Some("decision") && fields.get_string("toolCallId").is_some()
 }
 
 /// Whether an entry may still change.
@@ -496,6 +468,12 @@ fn observe(entry: &Entry, times: &mut EntryTimes, now: Timestamp) {
     }
 }
 
+/// When an entry was created, if the server says so.
+fn created_at(entry: &Entry) -> Option<Timestamp> {
+    let at = entry.body().meta.as_ref()?.get("parlor/at")?;
+    Timestamp::from_millisecond(i64::try_from(at.as_u64()?).ok()?).ok()
+}
+
 /// Adds the terminals that a tool call shows.
 fn note_terminals(entry: &Entry, shown: &mut Vec<String>) {
     for item in entry.body().content.iter().filter(|item| item.json.contains("\"terminal\"")) {
@@ -504,30 +482,6 @@ fn note_terminals(entry: &Entry, shown: &mut Vec<String>) {
         if let Some(terminal) = terminal.filter(|terminal| !shown.contains(terminal)) {
             shown.push(terminal);
         }
-    }
-}
-
-/// The last edit of the last turn.
-fn last_edit(transcript: &Transcript) -> Option<ItemKey> {
-    let turn = transcript.entries().iter().rev();
-    let mut turn = turn.take_while(|entry| !matches!(entry.id(), EntryId::Message(Role::User, _)));
-    let is_edit = |entry: &&Entry| {
-        let call = ToolCall::of_entry(entry);
-        call.is_some_and(|call| call.kind() == Some(ToolKind::Edit))
-    };
-    turn.find(is_edit).map(|entry| ItemKey { page: LIVE, created: entry.created() })
-}
-
-/// What a running tool call is called on the turn line.
-fn running(title: &str, kind: Option<&ToolKind>) -> String {
-    let title = title.trim_matches('`');
-    match kind {
-        Some(ToolKind::Execute) => {
-            let command = title.strip_prefix("Run ").unwrap_or(title);
-            let words: Vec<_> = command.split_whitespace().take(2).collect();
-            format!("Running {}", words.join(" "))
-        }
-        _ => title.to_owned(),
     }
 }
 

@@ -24,7 +24,7 @@ impl Conversation {
         let mut cached = self.views.remove(&key).unwrap_or_default();
         cached.used = self.frame;
         let number = self.number(index);
-        let times = self.times.get(&key).copied().unwrap_or_default();
+        let times = self.times(index);
         let width = self.entry_width();
         let result = self.with_entry(index, |entry, transcript| {
             if let EntryId::Terminal(id) = entry.id()
@@ -40,6 +40,7 @@ impl Conversation {
                 now: look.now,
                 zone: &look.zone,
                 cwd: &self.cwd,
+                home: look.home.as_deref(),
                 matches: &self.matches,
                 needs_answer: matches!(entry.id(), EntryId::ToolCall(id) if self.waiting.contains(id)),
             };
@@ -67,7 +68,11 @@ impl Conversation {
         let Some(before) = (0..index).rev().find(|before| self.height(*before, look) > 0) else {
             return (0, height);
         };
-        let are_compact = self.items[index].kind == Kind::Compact && self.items[before].kind == Kind::Compact;
+        let kinds = (self.items[before].kind, self.items[index].kind);
+        if kinds == (Kind::Compact, Kind::Below) {
+            return (0, height);
+        }
+        let are_compact = kinds == (Kind::Compact, Kind::Compact);
         let is_narrow = margin(self.size.0) == 0;
         let has_gap = !(are_compact && (is_narrow || self.height(before, look) == 1));
         (usize::from(has_gap), height)

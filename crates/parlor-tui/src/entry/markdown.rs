@@ -349,7 +349,7 @@ impl Renderer {
             }
             Some(None) | None => format!("{} ", self.layout.theme.mark(Mark::Bullet)),
         };
-        let rest = Text::own(" ".repeat(crate::clean::width(&mark)), Style::new());
+        let rest = Text::own(" ".repeat(crate::text::width(&mark)), Style::new());
         let first = Text::own(mark, self.layout.theme.style(Role::Dim));
         self.prefixes.push(Prefix { first: Some(first), rest });
     }

@@ -12,11 +12,10 @@
 //! **Invariant:** appending to a message parses only its open block again, and appending to a terminal only the new output.
 
 pub mod export;
-mod markdown;
+pub(crate) mod markdown;
 pub mod request;
-mod row;
+pub(crate) mod row;
 mod table;
-mod time;
 mod tool_view;
 
 #[cfg(test)]
@@ -35,6 +34,7 @@ use self::markdown::{MAX_PROSE, MarkdownLayout, MarkdownView};
 use self::row::{Text, Wrap};
 use self::tool_view::{Screens, foreign_lines, with_marks};
 use crate::theme::{Mark, Role, Theme};
+use crate::time;
 
 /// Below this width, numbers, times and durations are left out and indents are smaller.
 const NARROW: usize = 58;
@@ -83,6 +83,8 @@ pub struct EntryContext<'a> {
     pub zone: &'a TimeZone,
     /// The working directory of the session: paths inside it are shown relative to it.
     pub cwd: &'a str,
+    /// The home directory, shown as `~`.
+    pub home: Option<&'a str>,
     /// The words to mark as search hits, in lower case.
     pub matches: &'a [String],
     /// Whether a request about the tool call waits for a person.
@@ -431,9 +433,12 @@ fn prompt_rows(entry: &Entry, context: &EntryContext<'_>, width: usize) -> Vec<T
 fn thought_title(entry: &Entry, context: &EntryContext<'_>, mark: Mark) -> Text {
     let dim = context.theme.style(Role::Dim);
     let duration = match (context.times.started, context.times.ended) {
-        (Some(started), Some(ended)) => format!(" {}", time::seconds(ended.duration_since(started))),
+        (Some(started), Some(ended)) => {
+            let seconds = time::seconds(ended.duration_since(started));
+            seconds.map(|seconds| format!(" {seconds}")).unwrap_or_default()
+        }
         (Some(started), None) if is_running(entry, context.transcript) => {
-            format!(" {}", time::clock(context.now.duration_since(started)))
+            format!(" {}", time::clock(time::seconds_between(started, context.now)))
         }
         (Some(_) | None, _) => String::new(),
     };

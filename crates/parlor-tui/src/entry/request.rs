@@ -8,6 +8,7 @@ use super::row::{Text, Wrap};
 use super::tool_view::{diff_rows, foreign_lines, whole_heading};
 use super::{EntryContext, is_narrow};
 use crate::clean::{Clean, is_bidirectional};
+use crate::text::short_path;
 use crate::theme::{Role, Theme};
 use parlor_view::content_block;
 use parlor_view::diff::{self, FileDiff};
@@ -50,8 +51,8 @@ impl RequestDetails {
         // The title may say more than the command and the paths.
         let is_shown = |text: &String| {
             let name = |diff: &FileDiff| diff.path.rsplit('/').next().unwrap_or_default().to_owned();
-            let is_command =
-                details.command.as_ref().is_some_and(|command| command.contains(text.trim_matches('`')));
+            let bare = text.strip_prefix("Run ").unwrap_or(text).trim_matches('`');
+            let is_command = details.command.as_ref().is_some_and(|command| command.contains(bare));
             is_command
                 || diffs.iter().any(|diff| text.contains(&name(diff)))
                 || headline.as_str().contains(Clean::line(text).as_str())
@@ -83,7 +84,7 @@ impl RequestDetails {
             rows.command(command);
         }
         if let Some(directory) = details.directory.as_ref().filter(|_| details.command.is_some()) {
-            rows.named("directory", "in ", directory);
+            rows.named("directory", "in ", &short_path(directory, context.home));
         }
         let diffs: Vec<&FileDiff> = details.diffs().collect();
         for (path, line) in

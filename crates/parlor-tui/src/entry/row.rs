@@ -6,7 +6,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::clean::{self, Clean};
+use crate::clean::Clean;
 use crate::theme::{Mark, Role, Theme};
 
 /// One line of text with styles.
@@ -93,7 +93,7 @@ impl Text {
     }
 
     pub(crate) fn width(&self) -> usize {
-        self.spans.iter().map(|(text, _)| clean::width(text)).sum()
+        self.spans.iter().map(|(text, _)| crate::text::width(text)).sum()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -112,12 +112,12 @@ impl Text {
             return self;
         }
         let ellipsis = theme.mark(Mark::Ellipsis);
-        let room = columns.saturating_sub(clean::width(ellipsis));
+        let room = columns.saturating_sub(crate::text::width(ellipsis));
         let mut cut = Self::default();
         let mut used = 0;
         for (text, style) in self.spans {
-            let (kept, is_whole) = clean::prefix(&text, room - used);
-            used += clean::width(kept);
+            let (kept, is_whole) = crate::text::prefix(&text, room - used);
+            used += crate::text::width(kept);
             cut.spans.push((kept.to_owned(), style));
             if !is_whole {
                 break;
@@ -129,7 +129,7 @@ impl Text {
             // In place of a wide character.
             mark.push(' ');
         }
-        cut.spans.push((clean::prefix(&mark, columns).0.to_owned(), style));
+        cut.spans.push((crate::text::prefix(&mark, columns).0.to_owned(), style));
         cut
     }
 
@@ -163,7 +163,7 @@ impl Text {
         let spans = self.spans.iter().enumerate();
         spans
             .flat_map(|(span, (text, _))| {
-                text.graphemes(true).map(move |text| Cluster { text, width: clean::width(text), span })
+                text.graphemes(true).map(move |text| Cluster { text, width: crate::text::width(text), span })
             })
             .collect()
     }
@@ -324,7 +324,7 @@ mod tests {
                 for (at, row) in rows.iter().enumerate() {
                     let limit = if at == 0 { first } else { rest };
                     // A cluster that is wider than the row has a row of its own.
-                    prop_assert!(clean::width(row) <= limit || row.graphemes(true).count() == 1, "{row:?}");
+                    prop_assert!(crate::text::width(row) <= limit || row.graphemes(true).count() == 1, "{row:?}");
                 }
                 prop_assert_eq!(without_spaces(&rows.concat()), without_spaces(clean.as_str()));
             }

@@ -3,7 +3,7 @@
 use ratatui::style::{Modifier, Style};
 
 use super::row::{Text, Wrap};
-use crate::clean::width;
+use crate::text::width;
 use crate::theme::Theme;
 
 /// Columns between the columns of a table.

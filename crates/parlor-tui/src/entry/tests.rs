@@ -13,7 +13,7 @@ use ratatui::style::Color;
 
 use super::request::RequestDetails;
 use super::*;
-use crate::clean::{self, is_bidirectional};
+use crate::clean::is_bidirectional;
 use crate::theme::Colors;
 
 const DARK: Theme = Theme { colors: Colors::Ansi, is_light: false, is_ascii: false };
@@ -47,6 +47,7 @@ fn context<'a>(theme: &'a Theme, transcript: &'a Transcript) -> EntryContext<'a>
         now: time("14:05:00"),
         zone: &UTC,
         cwd: CWD,
+        home: None,
         matches: &[],
         needs_answer: false,
     }
@@ -376,7 +377,7 @@ const EVENTS: &str = r#"
 {"sessionUpdate":"_parlor_event","eventId":"e8","type":"turn_refused","at":"2026-11-17T14:26:00.000Z"}
 {"sessionUpdate":"_parlor_event","eventId":"e9","type":"future_event","at":"2026-11-17T14:26:00.000Z","x":1}
 {"sessionUpdate":"compaction_update","compactionId":"c","status":"completed","summary":[{"type":"text","text":"What was said so far."}]}
-{"sessionUpdate":"subagent_update","sessionId":"s","title":"Explore the tests","status":"running"}
+{"sessionUpdate":"subagent_update","sessionId":"s","title":"Explore the tests","state":{"state":"running"}}
 {"sessionUpdate":"session_message","messageId":"sm","senderSessionId":"parent","recipientSessionId":"child","content":[{"type":"text","text":"Look at tests/."}]}
 {"sessionUpdate":"notice","severity":"warning","title":"Rate limit is near","description":"80 % used"}
 {"sessionUpdate":"_vendor_update","whatever":{"a":[1,2]}}
@@ -634,7 +635,7 @@ proptest! {
             for line in rendered(&transcript, DARK, width, fold, session_context) {
                 let line = line.to_string();
                 prop_assert!(is_harmless(&line) && !line.contains(['\n', '\t']), "{line:?}");
-                prop_assert!(clean::width(&line) <= usize::from(width), "{line:?}");
+                prop_assert!(crate::text::width(&line) <= usize::from(width), "{line:?}");
             }
         }
     }

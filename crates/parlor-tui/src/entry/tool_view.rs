@@ -7,9 +7,11 @@ use ratatui::style::{Color, Modifier, Style};
 
 use super::markdown::{MarkdownLayout, code_line, markdown};
 use super::row::{Text, Wrap};
-use super::{EntryContext, Fold, content_block, is_narrow, time};
-use crate::clean::{self, Clean};
+use super::{EntryContext, Fold, content_block, is_narrow};
+use crate::clean::Clean;
+use crate::text::cut_path;
 use crate::theme::{Colors, Mark, Role, Theme};
+use crate::time;
 use parlor_view::diff::{FileDiff, FileOperation, LineKind};
 use parlor_view::highlight::Highlighter;
 use parlor_view::terminal::{TerminalColor, TerminalScreen, TerminalStyle};
@@ -105,7 +107,7 @@ fn title_rows(details: &ToolDetails, context: &EntryContext<'_>, width: usize, f
         ToolSubject::Path(path) => {
             let path = Clean::line(path);
             let columns = first.saturating_sub(verb.width());
-            let short = clean::cut_path(path.as_str(), columns, theme.mark(Mark::Ellipsis));
+            let short = cut_path(path.as_str(), columns, theme.mark(Mark::Ellipsis));
             verb.with_foreign(theme, &short, Style::new())
         }
         ToolSubject::Command(text) | ToolSubject::Text(text) => verb.with_foreign(theme, text, Style::new()),
@@ -136,7 +138,7 @@ fn right(details: &ToolDetails, context: &EntryContext<'_>, width: usize) -> Tex
     let is_open = matches!(details.status, ToolStatus::Running | ToolStatus::Pending);
     let times = context.times;
     let duration = match (times.started, times.ended) {
-        (Some(started), _) if is_open => Some(time::clock(context.now.duration_since(started))),
+        (Some(started), _) if is_open => Some(time::clock(time::seconds_between(started, context.now))),
         (Some(started), Some(ended)) => Some(time::duration(ended.duration_since(started))),
         (Some(_) | None, _) => None,
     };
@@ -472,7 +474,7 @@ fn heading_parts(diff: &FileDiff, theme: Theme) -> (Text, Clean, Text) {
 fn file_heading(diff: &FileDiff, theme: Theme, width: usize) -> Text {
     let (what, path, right) = heading_parts(diff, theme);
     let room = width.saturating_sub(right.width() + 2 + what.width());
-    let path = clean::cut_path(path.as_str(), room, theme.mark(Mark::Ellipsis));
+    let path = cut_path(path.as_str(), room, theme.mark(Mark::Ellipsis));
     let heading = what.with_foreign(theme, &path, Style::new());
     heading.with_right(right, width).unwrap_or_else(|heading| heading)
 }

@@ -1,27 +1,26 @@
 //! The connections: one for the list, the inbox and the search, and one for the open session.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use parlor_client::{
-    Agent, Client, Connector, DuringTurn, Error, Hello, Json, JsonRef, ListUpdate, MessageId, Object,
-    PeerRequest, PeerRequests, RequestsUpdate, Session, SessionId, Version, code,
+    Client, DuringTurn, Error, JsonRef, ListUpdate, Object, PeerRequest, PeerRequests, RequestsUpdate,
+    Session, SessionId, code,
 };
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::prompt::prompt;
-use crate::clean::Clean;
+use super::target::Target;
 use crate::conversation::Replica;
-use crate::event::{AgentInfo, Call, Event, Hit, Opened};
+use crate::event::{AgentInfo, Call, Event, Failure, Opened, SessionCall};
 use crate::request::Request;
 use crate::sessions::SessionRow;
 
 /// How many entries of a session are loaded first, and how many with each further page.
-const TAIL_ENTRIES: usize = 200;
+pub(super) const TAIL_ENTRIES: usize = 200;
 
 /// The pauses between attempts to connect.
 const RETRIES: [Duration; 6] = [
@@ -33,106 +32,11 @@ const RETRIES: [Duration; 6] = [
     Duration::from_secs(10),
 ];
 
-/// How long a connection may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// How long requests in flight are waited for when the client ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How many hits a search returns.
-const MAX_HITS: u64 = 50;
-
-/// What the client connects to.
-#[derive(Debug, Clone)]
-pub enum Target {
-    /// The Unix socket of a local server.
-    Socket {
-        /// The socket.
-        path: PathBuf,
-        /// The environment for agents.
-        env: Vec<(String, String)>,
-    },
-    /// A server at a `ws://` or `wss://` address.
-    Url {
-        /// The address.
-        url: String,
-        /// The access token.
-        token: Option<String>,
-    },
-    /// An agent without a server: a program and its arguments.
-    Command {
-        /// The program and its arguments.
-        command: Vec<String>,
-        /// The working directory.
-        cwd: String,
-    },
-}
-
-impl Target {
-    /// The server, for people.
-    fn name(&self) -> String {
-        match self {
-            Self::Socket { path, .. } => path.display().to_string(),
-            Self::Url { url, .. } => url.clone(),
-            Self::Command { command, .. } => command.join(" "),
-        }
-    }
-
-    async fn connect(&self, agent: Option<&str>, cwd: &Path) -> Result<Client, Error> {
-        let modes = Json::parse(r#"{"form":{},"url":{}}"#).expect("it is JSON");
-        let connector = Connector::new("parlor terminal client", env!("CARGO_PKG_VERSION"))
-            .capability("elicitation", modes);
-        let connecting = async {
-            match self {
-                Self::Socket { path, env } => {
-                    let hello = Hello {
-                        agent: agent.map(|agent| Agent::Name(agent.to_owned())),
-                        env: env.clone(),
-                        cwd: Some(cwd.to_owned()),
-                        ..Hello::new()
-                    };
-                    connector.only(Version::V2).socket(path, &hello).await.map(|(client, _)| client)
-                }
-                Self::Url { url, token } => {
-                    let url = with_agent(url, agent);
-                    connector.only(Version::V2).url(&url, token.as_deref()).await
-                }
-                Self::Command { command, .. } => {
-                    let (program, args) =
-                        command.split_first().ok_or(Error::Protocol("the command is empty"))?;
-                    let make = || {
-                        let mut command = tokio::process::Command::new(program);
-                        // Its standard error would be drawn over the screen.
-                        command.args(args).current_dir(cwd).stderr(std::process::Stdio::null());
-                        command
-                    };
-                    connector.spawn_with(make).await
-                }
-            }
-        };
-        tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| {
-            Err(Error::Refused(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs())))
-        })
-    }
-}
-
-/// A server's address with the choice of an agent.
-fn with_agent(url: &str, agent: Option<&str>) -> String {
-    let Some(agent) = agent else { return url.to_owned() };
-    let escaped: String =
-        agent
-            .bytes()
-            .map(|byte| {
-                if byte.is_ascii_alphanumeric() {
-                    char::from(byte).to_string()
-                } else {
-                    format!("%{byte:02X}")
-                }
-            })
-            .collect();
-    let separator = if url.contains('?') { '&' } else { '?' };
-    format!("{url}{separator}agent={escaped}")
-}
+/// How many requests an agent without a server can have open. More are declined.
+const MAX_DIRECT_REQUESTS: usize = 64;
 
 /// The open session with its connection.
 #[derive(Debug)]
@@ -143,15 +47,32 @@ struct OpenSession {
     tasks: Vec<JoinHandle<()>>,
 }
 
+/// A prompt that was sent.
+#[derive(Debug, Clone)]
+pub(super) struct SentPrompt {
+    pub(super) session: SessionId,
+    pub(super) text: String,
+    pub(super) key: String,
+    pub(super) during_turn: DuringTurn,
+}
+
+/// What is done with a request that an agent sent directly.
+#[derive(Debug)]
+pub(super) enum DirectAnswer {
+    Result(Object),
+    /// Its turn was cancelled.
+    Cancelled,
+}
+
 /// What tasks share.
 #[derive(Debug, Default)]
-struct Shared {
+pub(super) struct Shared {
     control: Option<Client>,
     open: Option<OpenSession>,
-    /// Prompts that the server has not accepted, with their keys: they are sent again after a reconnection.
-    in_flight: Vec<(SessionId, String, String)>,
+    /// Prompts whose connection was lost before they were accepted: they are sent again with their keys.
+    pub(super) unconfirmed: Vec<SentPrompt>,
     /// Requests that an agent sent directly, by the ids that they have here.
-    direct: HashMap<String, PeerRequest>,
+    pub(super) direct: HashMap<String, oneshot::Sender<DirectAnswer>>,
     next_direct: u64,
     /// The last request to open a session: an earlier one that is answered later has no effect.
     last_ticket: u64,
@@ -167,7 +88,7 @@ pub(super) struct Backend {
 
 /// What every task needs.
 #[derive(Clone)]
-struct Context {
+pub(super) struct Context {
     target: Arc<Target>,
     events: mpsc::Sender<Event>,
     shared: Arc<Mutex<Shared>>,
@@ -218,8 +139,13 @@ impl Backend {
     /// Runs a request in the background.
     pub(super) fn send(&mut self, call: Call) {
         // A prompt is answered when the agent accepts it, which may take long.
-        let is_short =
-            !matches!(call, Call::Prompt { .. } | Call::New { .. } | Call::Open { .. } | Call::Search { .. });
+        let is_short = !matches!(
+            call,
+            Call::InSession(_, SessionCall::Prompt { .. })
+                | Call::New { .. }
+                | Call::Open { .. }
+                | Call::Search { .. }
+        );
         if let Call::Open { ticket, .. } | Call::New { ticket, .. } = call {
             self.context.shared().last_ticket = ticket;
         }
@@ -233,21 +159,29 @@ impl Backend {
 }
 
 impl Context {
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn event(&self, event: Event) {
+    pub(super) async fn event(&self, event: Event) {
         let _ = self.events.send(event).await;
     }
 
-    fn control(&self) -> Result<Client, Error> {
+    pub(super) fn control(&self) -> Result<Client, Error> {
         self.shared().control.clone().ok_or(Error::Disconnected)
     }
 
-    fn session(&self) -> Result<(Session, String), Error> {
+    pub(super) fn is_direct(&self) -> bool {
+        matches!(*self.target, Target::Command { .. })
+    }
+
+    /// The open session with its working directory, if it is the one that a request is for.
+    pub(super) fn session(&self, id: &SessionId) -> Result<(Session, String), Error> {
         let shared = self.shared();
         let open = shared.open.as_ref().ok_or(Error::Disconnected)?;
+        if open.session.id() != id {
+            return Err(Error::Refused("another session was opened meanwhile".to_owned()));
+        }
         Ok((open.session.clone(), open.cwd.clone()))
     }
 
@@ -283,12 +217,15 @@ impl Context {
         self.shared().control = Some(client.clone());
         self.event(Event::Connected { server: self.target.name() }).await;
         client.subscribe_list().await?;
-        let agents = client.call("_parlor/agents", &Object::default()).await?;
-        self.event(Event::Agents(agents_in(&agents))).await;
+        self.send_agents().await?;
         self.send_list(client).await?;
-        // An observer may not see requests.
         match client.subscribe_requests().await {
-            Ok(()) | Err(Error::Rpc(_)) => {}
+            Ok(()) => {
+                let open = client.open_requests().await?;
+                self.event(Event::AllRequests(open.iter().map(Request::of_open).collect())).await;
+            }
+            // An observer may not see requests.
+            Err(Error::Rpc(_)) => {}
             Err(error) => return Err(error),
         }
         while let Some(notification) = notifications.next().await {
@@ -313,6 +250,13 @@ impl Context {
         Ok(())
     }
 
+    /// Reports the agents of the server.
+    pub(super) async fn send_agents(&self) -> Result<(), Error> {
+        let agents = self.control()?.call("_parlor/agents", &Object::default()).await?;
+        self.event(Event::Agents(agents_in(&agents))).await;
+        Ok(())
+    }
+
     /// Starts an agent without a server and creates its session.
     async fn start_agent(&self, cwd: &str) -> Result<(), String> {
         let client = self.target.connect(None, Path::new(cwd)).await;
@@ -325,7 +269,8 @@ impl Context {
         Ok(())
     }
 
-    /// Makes a session the open one: reports its changes, and closes the connection of the one before.
+    /// Makes a session the open one: reports its changes, and closes the connection of the one before. Returns false if another
+    /// session was requested meanwhile.
     async fn adopt(
         &self,
         ticket: u64,
@@ -334,11 +279,11 @@ impl Context {
         cwd: String,
         requests: PeerRequests,
         is_reloaded: bool,
-    ) {
+    ) -> bool {
         if self.shared().last_ticket != ticket {
             // Requests that are dropped before would be declined.
             client.disconnect().await;
-            return;
+            return false;
         }
         let mut changes = session.changes();
         let events = self.events.clone();
@@ -348,7 +293,7 @@ impl Context {
                     return;
                 }
             }
-            let _ = events.send(Event::SessionLost).await;
+            let _ = events.send(Event::SessionLost { ticket }).await;
         });
         let hold = tokio::spawn(self.clone().hold_requests(requests, session.clone(), cwd.clone()));
         let opened = Opened {
@@ -364,132 +309,63 @@ impl Context {
             self.shared().open.replace(OpenSession { client, session, cwd, tasks: vec![follow, hold] });
         self.event(Event::Opened(Box::new(opened))).await;
         if let Some(before) = before {
-            before.client.disconnect().await;
+            // Ending is not a loss.
             before.tasks.iter().for_each(JoinHandle::abort);
+            before.client.disconnect().await;
         }
+        true
     }
 
     /// Keeps requests of the agent open: they are answered by their ids at the server, or here if there is no server. Dropping them
     /// would decline them.
     async fn hold_requests(self, mut requests: PeerRequests, session: Session, cwd: String) {
-        let is_direct = matches!(*self.target, Target::Command { .. });
         while let Some(mut request) = requests.next().await {
-            if !is_direct {
+            if !self.is_direct() {
                 tokio::spawn(async move { request.cancelled().await });
                 continue;
             }
+            let (sender, answer) = oneshot::channel();
             let id = {
                 let mut shared = self.shared();
+                if shared.direct.len() >= MAX_DIRECT_REQUESTS {
+                    continue;
+                }
                 shared.next_direct += 1;
-                format!("d{}", shared.next_direct)
+                let id = format!("d{}", shared.next_direct);
+                shared.direct.insert(id.clone(), sender);
+                id
             };
             let shown = Request::of_peer(id.clone(), &request, &session.transcript(), &cwd, Timestamp::now());
-            self.shared().direct.insert(id.clone(), request);
             self.event(Event::Requests(vec![shown], Vec::new())).await;
+            tokio::spawn(self.clone().answer_directly(id, request, answer));
         }
     }
 
-    /// Runs a request and reports its outcome.
-    async fn run(&self, call: Call) {
-        let outcome = match call {
-            Call::Open { ticket, id, cwd } => {
-                if let Err(error) = self.open(ticket, &id, cwd).await {
-                    self.event(Event::OpenFailed { ticket, reason: reason(&error) }).await;
-                }
-                Ok(())
-            }
-            Call::New { ticket, agent, cwd, prompt } => {
-                if let Err(error) = self.create(ticket, agent.as_deref(), cwd, prompt).await {
-                    self.event(Event::OpenFailed { ticket, reason: reason(&error) }).await;
-                }
-                Ok(())
-            }
-            Call::Prompt { text, key, during_turn } => {
-                self.prompt(text, key, during_turn).await;
-                Ok(())
-            }
-            Call::Cancel => match self.session() {
-                Ok((session, _)) => session.cancel_turn().await,
-                Err(error) => Err(error),
+    /// Answers a request of an agent without a server as soon as a person has, unless the agent withdraws it before.
+    async fn answer_directly(
+        self,
+        id: String,
+        mut request: PeerRequest,
+        answer: oneshot::Receiver<DirectAnswer>,
+    ) {
+        tokio::select! {
+            answer = answer => match answer {
+                Ok(DirectAnswer::Result(result)) => request.respond(result).await,
+                Ok(DirectAnswer::Cancelled) | Err(_) => request.cancel().await,
             },
-            Call::Withdraw(id) => {
-                self.session_call("_parlor/withdraw", |params| params.with("id", id)).await.map(drop)
-            }
-            Call::Answer { id, result } => self.answer(&id, result).await,
-            Call::Fork { at, agent, note } => {
-                let with = |mut params: Object| {
-                    if let Some(at) = &at {
-                        params.set("messageId", at.as_json());
-                    }
-                    if let Some(agent) = agent {
-                        params.set("_meta", Object::new().with("parlor/agent", agent));
-                    }
-                    params
-                };
-                self.fork("session/fork", with, note).await
-            }
-            Call::EditPrompt { message, text, note } => {
-                let with = |params: Object, cwd: &str, info: &Object| {
-                    let prompt = prompt(&text, Path::new(cwd), info);
-                    params.with("messageId", message.as_json()).with("prompt", prompt.content().clone())
-                };
-                match self.session() {
-                    Ok((session, cwd)) => {
-                        let info = session.client().info().clone();
-                        self.fork("_parlor/edit", |params| with(params, &cwd, &info), note).await
-                    }
-                    Err(error) => Err(error),
-                }
-            }
-            Call::Regenerate { message, note } => {
-                self.fork("_parlor/regenerate", |params| params.with("messageId", message.as_json()), note)
-                    .await
-            }
-            Call::SetOption { option, value, note } => {
-                let set = self.session_call("session/set_config_option", |params| {
-                    params.with("configId", option).with("value", value)
-                });
-                match set.await {
-                    Ok(_) => {
-                        self.event(Event::Note(note)).await;
-                        Ok(())
-                    }
-                    Err(error) => Err(error),
-                }
-            }
-            Call::SetTitle(id, title) => {
-                self.control_call("_parlor/title", &id, |params| params.with("title", title)).await
-            }
-            Call::Archive(id) => {
-                self.control_call("_parlor/archive", &id, |params| params.with("archived", true)).await
-            }
-            Call::Delete(id) => self.control_call("session/delete", &id, |params| params).await,
-            // A number after the last change counts as the last one.
-            Call::Seen(id) => {
-                self.control_call("_parlor/seen", &id, |params| params.with("seq", u64::from(u32::MAX))).await
-            }
-            Call::Older(before) => {
-                self.older(&before).await;
-                Ok(())
-            }
-            Call::Search { generation, query, cwd, session } => {
-                self.search(generation, query, cwd, session).await;
-                Ok(())
-            }
-        };
-        if let Err(error) = outcome {
-            self.event(Event::Failed(reason(&error))).await;
+            _ = request.cancelled() => {}
         }
+        self.shared().direct.remove(&id);
+        self.event(Event::Requests(Vec::new(), vec![id])).await;
     }
 
     /// Opens a session on a connection of its own, or continues the one whose connection was lost.
-    async fn open(&self, ticket: u64, id: &SessionId, cwd: String) -> Result<(), Error> {
+    pub(super) async fn open(&self, ticket: u64, id: &SessionId, cwd: String) -> Result<(), Error> {
         let client = self.target.connect(None, Path::new(&cwd)).await?;
         let requests = client.requests();
-        let lost =
-            self.shared().open.as_ref().map(|open| open.session.clone()).filter(|open| open.id() == id);
+        let lost = self.session(id).ok();
         let (session, is_reloaded) = match lost {
-            Some(lost) => {
+            Some((lost, _)) => {
                 let before = lost.reloads();
                 let session = client.rejoin(&lost, Path::new(&cwd)).await?;
                 let is_reloaded = session.reloads() != before;
@@ -497,182 +373,40 @@ impl Context {
             }
             None => (client.load_tail(id, Path::new(&cwd), TAIL_ENTRIES).await?, false),
         };
-        self.adopt(ticket, client, session, cwd, requests, is_reloaded).await;
-        let in_flight: Vec<_> = {
-            let mut shared = self.shared();
-            let (again, rest) =
-                std::mem::take(&mut shared.in_flight).into_iter().partition(|(session, ..)| session == id);
-            shared.in_flight = rest;
-            again
-        };
-        for (_, text, key) in in_flight {
+        if !self.adopt(ticket, client, session, cwd, requests, is_reloaded).await {
+            return Ok(());
+        }
+        let again: Vec<_> =
+            self.shared().unconfirmed.extract_if(.., |prompt| prompt.session == *id).collect();
+        for prompt in again {
             let context = self.clone();
-            tokio::spawn(async move { context.prompt(text, key, DuringTurn::Queue).await });
+            tokio::spawn(async move { context.prompt(prompt).await });
         }
         Ok(())
     }
 
-    /// Creates a session and sends its first prompt.
-    async fn create(
+    /// Creates a session and sends its first prompt. The prompt is for this session, also if another one was requested meanwhile.
+    pub(super) async fn create(
         &self,
         ticket: u64,
         agent: Option<&str>,
         cwd: String,
-        prompt: String,
+        text: String,
     ) -> Result<(), Error> {
         let client = self.target.connect(agent, Path::new(&cwd)).await?;
         let requests = client.requests();
         let session = client.new_session(Path::new(&cwd)).await?;
         let key = format!("first-{}", session.id());
+        let prompt = SentPrompt { session: session.id().clone(), text, key, during_turn: DuringTurn::Queue };
+        if self.shared().last_ticket != ticket {
+            let sent = self.prompt_session(&session, &cwd, &prompt).await;
+            client.disconnect().await;
+            return sent;
+        }
         self.adopt(ticket, client, session, cwd, requests, false).await;
-        self.prompt(prompt, key, DuringTurn::Queue).await;
+        self.prompt(prompt).await;
         Ok(())
     }
-
-    /// Sends a prompt and waits until it is accepted.
-    async fn prompt(&self, text: String, key: String, during_turn: DuringTurn) {
-        let sent = match self.session() {
-            Ok((session, cwd)) => {
-                let content = prompt(&text, Path::new(&cwd), session.client().info());
-                let content = content.key(key.as_str()).during_turn(during_turn);
-                let sent = session.prompt(content).await.map(drop);
-                sent.map_err(|error| (error, Some(session.id().clone())))
-            }
-            Err(error) => Err((error, None)),
-        };
-        match sent {
-            Ok(()) => self.event(Event::PromptAccepted).await,
-            // It is sent again with its key when the connection is back.
-            Err((Error::Disconnected, Some(session))) => self.shared().in_flight.push((session, text, key)),
-            Err((error, _)) if error.code() == Some(code::REQUEST_CANCELLED) => {
-                self.event(Event::PromptAccepted).await;
-            }
-            Err((error, _)) => self.event(Event::PromptFailed { text, reason: reason(&error) }).await,
-        }
-    }
-
-    async fn answer(&self, id: &str, result: Object) -> Result<(), Error> {
-        let direct = self.shared().direct.remove(id);
-        if let Some(request) = direct {
-            request.respond(result).await;
-            self.event(Event::Requests(Vec::new(), vec![id.to_owned()])).await;
-            return Ok(());
-        }
-        if !self.control()?.answer(id, result).await? {
-            self.event(Event::Note("The request was answered or withdrawn already".to_owned())).await;
-        }
-        Ok(())
-    }
-
-    async fn session_call(&self, method: &str, with: impl FnOnce(Object) -> Object) -> Result<Object, Error> {
-        let (session, _) = self.session()?;
-        let params = with(Object::new().with("sessionId", session.id().as_json()));
-        session.client().call(method, &params).await
-    }
-
-    async fn control_call(
-        &self,
-        method: &str,
-        id: &SessionId,
-        with: impl FnOnce(Object) -> Object,
-    ) -> Result<(), Error> {
-        let params = with(Object::new().with("sessionId", id.as_json()));
-        self.control()?.call(method, &params).await.map(drop)
-    }
-
-    /// Forks the open session and reports the new one.
-    async fn fork(
-        &self,
-        method: &str,
-        with: impl FnOnce(Object) -> Object,
-        note: String,
-    ) -> Result<(), Error> {
-        let (session, cwd) = self.session()?;
-        let params = with(Object::new().with("sessionId", session.id().as_json()));
-        // The response attaches the connection: that of the open session is kept free of it.
-        let result = self.control()?.call(method, &params).await?;
-        let id = result.get_json_str("sessionId").ok_or(Error::Protocol("the fork has no id"))?;
-        self.event(Event::Forked { id: id.into(), cwd, note }).await;
-        Ok(())
-    }
-
-    async fn older(&self, before: &Json) {
-        let loaded = match self.session() {
-            Ok((session, _)) => {
-                session.older(before, TAIL_ENTRIES).await.map(|page| (session.id().clone(), page))
-            }
-            Err(error) => Err(error),
-        };
-        match loaded {
-            Ok((session, page)) => {
-                self.event(Event::Older { session, page: Box::new(page.transcript), before: page.before })
-                    .await;
-            }
-            Err(_) => self.event(Event::OlderFailed).await,
-        }
-    }
-
-    async fn search(&self, generation: u64, query: String, cwd: Option<String>, session: Option<SessionId>) {
-        let started = std::time::Instant::now();
-        let mut params = Object::new().with("query", query).with("limit", MAX_HITS);
-        if let Some(cwd) = cwd {
-            params.set("cwd", cwd);
-        }
-        if let Some(session) = session {
-            params.set("sessionId", session.as_json());
-        }
-        let found = match self.control() {
-            Ok(client) => client.call("_parlor/search", &params).await,
-            Err(error) => Err(error),
-        };
-        let millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let hits = found.map(|result| {
-            let hits = result.get_array("hits").unwrap_or_default();
-            let mut hits: Vec<_> = hits.into_iter().filter_map(hit).collect();
-            group_by_session(&mut hits);
-            hits
-        });
-        self.event(Event::Hits { generation, hits: hits.map_err(|error| reason(&error)), millis }).await;
-    }
-}
-
-/// Orders hits so that those of one session follow each other, the session with the best hit first.
-fn group_by_session(hits: &mut [Hit]) {
-    let mut order: Vec<SessionId> = Vec::new();
-    for hit in hits.iter() {
-        if !order.contains(&hit.session) {
-            order.push(hit.session.clone());
-        }
-    }
-    hits.sort_by_key(|hit| order.iter().position(|session| *session == hit.session));
-}
-
-fn hit(raw: JsonRef<'_>) -> Option<Hit> {
-    let hit = raw.to_object()?;
-    let text = |name: &str| Clean::line(&hit.get_string(name).unwrap_or_default());
-    let raw_snippet = hit.get_string("snippet").unwrap_or_default();
-    let snippet = Clean::line(&raw_snippet.replace('\n', " "));
-    let pairs = hit.get_array("matches").unwrap_or_default();
-    let pair = |raw: JsonRef<'_>| {
-        let ends: Vec<usize> =
-            raw.elements()?.into_iter().filter_map(|end| usize::try_from(end.as_u64()?).ok()).collect();
-        Some((*ends.first()?, *ends.get(1)?))
-    };
-    // Positions count the characters of the original text.
-    let is_same = snippet.as_str().chars().count() == raw_snippet.chars().count();
-    let matches = if is_same { pairs.into_iter().filter_map(pair).collect() } else { Vec::new() };
-    Some(Hit {
-        session: hit.get_json_str("sessionId")?.into(),
-        title: text("title"),
-        agent: text("agent"),
-        cwd: hit.get_string("cwd").unwrap_or_default(),
-        message: hit.get_json_str("messageId").map(MessageId::from),
-        tool_call: hit.get_string("toolCallId"),
-        role: text("role"),
-        at: hit.get_string("at").and_then(|at| at.parse().ok()),
-        snippet,
-        matches,
-    })
 }
 
 fn agents_in(result: &Object) -> Vec<AgentInfo> {
@@ -683,13 +417,19 @@ fn agents_in(result: &Object) -> Vec<AgentInfo> {
             name: agent.get_string("name")?,
             is_installed: agent.get_bool("installed").unwrap_or(true),
             is_default: agent.get_bool("default").unwrap_or(false),
+            is_logged_in: agent.get_bool("loggedIn"),
         })
     };
     agents.into_iter().filter_map(agent).collect()
 }
 
+/// Why a prompt was not accepted.
+pub(super) fn failure(error: &Error) -> Failure {
+    Failure { reason: reason(error), needs_login: error.code() == Some(code::AUTH_REQUIRED) }
+}
+
 /// Why a request failed, for people.
-fn reason(error: &Error) -> String {
+pub(super) fn reason(error: &Error) -> String {
     match error {
         Error::Connect(error) if error.kind() == std::io::ErrorKind::NotFound => {
             "no server is running".to_owned()
@@ -700,33 +440,5 @@ fn reason(error: &Error) -> String {
         Error::Connect(error) => error.to_string(),
         Error::Disconnected => "the connection was lost".to_owned(),
         Error::Refused(_) | Error::Rpc(_) | Error::Protocol(_) | Error::Busy | _ => error.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_agent_is_chosen_in_the_address() {
-        assert_eq!(with_agent("ws://host/acp", Some("my agent")), "ws://host/acp?agent=my%20agent");
-        assert_eq!(
-            with_agent("ws://host/acp?dialect=draft", Some("demo")),
-            "ws://host/acp?dialect=draft&agent=demo"
-        );
-        assert_eq!(with_agent("ws://host/acp", None), "ws://host/acp");
-    }
-
-    #[test]
-    fn hits_of_a_session_follow_each_other() {
-        let json = |session: &str| {
-            format!(r#"{{"sessionId":"{session}","snippet":"a b","matches":[[2,3]],"role":"agent"}}"#)
-        };
-        let read = |text: String| hit(Json::parse(text).unwrap().raw()).unwrap();
-        let mut hits = vec![read(json("one")), read(json("two")), read(json("one"))];
-        group_by_session(&mut hits);
-        let order: Vec<_> = hits.iter().map(|hit| hit.session.to_string()).collect();
-        assert_eq!(order, ["one", "one", "two"]);
-        assert_eq!(hits[0].matches, [(2, 3)]);
     }
 }

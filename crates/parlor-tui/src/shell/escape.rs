@@ -52,14 +52,23 @@ impl EscapeFilter {
                 self.flush();
                 vec![Event::Key(key)]
             }
+            Joined::Ignored => {
+                self.flush();
+                Vec::new()
+            }
             Joined::No => self.flush(),
         }
     }
 }
 
+/// How long a sequence can be.
+const MAX_SEQUENCE: usize = 32;
+
 /// What held events are together.
 enum Joined {
     Key(KeyEvent),
+    /// A whole sequence that is not a key.
+    Ignored,
     /// More may follow.
     Partial,
     No,
@@ -92,7 +101,30 @@ fn joined(held: &[Event]) -> Joined {
         "[5~" => key(KeyCode::PageUp),
         "[6~" => key(KeyCode::PageDown),
         "OP" => key(KeyCode::F(1)),
-        "[" | "O" | "[1" | "[3" | "[4" | "[5" | "[6" => Joined::Partial,
+        "[" | "O" => Joined::Partial,
+        other => match other.strip_prefix('[') {
+            Some(rest) => other_sequence(rest),
+            None => Joined::No,
+        },
+    }
+}
+
+/// A sequence that is not a key of the client, such as one of the mouse: it is neither Esc nor text.
+fn other_sequence(rest: &str) -> Joined {
+    let is_parameter = |letter: char| matches!(letter, '\u{20}'..='\u{3f}');
+    let (parameters, last) = match rest.char_indices().next_back() {
+        Some((at, last)) => (&rest[..at], last),
+        None => return Joined::Partial,
+    };
+    // Text after an Esc is hardly ever a bracket with numbers.
+    let is_sequence =
+        rest.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '<' | '?' | '>'));
+    if !is_sequence || !parameters.chars().all(is_parameter) || rest.len() > MAX_SEQUENCE {
+        return Joined::No;
+    }
+    match last {
+        '\u{40}'..='\u{7e}' => Joined::Ignored,
+        last if is_parameter(last) => Joined::Partial,
         _ => Joined::No,
     }
 }
@@ -132,8 +164,16 @@ mod tests {
     }
 
     #[test]
+    fn a_split_sequence_of_the_mouse_is_neither_an_escape_nor_text() {
+        assert_eq!(filtered("\u{1b}[<65;40;12Mx"), typed("x"));
+        assert_eq!(filtered("\u{1b}[200~x"), typed("x"));
+        assert_eq!(filtered("\u{1b}[1;5C"), typed(""));
+    }
+
+    #[test]
     fn other_text_after_an_escape_stays_as_it_is() {
         assert_eq!(filtered("\u{1b}xy"), typed("\u{1b}xy"));
+        assert_eq!(filtered("\u{1b}[x]"), typed("\u{1b}[x]"));
         assert_eq!(filtered("\u{1b}\u{1b}[A"), [key(KeyCode::Esc), key(KeyCode::Up)]);
         assert_eq!(filtered("\u{1b}"), typed("\u{1b}"));
     }

@@ -5,8 +5,6 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use tokio::sync::mpsc;
-
 use crate::Event;
 use crate::clean::Clean;
 
@@ -67,16 +65,35 @@ pub(super) fn page(text: &str) -> Result<(), String> {
     run(&program(&["PAGER"], "less"), &file)
 }
 
+/// Runs the login of an agent.
+pub(super) fn login(command: &[String], agent: &str) -> Result<(), String> {
+    let Some((program, args)) = command.split_first() else {
+        return Err(format!("log in with `parlor login {agent}` where the server runs"));
+    };
+    match Command::new(program).args(args).arg(agent).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => {
+            // What the login printed can be read before the client takes the terminal again.
+            let _ = std::io::stdout().write_all(b"\nEnter goes back to parlor.\n");
+            let _ = std::io::stdin().read_line(&mut String::new());
+            Err(format!("the login to {agent} did not succeed"))
+        }
+        Err(error) => Err(format!("cannot start {program}: {error}")),
+    }
+}
+
 /// Opens a link in the browser. Only `http` and `https` are opened.
-pub(super) fn open_link(url: &str, events: &mpsc::Sender<Event>) {
+pub(super) fn open_link(url: &str) -> Event {
     let is_web = url.starts_with("https://") || url.starts_with("http://");
     let browser = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(browser);
     command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let event = match is_web.then(|| command.spawn()) {
+    match is_web.then(|| command.spawn()) {
         None => Event::Failed("Only http and https links are opened".to_owned()),
-        Some(Ok(_)) => Event::Note("Opened in the browser".to_owned()),
+        Some(Ok(mut child)) => {
+            std::thread::spawn(move || child.wait());
+            Event::Note("Opened in the browser".to_owned())
+        }
         Some(Err(_)) => Event::Failed(format!("There is no {browser}: y copies the link")),
-    };
-    let _ = events.try_send(event);
+    }
 }

@@ -1,12 +1,17 @@
 //! Owns the terminal and the connections: sends events to the [`App`] and runs its effects.
 
 mod backend;
+mod calls;
+mod clipboard;
 mod escape;
 mod external;
 mod files;
 mod prompt;
+mod search;
+mod target;
 mod terminal;
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event as TerminalEvent, EventStream, KeyEventKind, MouseButton, MouseEventKind};
@@ -15,11 +20,11 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 
 use self::backend::Backend;
-pub use self::backend::Target;
 use self::escape::EscapeFilter;
+pub use self::target::Target;
 use self::terminal::Screen;
 use crate::clean::Clean;
-use crate::{App, Effect, Event, Options};
+use crate::{App, Detached, Effect, Event, TerminalOptions};
 
 /// The shortest time between two frames.
 const FRAME: Duration = Duration::from_millis(33);
@@ -44,103 +49,159 @@ pub enum ShellError {
     Start(String),
 }
 
-/// Runs the client until it is detached. It must run on a single-threaded runtime: transcripts are read between updates and
-/// not copied.
-pub async fn run(options: Options, target: Target) -> Result<(), ShellError> {
-    let (sender, mut events) = mpsc::channel(MAX_EVENTS);
-    let mut app = App::new(options, Timestamp::now());
-    let mut backend = Backend::start(target, sender.clone()).await.map_err(ShellError::Start)?;
-    let mut screen = Screen::open()?;
-    let mut input = Some(EventStream::new());
-    let mut escape = EscapeFilter::default();
+/// Runs the client until it is detached, and returns the session that was open. It must run on a single-threaded runtime:
+/// transcripts are read between updates and not copied.
+pub async fn run(options: TerminalOptions, target: Target) -> Result<Option<Detached>, ShellError> {
+    let (sender, events) = mpsc::channel(MAX_EVENTS);
+    let login = options.login.clone();
+    let app = App::new(options, Timestamp::now());
+    let backend = Backend::start(target, sender.clone()).await.map_err(ShellError::Start)?;
+    let screen = Screen::open()?;
     let (width, height) = screen.size()?;
-    let mut pending = vec![Event::Resize(width, height)];
-    let mut next_frame = Instant::now();
-    let mut is_dirty = true;
-    let mut signals = Signals::new()?;
-    loop {
-        for event in pending.drain(..) {
-            for effect in app.update(event, Timestamp::now()) {
-                match effect {
-                    Effect::Quit => {
-                        screen.close();
-                        backend.stop().await;
-                        return Ok(());
-                    }
-                    Effect::Send(call) => backend.send(call),
-                    Effect::Reconnect => backend.reconnect(),
-                    Effect::Copy(text) => Screen::copy(&text, &sender),
-                    Effect::Notify(text) => Screen::notify(&Clean::line(&text)),
-                    Effect::WindowTitle(title) => Screen::set_title(&Clean::line(&title)),
-                    Effect::OpenLink(url) => external::open_link(&url, &sender),
-                    Effect::ListFiles(cwd) => files::list(cwd, sender.clone()),
-                    Effect::Redraw => screen.clear()?,
-                    Effect::Suspend => {
-                        drop(input.take());
-                        screen.suspend()?;
-                        input = Some(EventStream::new());
-                        is_dirty = true;
-                    }
-                    Effect::Edit(text) => {
-                        drop(input.take());
-                        let edited = screen.outside(|| external::edit(&text))?;
-                        input = Some(EventStream::new());
-                        let event = edited.map_or_else(Event::Failed, Event::Edited);
-                        let _ = sender.try_send(event);
-                    }
-                    Effect::Page(text) => {
-                        drop(input.take());
-                        if let Err(error) = screen.outside(|| external::page(&text))? {
-                            let _ = sender.try_send(Event::Failed(error));
-                        }
-                        input = Some(EventStream::new());
-                    }
-                }
-            }
-        }
-        is_dirty |= app.take_dirty();
-        if is_dirty && Instant::now() >= next_frame {
-            screen.draw(|frame| app.render(frame))?;
-            next_frame = Instant::now() + FRAME;
-            is_dirty = false;
-        }
-        let tick = app.next_tick().map(until);
-        let frame = is_dirty.then_some(next_frame);
-        tokio::select! {
-            biased;
-            () = signals.ended() => pending.push(quit_event(&mut backend, &mut screen).await),
-            event = next_input(&mut input) => match event {
-                Some(Ok(event)) => pending.extend(escape.filter(event, Instant::now()).into_iter().filter_map(translate)),
-                // The terminal is gone.
-                Some(Err(_)) | None => {
-                    screen.close();
-                    backend.stop().await;
-                    return Ok(());
-                }
-            },
-            () = sleep_until(escape.due()) => pending.extend(escape.flush().into_iter().filter_map(translate)),
-            () = sleep_until(frame) => {}
-            Some(event) = events.recv() => {
-                pending.push(event);
-                // Many changes of a transcript are one.
-                while pending.len() < MAX_BATCH && let Ok(event) = events.try_recv() {
-                    if !matches!((&event, pending.last()), (Event::Changed, Some(Event::Changed))) {
-                        pending.push(event);
-                    }
-                }
-            }
-            () = sleep_until(tick) => pending.push(Event::Tick),
-        }
-        if signals.has_ended {
-            return Ok(());
-        }
-    }
+    let mut shell = Shell {
+        app,
+        backend,
+        screen,
+        input: Some(EventStream::new()),
+        escape: EscapeFilter::default(),
+        sender,
+        login,
+        pending: VecDeque::from([Event::Resize(width, height)]),
+    };
+    shell.run(events).await
 }
 
-async fn quit_event(backend: &mut Backend, screen: &mut Screen) -> Event {
-    screen.close();
-    backend.stop().await;
-    Event::Tick
+/// The client with its terminal and its connections.
+struct Shell {
+    app: App,
+    backend: Backend,
+    screen: Screen,
+    /// The keys; `None` while another program has the terminal.
+    input: Option<EventStream>,
+    escape: EscapeFilter,
+    sender: mpsc::Sender<Event>,
+    /// The command that logs in to an agent, whose name follows.
+    login: Vec<String>,
+    pending: VecDeque<Event>,
+}
+
+impl Shell {
+    async fn run(&mut self, mut events: mpsc::Receiver<Event>) -> Result<Option<Detached>, ShellError> {
+        let mut signals = Signals::new()?;
+        let mut next_frame = Instant::now();
+        let mut is_dirty = true;
+        loop {
+            while let Some(event) = self.pending.pop_front() {
+                for effect in self.app.update(event, Timestamp::now()) {
+                    if effect == Effect::Quit {
+                        self.stop().await;
+                        return Ok(self.app.detached());
+                    }
+                    self.run_effect(effect).await?;
+                }
+            }
+            is_dirty |= self.app.take_dirty();
+            if is_dirty && Instant::now() >= next_frame {
+                self.screen.draw(|frame| self.app.render(frame))?;
+                next_frame = Instant::now() + FRAME;
+                is_dirty = false;
+            }
+            let tick = self.app.next_tick().map(until);
+            let frame = is_dirty.then_some(next_frame);
+            tokio::select! {
+                biased;
+                () = signals.ended() => return self.end().await,
+                event = next_input(&mut self.input) => match event {
+                    Some(Ok(event)) => {
+                        let events = self.escape.filter(event, Instant::now());
+                        self.pending.extend(events.into_iter().filter_map(translate));
+                    }
+                    // The terminal is gone.
+                    Some(Err(_)) | None => return self.end().await,
+                },
+                () = sleep_until(self.escape.due()) => {
+                    self.pending.extend(self.escape.flush().into_iter().filter_map(translate));
+                }
+                () = sleep_until(frame) => {}
+                Some(event) = events.recv() => {
+                    self.pending.push_back(event);
+                    // Many changes of a transcript are one.
+                    while self.pending.len() < MAX_BATCH && let Ok(event) = events.try_recv() {
+                        if !matches!((&event, self.pending.back()), (Event::Changed, Some(Event::Changed))) {
+                            self.pending.push_back(event);
+                        }
+                    }
+                }
+                () = sleep_until(tick) => self.pending.push_back(Event::Tick),
+            }
+        }
+    }
+
+    async fn run_effect(&mut self, effect: Effect) -> Result<(), ShellError> {
+        match effect {
+            Effect::Send(call) => self.backend.send(call),
+            Effect::Reconnect => self.backend.reconnect(),
+            Effect::Copy(text) => {
+                let event = clipboard::copy(&text);
+                self.pending.push_back(event);
+            }
+            Effect::Notify(text) => Screen::notify(&Clean::line(&text)),
+            Effect::WindowTitle(title) => Screen::set_title(&Clean::line(&title)),
+            Effect::OpenLink(url) => self.pending.push_back(external::open_link(&url)),
+            Effect::ListFiles(cwd) => files::list(cwd, self.sender.clone()),
+            Effect::Redraw => self.screen.clear()?,
+            Effect::Suspend => {
+                drop(self.input.take());
+                self.screen.suspend()?;
+                self.input = Some(EventStream::new());
+            }
+            Effect::Edit(text) => {
+                let edited = self.outside(move || external::edit(&text)).await?;
+                self.pending.push_front(edited.map_or_else(Event::Failed, Event::Edited));
+            }
+            Effect::Page(text) => {
+                if let Err(error) = self.outside(move || external::page(&text)).await? {
+                    self.pending.push_back(Event::Failed(error));
+                }
+            }
+            Effect::Login(agent) => {
+                let command = self.login.clone();
+                let outcome = self.outside(move || external::login(&command, &agent)).await?;
+                self.pending.push_front(Event::LoginEnded(outcome));
+            }
+            Effect::Quit => {}
+        }
+        Ok(())
+    }
+
+    /// Runs a program that uses the terminal. The connections go on meanwhile.
+    async fn outside<T: Send + 'static>(
+        &mut self,
+        run: impl FnOnce() -> Result<T, String> + Send + 'static,
+    ) -> Result<Result<T, String>, ShellError> {
+        drop(self.input.take());
+        Screen::leave();
+        let outcome = tokio::task::spawn_blocking(run).await;
+        self.screen.enter()?;
+        self.input = Some(EventStream::new());
+        Ok(outcome.unwrap_or_else(|error| Err(error.to_string())))
+    }
+
+    /// Ends the client because of a signal, or because the terminal is gone. What is delayed is carried out.
+    async fn end(&mut self) -> Result<Option<Detached>, ShellError> {
+        for effect in self.app.end() {
+            if let Effect::Send(call) = effect {
+                self.backend.send(call);
+            }
+        }
+        self.stop().await;
+        Ok(None)
+    }
+
+    async fn stop(&mut self) {
+        self.screen.close();
+        self.backend.stop().await;
+    }
 }
 
 /// Signals that end the client.
@@ -149,7 +210,6 @@ struct Signals {
     hangup: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
-    has_ended: bool,
 }
 
 impl Signals {
@@ -157,14 +217,10 @@ impl Signals {
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
-            Ok(Self {
-                hangup: signal(SignalKind::hangup())?,
-                terminate: signal(SignalKind::terminate())?,
-                has_ended: false,
-            })
+            Ok(Self { hangup: signal(SignalKind::hangup())?, terminate: signal(SignalKind::terminate())? })
         }
         #[cfg(not(unix))]
-        Ok(Self { has_ended: false })
+        Ok(Self {})
     }
 
     async fn ended(&mut self) {
@@ -174,7 +230,6 @@ impl Signals {
                 _ = self.hangup.recv() => {}
                 _ = self.terminate.recv() => {}
             }
-            self.has_ended = true;
         }
         #[cfg(not(unix))]
         std::future::pending::<()>().await;

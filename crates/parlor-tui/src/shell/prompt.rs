@@ -1,6 +1,7 @@
 //! The content of a prompt: its text, and the files that it names after `@`.
 
-use std::path::Path;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,13 +20,13 @@ pub(super) fn prompt(text: &str, cwd: &Path, info: &Object) -> Prompt {
     let accepts_images = accepted.get("image").is_some_and(|value| !value.is_null());
     let mut blocks = vec![Object::new().with("type", "text").with("text", text)];
     let mut attached = Vec::new();
-    for word in text.split_whitespace().filter_map(|word| word.strip_prefix('@')).take(MAX_FILES) {
-        let name = word.trim_end_matches([',', '.', ';', ':', '!', '?', ')']);
-        let found = [word, name].into_iter().map(|name| cwd.join(name)).find(|path| path.is_file());
+    for name in references(text).into_iter().take(MAX_FILES) {
+        let bare = name.trim_end_matches([',', '.', ';', ':', '!', '?', ')']);
+        let found = [name, bare].into_iter().map(|name| resolve(name, cwd)).find(|path| path.is_file());
         let Some(path) = found.filter(|path| !attached.contains(path)) else { continue };
         let image = if accepts_images { image(&path) } else { None };
         blocks.push(image.unwrap_or_else(|| {
-            let uri = format!("file://{}", path.display());
+            let uri = file_uri(&path);
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             Object::new().with("type", "resource_link").with("uri", uri).with("name", name)
         }));
@@ -34,7 +35,52 @@ pub(super) fn prompt(text: &str, cwd: &Path, info: &Object) -> Prompt {
     Prompt::blocks(Json::array(blocks))
 }
 
-/// The content block of an image; `None` if the file is no image or too large.
+/// The names after `@` at the start of words; one with spaces is in quotes.
+fn references(text: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('@') {
+        let starts_word = rest[..at].chars().next_back().is_none_or(char::is_whitespace);
+        rest = &rest[at + 1..];
+        if !starts_word {
+            continue;
+        }
+        let quoted = rest.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+        let (name, after) = quoted.unwrap_or_else(|| {
+            let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+            rest.split_at(end)
+        });
+        names.push(name);
+        rest = after;
+    }
+    names
+}
+
+/// The `file://` address of a path.
+fn file_uri(path: &Path) -> String {
+    let mut uri = "file://".to_owned();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
+                uri.push(char::from(*byte));
+            }
+            _ => {
+                let _ = write!(uri, "%{byte:02X}");
+            }
+        }
+    }
+    uri
+}
+
+/// The file that a name stands for: `~` is the home directory.
+fn resolve(name: &str, cwd: &Path) -> PathBuf {
+    match (name.strip_prefix("~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => Path::new(&home).join(rest),
+        _ => cwd.join(name),
+    }
+}
+
+/// The content block of an image; `None` if the file is not an image or too large.
 fn image(path: &Path) -> Option<Object> {
     if path.metadata().ok()?.len() > MAX_IMAGE {
         return None;
@@ -54,6 +100,16 @@ fn image(path: &Path) -> Option<Object> {
 mod tests {
     use super::*;
     use crate::request::tests::object;
+
+    #[test]
+    fn an_address_has_no_spaces() {
+        assert_eq!(file_uri(Path::new("/a b/ü.rs")), "file:///a%20b/%C3%BC.rs");
+    }
+
+    #[test]
+    fn names_with_spaces_are_quoted() {
+        assert_eq!(references("see @a.rs, mail me@host @\"b c.png\" @"), ["a.rs,", "b c.png", ""]);
+    }
 
     #[test]
     fn files_that_exist_are_attached_and_others_stay_text() {

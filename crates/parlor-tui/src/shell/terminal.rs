@@ -1,14 +1,12 @@
-//! The terminal: its modes, synchronized frames, the clipboard and notifications.
+//! The terminal: its modes, synchronized frames, the title of its window and notifications.
 
 use std::io::{self, Stdout, Write, stdout};
-use std::process::{Command, Stdio};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use crossterm::event::{
     DisableBracketedPaste, DisableFocusChange, DisableMouseCapture, EnableBracketedPaste, EnableFocusChange,
     EnableMouseCapture, KeyboardEnhancementFlags, PopKeyboardEnhancementFlags, PushKeyboardEnhancementFlags,
 };
+use crossterm::style::Print;
 use crossterm::terminal::{
     BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
     LeaveAlternateScreen, SetTitle, disable_raw_mode, enable_raw_mode,
@@ -16,22 +14,12 @@ use crossterm::terminal::{
 use crossterm::{cursor, execute, queue};
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
-use tokio::sync::mpsc;
 
-use crate::Event;
 use crate::clean::Clean;
-use crate::text::count;
 
-/// How much text is copied with an escape sequence: terminals ignore longer ones.
-const MAX_OSC52: usize = 74_000;
-
-/// The programs that copy their standard input, with their arguments.
-const COPY_PROGRAMS: [(&str, &[&str]); 4] = [
-    ("pbcopy", &[]),
-    ("wl-copy", &[]),
-    ("xclip", &["-selection", "clipboard"]),
-    ("xsel", &["--clipboard", "--input"]),
-];
+/// Saves and restores the title of the window, in terminals that can.
+const PUSH_TITLE: &str = "\u{1b}[22;2t";
+const POP_TITLE: &str = "\u{1b}[23;2t";
 
 /// The terminal while the client has it.
 pub(super) struct Screen {
@@ -79,21 +67,23 @@ impl Screen {
         Ok(())
     }
 
-    /// Runs something that uses the terminal itself.
-    pub(super) fn outside<T>(&mut self, run: impl FnOnce() -> T) -> io::Result<T> {
+    /// Gives the terminal to another program.
+    pub(super) fn leave() {
         leave();
-        let result = run();
-        enter()?;
-        self.clear()?;
-        Ok(result)
     }
 
-    /// Stops the process until the shell continues it.
+    /// Takes the terminal again and has the next frame drawn as a whole.
+    pub(super) fn enter(&mut self) -> io::Result<()> {
+        enter()?;
+        self.clear()
+    }
+
+    /// Stops the processes of the terminal's foreground, as Ctrl-Z does, until the shell continues them.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
-        self.outside(|| {
-            #[cfg(unix)]
-            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TSTP);
-        })
+        leave();
+        #[cfg(unix)]
+        let _ = rustix::process::kill_current_process_group(rustix::process::Signal::TSTP);
+        self.enter()
     }
 
     /// Sets the title of the window.
@@ -114,43 +104,12 @@ impl Screen {
         let mut out = stdout();
         let _ = write!(out, "\u{7}{sequence}").and_then(|()| out.flush());
     }
-
-    /// Copies a text: with a program of the system, over ssh and without one with an escape sequence.
-    pub(super) fn copy(text: &str, events: &mpsc::Sender<Event>) {
-        let is_remote = std::env::var_os("SSH_TTY").is_some() || std::env::var_os("SSH_CONNECTION").is_some();
-        let copied = !is_remote && COPY_PROGRAMS.iter().any(|(program, args)| copy_with(program, args, text));
-        let event = if copied || (text.len() <= MAX_OSC52 && copy_by_sequence(text).is_ok()) {
-            Event::Note(format!("Copied {}", count(text.lines().count(), "line")))
-        } else {
-            Event::Failed("Cannot copy here; v opens the text in $PAGER".to_owned())
-        };
-        let _ = events.try_send(event);
-    }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-fn copy_by_sequence(text: &str) -> io::Result<()> {
-    let mut out = stdout();
-    write!(out, "\u{1b}]52;c;{}\u{7}", STANDARD.encode(text))?;
-    out.flush()
-}
-
-/// Runs a program that copies its standard input. Returns false if it is not there or fails.
-fn copy_with(program: &str, args: &[&str], text: &str) -> bool {
-    let has_display = ["WAYLAND_DISPLAY", "DISPLAY"].into_iter().any(|name| std::env::var_os(name).is_some());
-    if program != "pbcopy" && !has_display {
-        return false;
-    }
-    let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    let Ok(mut child) = command.spawn() else { return false };
-    let written = child.stdin.take().is_some_and(|mut stdin| stdin.write_all(text.as_bytes()).is_ok());
-    child.wait().is_ok_and(|status| status.success()) && written
 }
 
 fn enter() -> io::Result<()> {
@@ -163,6 +122,7 @@ fn enter() -> io::Result<()> {
         EnableFocusChange,
         EnableMouseCapture,
         PushKeyboardEnhancementFlags(flags),
+        Print(PUSH_TITLE),
     )
     .inspect_err(|_| leave())
 }
@@ -176,6 +136,7 @@ fn leave() {
         DisableBracketedPaste,
         LeaveAlternateScreen,
         cursor::Show,
+        Print(POP_TITLE),
     );
     let _ = disable_raw_mode();
 }

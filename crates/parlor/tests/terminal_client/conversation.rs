@@ -31,7 +31,7 @@ fn a_server_is_started_if_none_runs() {
     let mut screen = Screen::open(&scenario, &["new", "--agent", "demo"]);
     screen.wait_for("Enter start");
     screen.prompt("say hello from the demo");
-    screen.wait_for("hello from the demo\n");
+    screen.wait_for("\n   hello from the demo");
     assert_eq!(screen.detach(), Some(0));
 }
 
@@ -137,7 +137,7 @@ fn a_prompt_is_edited_in_a_fork_and_escape_returns_to_the_parent() {
     screen.press("\u{17}\u{17}second one");
     screen.wait_for("› say second one");
     screen.press(ENTER);
-    screen.wait_for("second one\n");
+    screen.wait_for("\n   second one");
     screen.wait_for("Forked with the edited prompt");
     screen.wait_for("─ Idle");
     screen.press(ESC);
@@ -201,7 +201,7 @@ fn the_prompt_is_written_in_an_editor() {
     screen.press("\u{7}");
     screen.wait_for("› say from the editor");
     screen.press(ENTER);
-    screen.wait_for("from the editor\n");
+    screen.wait_for("\n   from the editor");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Permission requests, forms and the inbox.
 
 use crate::with_server;
-use parlor_testkit::screen::{ENTER, ESC, Screen, TAB};
+use parlor_testkit::screen::{CTRL_C, ENTER, ESC, Screen, TAB};
 
 #[test]
 fn a_request_is_answered_with_a_key() {
@@ -49,9 +49,30 @@ fn a_request_that_another_client_answered_disappears_with_a_note() {
     screen.press(TAB);
     screen.wait_for("Esc not now");
     scenario.run(&["answer", "r1", "--allow"]).success();
-    // The command has no name.
-    screen.wait_for("Request answered: Allow once by another client");
+    screen.wait_for("Request answered: Allow once on the command line");
     screen.wait_for("You allowed it this once.");
+}
+
+#[test]
+fn a_form_in_a_fork_stays_open_when_the_client_detaches() {
+    let scenario = with_server();
+    scenario.new_session("say hello");
+    let mut screen = Screen::open(&scenario, &["attach"]);
+    screen.wait_for("hello");
+    screen.press(TAB);
+    screen.press("[");
+    screen.press("f");
+    screen.wait_for("Forked");
+    screen.prompt("elicit");
+    screen.wait_for("[ Submit ]");
+    screen.press(ESC);
+    screen.wait_for("Tab answers");
+    screen.press(CTRL_C);
+    screen.wait_for("Ctrl-C again");
+    screen.press(CTRL_C);
+    assert_eq!(screen.wait(), Some(0));
+    assert_eq!(scenario.run(&["inbox", "--json"]).success().stdout.matches("requestId").count(), 1);
+    scenario.run(&["answer", "r1", "--deny"]).success();
 }
 
 #[test]

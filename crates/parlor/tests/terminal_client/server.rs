@@ -29,7 +29,7 @@ fn a_restarted_server_is_connected_again_without_duplicates_and_the_draft_is_kep
     // It can be used as before.
     screen.press("\u{15}");
     screen.prompt("say after the restart");
-    screen.wait_for("after the restart\n");
+    screen.wait_for("\n   after the restart");
     screen.wait_for("─ Idle");
 }
 
@@ -74,7 +74,7 @@ fn prompt_at(scenario: &Scenario, url: &str) {
     let mut screen = Screen::run(&command, 80, 24);
     screen.wait_for("Enter start");
     screen.prompt(&format!("say over {}", &url[..4]));
-    screen.wait_for(&format!("over {}\n", &url[..4]));
+    screen.wait_for(&format!("\n   over {}", &url[..4]));
     screen.wait_for("─ Idle");
     assert_eq!(screen.detach(), Some(0));
 }
@@ -136,7 +136,7 @@ fn an_agent_is_used_without_a_server() {
     let mut screen = Screen::open(&scenario, &["attach", "--", PARLOR, "demo-agent"]);
     screen.wait_for("direct");
     screen.prompt("say hello directly");
-    screen.wait_for("hello directly\n");
+    screen.wait_for("\n   hello directly");
     screen.wait_for("─ Idle");
     screen.prompt("ask Delete the notes");
     screen.wait_for("Tab answers");
@@ -144,6 +144,40 @@ fn an_agent_is_used_without_a_server() {
     screen.wait_for("1 y  Allow once");
     screen.press("y");
     screen.wait_for("You allowed it this once.");
+    assert_eq!(screen.detach(), Some(0));
+}
+
+#[test]
+fn an_agent_without_a_server_that_ends_is_reported_and_the_input_is_kept() {
+    let scenario = Scenario::new(PARLOR);
+    let mut screen = Screen::open(&scenario, &["attach", "--", PARLOR, "demo-agent"]);
+    screen.wait_for("direct");
+    screen.prompt("terminal kill -9 $PPID");
+    screen.wait_for("✗ The agent ended");
+    screen.press("kept");
+    screen.wait_for("kept");
+    screen.press(ENTER);
+    screen.press("!");
+    screen.wait_for("kept!");
+    assert_eq!(screen.detach(), Some(0));
+}
+
+#[test]
+fn an_agent_that_requires_a_login_is_logged_in_to_from_the_client() {
+    let mut scenario = Scenario::new(PARLOR);
+    let file = scenario.path().join("logged-in");
+    let agent = format!("mine={} --auth=test --login-file {}", programs::test_agent(), file.display());
+    scenario.serve(&["--agent", &agent]);
+    let mut screen = Screen::open(&scenario, &["new"]);
+    screen.wait_for("Enter start");
+    screen.prompt("say hello");
+    screen.wait_for("mine is not logged in");
+    screen.wait_for("› say hello");
+    screen.press(ENTER);
+    screen.wait_for("Logged in");
+    screen.press(ENTER);
+    screen.wait_for("\n   hello");
+    screen.wait_for("─ Idle");
     assert_eq!(screen.detach(), Some(0));
 }
 

@@ -3,7 +3,7 @@
 use parlor_testkit::wait::wait_until;
 
 use crate::with_server;
-use parlor_testkit::screen::{ENTER, ESC, Screen, TAB};
+use parlor_testkit::screen::{CTRL_C, ENTER, ESC, Screen, TAB};
 
 #[test]
 fn the_list_follows_other_clients_and_opens_sessions() {
@@ -95,6 +95,7 @@ fn two_clients_show_the_same_session() {
     let mut two = Screen::open(&scenario, &["attach"]);
     one.wait_for("hello");
     two.wait_for("hello");
+    one.wait_for("2 clients");
     one.prompt("say from the first client");
     two.wait_for("from the first client");
     two.wait_for("─ Idle");
@@ -139,4 +140,28 @@ fn forks_are_shown_as_a_tree() {
     screen.press("F");
     screen.wait_for("2 sessions");
     screen.wait_for("└");
+}
+
+#[test]
+fn detaching_says_how_to_return() {
+    let scenario = with_server();
+    let id = scenario.new_session("say hello");
+    let mut screen = Screen::open(&scenario, &["attach", &id]);
+    screen.wait_for("hello");
+    for (prompt, text) in [
+        ("", "detached from ID. `parlor attach ID` returns"),
+        ("sleep 60000", "detached from ID; the turn continues."),
+    ] {
+        if !prompt.is_empty() {
+            screen = Screen::open(&scenario, &["attach", &id]);
+            screen.wait_for("hello");
+            screen.prompt(prompt);
+            screen.wait_for("Esc cancels");
+        }
+        screen.press(CTRL_C);
+        screen.wait_for("Ctrl-C again");
+        screen.press(CTRL_C);
+        screen.wait_for(&text.replace("ID", &id[..8]));
+        assert_eq!(screen.wait(), Some(0));
+    }
 }

@@ -1,15 +1,24 @@
 //! Keys of the input: editing, sending, history, completion and queued prompts.
 
 use crossterm::event::KeyCode;
-use parlor_client::{DuringTurn, SessionId};
+use jiff::SignedDuration;
+use parlor_client::DuringTurn;
 
-use crate::app::{App, Completion, Focus, MAX_HISTORY};
+use crate::app::{App, Completion, CompletionItem, Focus, MAX_HISTORY, Opening};
 use crate::clean::Clean;
-use crate::event::{Call, Effect};
+use crate::event::{Call, Effect, SessionCall};
 use crate::fuzzy;
 use crate::input::Completed;
-use crate::keys::{Action, Key, Place};
+use crate::keys::{Action, Key, KeyContext};
 use crate::overlay::{Overlay, step};
+
+/// An Enter this soon after the connection was made again sends nothing.
+const RECONNECT_GUARD: SignedDuration = SignedDuration::from_secs(1);
+
+/// How a prompt names a file.
+fn reference(path: &str) -> String {
+    if path.contains(char::is_whitespace) { format!("@\"{path}\"") } else { format!("@{path}") }
+}
 
 /// How many rows of completions are shown.
 const MAX_COMPLETIONS: usize = 6;
@@ -36,7 +45,19 @@ impl App {
             effects.push(Effect::Reconnect);
             return;
         }
-        if self.input.is_blank() {
+        if self.reopening.is_some_and(|reopening| reopening.attempts > 0) && self.opening.is_none() {
+            self.reopen(effects);
+            return;
+        }
+        if let Some(agent) = &self.needs_login {
+            effects.push(Effect::Login(agent.clone()));
+            return;
+        }
+        if self.input.is_blank() || self.has_ended {
+            return;
+        }
+        if self.reconnected.take().is_some_and(|at| self.look.now < at + RECONNECT_GUARD) {
+            self.note("Connected again. Enter sends");
             return;
         }
         let text = self.input.full_text();
@@ -45,13 +66,10 @@ impl App {
             return;
         }
         self.input.set("");
-        self.history.retain(|known| *known != text);
-        self.history.insert(0, text.clone());
-        self.history.truncate(MAX_HISTORY);
-        self.history_place = None;
+        self.add_to_history(text.clone());
         let Some(conversation) = &mut self.conversation else {
             let ticket = self.new_ticket();
-            self.opening = Some((ticket, SessionId::from("")));
+            self.opening = Some(Opening { ticket, session: None, note: None });
             self.drafts.insert(None, text.clone());
             let (agent, cwd) = (self.agent.clone(), self.new_cwd.clone());
             effects.push(Effect::Send(Call::New { ticket, agent, cwd, prompt: text }));
@@ -61,13 +79,18 @@ impl App {
         conversation.follow();
         if let Some(message) = self.editing.take() {
             let note = "Forked with the edited prompt. Esc returns to the parent.".to_owned();
-            effects.push(Effect::Send(Call::EditPrompt { message, text, note }));
+            self.send_to_session(SessionCall::EditPrompt { message, text, note }, effects);
             return;
         }
+        self.send_prompt(text, during_turn, effects);
+    }
+
+    /// Sends a prompt to the open session, with a key that makes a repetition the same prompt.
+    fn send_prompt(&mut self, text: String, during_turn: DuringTurn, effects: &mut Vec<Effect>) {
         self.prompts_sent += 1;
         let key = format!("{}-{}", self.look.now.as_nanosecond(), self.prompts_sent);
         self.on_prompt_sent();
-        effects.push(Effect::Send(Call::Prompt { text, key, during_turn }));
+        self.send_to_session(SessionCall::Prompt { text, key, during_turn }, effects);
     }
 
     /// Up: the queued prompts, the last one first, then the history.
@@ -129,22 +152,18 @@ impl App {
             self.queued_cursor = None;
             return false;
         };
-        match self.keys.action(Place::Messages, key) {
+        match self.keys.action(KeyContext::Messages, key) {
             Some(Action::Edit) => {
-                self.input.set(&prompt.text);
-                effects.push(Effect::Send(Call::Withdraw(prompt.id)));
+                self.replace_input(&prompt.text);
+                self.send_to_session(SessionCall::Withdraw(prompt.id), effects);
             }
             Some(Action::Withdraw) => {
-                effects.push(Effect::Send(Call::Withdraw(prompt.id)));
+                self.send_to_session(SessionCall::Withdraw(prompt.id), effects);
                 self.note("Withdrawn");
             }
             Some(Action::SendNow) => {
-                effects.push(Effect::Send(Call::Withdraw(prompt.id)));
-                self.prompts_sent += 1;
-                let key = format!("{}-{}", self.look.now.as_nanosecond(), self.prompts_sent);
-                self.on_prompt_sent();
-                let during_turn = DuringTurn::SteerOrCancel;
-                effects.push(Effect::Send(Call::Prompt { text: prompt.text, key, during_turn }));
+                self.send_to_session(SessionCall::Withdraw(prompt.id), effects);
+                self.send_prompt(prompt.text, DuringTurn::SteerOrCancel, effects);
             }
             _ => {
                 let is_move = matches!(key.code(), KeyCode::Up | KeyCode::Down);
@@ -166,16 +185,18 @@ impl App {
                 self.form.text.insert(text);
                 self.store_form_text();
             }
-            None if self.focus == Focus::Request => {}
             None => {
                 if self.focus != Focus::Input {
                     self.set_focus(Focus::Input);
                 }
-                self.input.paste(text);
+                if !self.input.paste(text) {
+                    self.fail("The pasted text is too large for a prompt");
+                }
             }
             Some(Overlay::Picker(picker)) => {
                 picker.query.insert(text);
                 picker.filter();
+                self.refresh_picker();
             }
             Some(Overlay::Search(search)) => {
                 search.query.insert(text);
@@ -194,59 +215,62 @@ impl App {
     pub(in crate::app) fn complete(&mut self, effects: &mut Vec<Effect>) {
         let word =
             self.input.completed_word().filter(|_| self.focus == Focus::Input && self.overlays.is_empty());
+        let is_file = matches!(word, Some(Completed::File(_)));
+        let is_listed = std::mem::replace(&mut self.has_listed, is_file);
         let Some(word) = word.filter(|word| self.closed_completion.as_ref() != Some(word)) else {
             self.completion = None;
             return;
         };
-        if self.completion.as_ref().is_some_and(|completion| completion.word == word)
-            && !matches!((&word, &self.files), (Completed::File(_), Some(_)))
-        {
+        let cwd = self.cwd().to_owned();
+        if is_file && !is_listed && self.wanted_files.as_ref() != Some(&cwd) {
+            self.wanted_files = Some(cwd.clone());
+            effects.push(Effect::ListFiles(cwd.clone()));
+        }
+        let is_shown = |shown: &Completion| shown.word == word && shown.listing == self.listings;
+        if self.completion.as_ref().is_some_and(is_shown) {
             return;
         }
         let cursor = match &self.completion {
             Some(completion) if completion.word == word => completion.cursor,
             Some(_) | None => 0,
         };
-        let mut fits: Vec<(i32, String, Clean)> = match &word {
+        let mut fits: Vec<CompletionItem> = match &word {
             Completed::Command(name) => self
                 .agent_commands()
                 .into_iter()
                 .filter(|(command, ..)| command.starts_with(name.as_str()))
-                .map(|(command, hint, about)| {
-                    let hint = if hint.is_empty() { hint } else { format!(" [{hint}]") };
-                    (0, format!("/{command}"), Clean::line(&format!("{hint}\t{about}").replace('\t', "    ")))
+                .map(|(command, hint, about)| CompletionItem {
+                    insert: format!("/{command}"),
+                    hint: Clean::line(&hint),
+                    about: Clean::line(&about),
+                    score: 0,
                 })
                 .collect(),
-            Completed::File(path) => {
-                let cwd = self.cwd().to_owned();
-                match &self.files {
-                    Some((listed, files)) if *listed == cwd => files
-                        .iter()
-                        .filter_map(|file| {
-                            let (score, _) = fuzzy::fit(path, file)?;
-                            let length = i32::try_from(file.len()).unwrap_or(i32::MAX);
-                            Some((score * 16 - length.min(200), format!("@{file}"), Clean::default()))
+            Completed::File(path) => match &self.files {
+                Some((listed, files)) if *listed == cwd => files
+                    .iter()
+                    .filter_map(|file| {
+                        let (score, _) = fuzzy::fit(path, file)?;
+                        let length = i32::try_from(file.len()).unwrap_or(i32::MAX);
+                        Some(CompletionItem {
+                            insert: reference(file),
+                            score: score * 16 - length.min(200),
+                            ..CompletionItem::default()
                         })
-                        .collect(),
-                    _ => {
-                        if self.wanted_files.as_ref() != Some(&cwd) {
-                            self.wanted_files = Some(cwd.clone());
-                            effects.push(Effect::ListFiles(cwd));
-                        }
-                        Vec::new()
-                    }
-                }
-            }
+                    })
+                    .collect(),
+                _ => Vec::new(),
+            },
         };
-        fits.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        fits.sort_by(|a, b| b.score.cmp(&a.score).then_with(|| a.insert.cmp(&b.insert)));
         let total = fits.len();
         fits.truncate(MAX_COMPLETIONS * 8);
-        let items: Vec<_> = fits.into_iter().map(|(_, insert, about)| (insert, about)).collect();
-        self.completion = (!items.is_empty()).then_some(Completion {
-            cursor: cursor.min(total - usize::from(total > 0)),
-            items,
+        self.completion = (!fits.is_empty()).then(|| Completion {
+            cursor: cursor.min(fits.len() - 1),
+            items: fits,
             total,
             word,
+            listing: self.listings,
         });
     }
 
@@ -257,11 +281,10 @@ impl App {
             KeyCode::Up => completion.cursor = step(completion.cursor, completion.items.len(), false),
             KeyCode::Down => completion.cursor = step(completion.cursor, completion.items.len(), true),
             KeyCode::Tab | KeyCode::Enter if !key.is_alt() => {
-                let Some((insert, _)) = completion.items.get(completion.cursor).cloned() else {
-                    return false;
-                };
+                let Some(item) = completion.items.get(completion.cursor) else { return false };
+                let insert = item.insert.clone();
                 // A command that is complete is sent with Enter.
-                if key.code() == KeyCode::Enter && self.input.text() == insert {
+                if key.code() == KeyCode::Enter && self.input.text() == *insert {
                     self.completion = None;
                     return false;
                 }

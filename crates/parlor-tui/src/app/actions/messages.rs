@@ -4,12 +4,15 @@ use parlor_client::{EntryId, Role as MessageRole};
 
 use crate::app::{App, Focus, Link};
 use crate::entry::export;
-use crate::event::{Call, Effect};
+use crate::event::{Effect, SessionCall};
 use crate::keys::Action;
 use crate::overlay::AskPurpose;
 
 impl App {
     pub(super) fn on_message_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        if action == Action::Toggle && self.open_subagent(effects) {
+            return;
+        }
         let look = &self.look;
         let Some(conversation) = &mut self.conversation else { return };
         let half = (conversation.page() / 2).max(1);
@@ -48,6 +51,23 @@ impl App {
         }
     }
 
+    /// Opens the session of the selected subagent. Returns whether one is selected.
+    fn open_subagent(&mut self, effects: &mut Vec<Effect>) -> bool {
+        let Some(conversation) = self.conversation.as_ref().filter(|_| self.link == Link::Live) else {
+            return false;
+        };
+        let subagent = conversation.with_selected(|entry, _| {
+            let EntryId::Subagent(session) = entry.id() else { return None };
+            Some(session.clone())
+        });
+        let Some(subagent) = subagent.flatten() else { return false };
+        let cwd = conversation.cwd.clone();
+        // Esc returns to the owner.
+        self.parents.extend(self.open_id().map(|owner| (owner, cwd.clone())));
+        self.open(subagent, cwd, effects);
+        true
+    }
+
     fn copy(&mut self, as_markdown: bool, effects: &mut Vec<Effect>) {
         let Some(conversation) = &self.conversation else { return };
         let text = conversation.with_selected(|entry, transcript| {
@@ -70,19 +90,22 @@ impl App {
         match action {
             Action::Fork => {
                 let note = format!("Forked{number}. Esc returns to the parent.");
-                effects.push(Effect::Send(Call::Fork { at: message, agent: None, note }));
+                self.send_to_session(SessionCall::Fork { at: message, agent: None, note }, effects);
             }
             Action::Regenerate => {
                 match message.or_else(|| conversation.selected_prompt().map(|(id, _)| id)) {
                     Some(message) => {
                         let note = "Regenerating in a fork. Esc returns to the parent.".to_owned();
-                        effects.push(Effect::Send(Call::Regenerate { message, note }));
+                        self.send_to_session(SessionCall::Regenerate { message, note }, effects);
                     }
                     None => self.note("Nothing to regenerate: there is no prompt yet"),
                 }
             }
             Action::Edit => match conversation.selected_prompt() {
                 Some((message, text)) => {
+                    if self.editing.is_none() {
+                        self.keep_draft();
+                    }
                     self.input.set(&text);
                     self.editing = Some(message);
                     self.set_focus(Focus::Input);
@@ -90,7 +113,7 @@ impl App {
                 }
                 None => self.note("Nothing to edit: there is no prompt yet"),
             },
-            _ => self.pick_agent(true),
+            _ => self.pick_agent(true, effects),
         }
     }
 

@@ -10,29 +10,34 @@ mod pickers;
 mod requests;
 mod sessions;
 
+use crossterm::event::KeyCode;
+
 pub(super) use self::messages::SelectedKind;
-use super::{App, ESCAPE_GUARD, Focus, INTERRUPT_TIME, Link};
+use super::{App, CANCELLING, Focus, GUARD_TIME, INTERRUPT_TIME, Link, TAB_GUARD_TIME};
 use crate::clean::Clean;
-use crate::event::{Call, Effect};
-use crate::keys::{Action, Key, Place};
+use crate::event::{Call, Effect, SessionCall};
+use crate::keys::{Action, Key, KeyContext};
 use crate::overlay::{AskPurpose, HelpView, InboxView, Overlay, Search};
 use crate::theme::Role;
 
 impl App {
     /// Where the keys go.
-    fn place(&self) -> Place {
+    fn place(&self) -> KeyContext {
         match (self.overlays.last(), self.focus) {
             (Some(overlay), _) => overlay.place(),
-            (None, Focus::Input) => Place::Input,
-            (None, Focus::Messages) => Place::Messages,
-            (None, Focus::Sessions) => Place::Sessions,
-            (None, Focus::Request) if self.shown_form() => Place::Form,
-            (None, Focus::Request) => Place::Request,
+            (None, Focus::Input) => KeyContext::Input,
+            (None, Focus::Messages) => KeyContext::Messages,
+            (None, Focus::Sessions) => KeyContext::Sessions,
+            (None, Focus::Request) if self.shown_form() => KeyContext::Form,
+            (None, Focus::Request) => KeyContext::Request,
         }
     }
 
     pub(super) fn on_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
         let now = self.look.now;
+        if !self.takes_key(key) {
+            return;
+        }
         let place = self.place();
         let action = self.keys.action(place, key);
         if self.ignore_keys_until.is_some_and(|until| now < until) && action != Some(Action::Interrupt) {
@@ -45,6 +50,10 @@ impl App {
         if action != Some(Action::Interrupt) {
             self.last_interrupt = None;
         }
+        // Whoever writes has seen that the connection is back.
+        if action != Some(Action::Send) {
+            self.reconnected = None;
+        }
         match action {
             Some(Action::Interrupt) => return self.on_interrupt(effects),
             Some(Action::Escape) => return self.on_escape(effects),
@@ -55,6 +64,20 @@ impl App {
         } else {
             self.on_overlay_key(key, action, effects);
         }
+    }
+
+    /// Whether a key is used. One that is pressed right after a request took the focus was meant for the input: a letter is
+    /// typed there, and others that could answer are ignored.
+    fn takes_key(&mut self, key: Key) -> bool {
+        let is_soon = self.took_focus.is_some_and(|took| self.look.now < took + GUARD_TIME);
+        if !is_soon || self.focus != Focus::Request || !self.overlays.is_empty() {
+            return true;
+        }
+        if key.typed().is_some() {
+            self.focus = Focus::Input;
+            return true;
+        }
+        key.code() != KeyCode::Enter
     }
 
     /// Ctrl-C: the second one detaches. The draft is kept.
@@ -76,7 +99,7 @@ impl App {
     /// Esc: closes the topmost thing, else cancels the turn.
     fn on_escape(&mut self, effects: &mut Vec<Effect>) {
         let now = self.look.now;
-        let is_soon = self.last_escape.is_some_and(|last| last + ESCAPE_GUARD > now);
+        let is_soon = self.last_escape.is_some_and(|last| last + GUARD_TIME > now);
         if self.close_topmost(effects) {
             self.last_escape = Some(now);
             return;
@@ -85,8 +108,8 @@ impl App {
             return;
         }
         if self.is_busy() && !self.is_offline() {
-            effects.push(Effect::Send(Call::Cancel));
-            self.note("Cancelling the turn");
+            self.send_to_session(SessionCall::Cancel, effects);
+            self.note(CANCELLING);
         }
     }
 
@@ -133,8 +156,13 @@ impl App {
                 if self.queued_cursor.take().is_some() {
                     return true;
                 }
+                if self.needs_login.take().is_some() {
+                    return true;
+                }
                 if self.editing.take().is_some() {
-                    self.input.set("");
+                    // What was being written before comes back.
+                    let draft = self.drafts.remove(&self.open_id());
+                    self.replace_input(&draft.unwrap_or_default());
                     return true;
                 }
                 if let Some(conversation) = &mut self.conversation
@@ -155,19 +183,25 @@ impl App {
         }
     }
 
-    fn on_pane_key(&mut self, place: Place, key: Key, action: Option<Action>, effects: &mut Vec<Effect>) {
-        if place == Place::Input && self.on_completion_key(key) {
+    fn on_pane_key(
+        &mut self,
+        place: KeyContext,
+        key: Key,
+        action: Option<Action>,
+        effects: &mut Vec<Effect>,
+    ) {
+        if place == KeyContext::Input && self.on_completion_key(key) {
             return;
         }
-        if place == Place::Input && self.on_queued_key(key, effects) {
+        if place == KeyContext::Input && self.on_queued_key(key, effects) {
             return;
         }
         if let Some(digit) = key.typed().and_then(|letter| letter.to_digit(10))
-            && place == Place::Request
+            && place == KeyContext::Request
         {
             return self.choose_option(usize::try_from(digit).unwrap_or(0), effects);
         }
-        if place == Place::Form && self.on_form_key(key, action, effects) {
+        if place == KeyContext::Form && self.on_form_key(key, action, effects) {
             return;
         }
         match action {
@@ -178,7 +212,7 @@ impl App {
                 Focus::Sessions => self.on_session_action(action, effects),
                 Focus::Request => self.on_request_action(action, effects),
             },
-            None if place == Place::Input => {
+            None if place == KeyContext::Input => {
                 self.is_send_pending = false;
                 if self.input.on_key(key) {
                     self.history_place = None;
@@ -193,11 +227,14 @@ impl App {
     pub(super) fn on_common_action(&mut self, action: Action, effects: &mut Vec<Effect>) -> bool {
         match action {
             Action::OpenSession => self.pick_session(),
-            Action::NewSession => self.new_session(),
-            Action::Inbox => self.overlays.push(Overlay::Inbox(InboxView::default())),
+            Action::NewSession => self.new_session(effects),
+            Action::Inbox => {
+                let inbox = InboxView::new(&self.inbox_ids());
+                self.overlays.push(Overlay::Inbox(inbox));
+            }
             Action::Search => self.overlays.push(Overlay::Search(Search::new())),
             Action::Palette => self.pick_command(),
-            Action::Options => self.pick_option(),
+            Action::Options => self.pick_option(effects),
             Action::Help => {
                 let place = self.place();
                 self.overlays.push(Overlay::Help(HelpView { place, scroll: 0, query: None }));
@@ -207,7 +244,7 @@ impl App {
             Action::PageUp | Action::PageDown => {
                 self.scroll_pages(if action == Action::PageUp { -1 } else { 1 });
             }
-            Action::NextPane => self.next_pane(),
+            Action::NextPane => self.next_pane(effects),
             _ => return false,
         }
         true
@@ -221,13 +258,19 @@ impl App {
     }
 
     /// The next pane: a request, the messages, the sessions, the input.
-    fn next_pane(&mut self) {
+    fn next_pane(&mut self, effects: &mut Vec<Effect>) {
         let has_request = self.shown_request().is_some();
+        // Pressed for the request, which took the focus by itself just before.
+        if self.focus == Focus::Request
+            && self.took_focus.take().is_some_and(|took| self.look.now < took + TAB_GUARD_TIME)
+        {
+            return;
+        }
         let next = match self.focus {
             Focus::Input if has_request => Focus::Request,
             Focus::Input if self.conversation.is_some() => Focus::Messages,
             Focus::Input => {
-                self.pick_agent(false);
+                self.pick_agent(false, effects);
                 return;
             }
             Focus::Messages if self.link != Link::Direct => Focus::Sessions,
@@ -236,7 +279,7 @@ impl App {
         self.set_focus(next);
     }
 
-    pub(super) fn set_focus(&mut self, focus: Focus) {
+    pub(in crate::app) fn set_focus(&mut self, focus: Focus) {
         if self.focus == Focus::Sessions && focus != Focus::Sessions {
             self.sessions.thaw();
         }
@@ -258,15 +301,20 @@ impl App {
         }
         if focus == Focus::Request {
             self.put_off = None;
+            self.took_focus = None;
             self.load_form_field();
         }
         self.focus = focus;
     }
 
-    pub(super) fn new_session(&mut self) {
+    pub(super) fn new_session(&mut self, effects: &mut Vec<Effect>) {
         self.keep_draft();
         self.conversation = None;
         self.opening = None;
+        self.has_opened = true;
+        self.is_send_pending = false;
+        self.needs_login = None;
+        effects.push(Effect::Send(Call::Agents));
         self.overlays.clear();
         self.focus = Focus::Input;
         self.input.set(&self.drafts.remove(&None).unwrap_or_default());

@@ -156,17 +156,12 @@ impl App {
     }
 
     fn on_inbox_key(&mut self, key: Key, action: Option<Action>, effects: &mut Vec<Effect>) {
-        // The newest comes first.
-        let ids: Vec<String> = self.requests.iter().rev().map(|request| request.id.clone()).collect();
+        let ids = self.inbox_ids();
         let half = usize::from(self.size.1 / 4).max(1);
         let Some(Overlay::Inbox(inbox)) = self.overlays.last_mut() else { return };
-        inbox.cursor = inbox.cursor.min(ids.len().saturating_sub(1));
-        let current = ids.get(inbox.cursor).cloned();
+        let current = inbox.selected().cloned();
         match action {
-            Some(Action::Next | Action::Previous) => {
-                inbox.cursor = step(inbox.cursor, ids.len(), action == Some(Action::Next));
-                inbox.scroll = 0;
-            }
+            Some(Action::Next | Action::Previous) => inbox.step(&ids, action == Some(Action::Next)),
             Some(Action::HalfDown) => inbox.scroll += half,
             Some(Action::HalfUp) => inbox.scroll = inbox.scroll.saturating_sub(half),
             Some(action @ (Action::Allow | Action::AllowAlways | Action::Reject | Action::RejectAlways)) => {
@@ -184,8 +179,8 @@ impl App {
                     if self.open_id().as_ref() == Some(&id) {
                         self.set_focus(Focus::Request);
                     } else {
-                        self.open_at = Some(OpenAt::Request);
                         self.open(id, cwd, effects);
+                        self.open_at = Some(OpenAt::Request);
                     }
                 }
             }
@@ -205,27 +200,17 @@ impl App {
         let Some(Overlay::Search(search)) = self.overlays.last() else { return };
         let Some(hit) = search.hits.get(search.cursor).cloned() else { return };
         let words = search.words();
-        self.open_at = match (hit.message, hit.tool_call) {
+        let open_at = match (hit.message, hit.tool_call) {
             (Some(id), _) => Some(OpenAt::Message(id, words)),
             (None, Some(id)) => Some(OpenAt::ToolCall(id, words)),
             (None, None) => None,
         };
-        self.results = self.overlays.pop().map(Box::new);
-        if self.open_id().as_ref() == Some(&hit.session) {
-            self.overlays.clear();
-            self.select_now();
-        } else {
-            self.open(hit.session, hit.cwd, effects);
-        }
-    }
-
-    fn select_now(&mut self) {
-        if let (Some(conversation), Some(OpenAt::Message(id, words))) =
-            (&mut self.conversation, self.open_at.take())
-            && conversation.select_message(&id, &self.look)
-        {
-            conversation.matches = words;
-            self.focus = Focus::Messages;
+        let results = self.overlays.pop().map(Box::new);
+        self.overlays.clear();
+        self.open(hit.session, hit.cwd, effects);
+        (self.open_at, self.results) = (open_at, results);
+        if self.opening.is_none() {
+            self.select_opened();
         }
     }
 
@@ -233,6 +218,30 @@ impl App {
         if let Some(id) = self.open_id() {
             self.show_forks_of(&id);
         }
+    }
+
+    /// Shows the sessions of the fork tree that are still there.
+    pub(in crate::app) fn refresh_forks(&mut self) {
+        let sessions = &self.sessions;
+        let forks = self.overlays.iter_mut().find_map(|overlay| match overlay {
+            Overlay::Forks(forks) => Some(forks),
+            _ => None,
+        });
+        let Some(forks) = forks else { return };
+        let is_listed = |line: &ListLine| match line {
+            ListLine::Session { id, .. } => sessions.get(id).is_some() && !sessions.hidden.contains(id),
+            ListLine::Directory(_) => false,
+        };
+        if forks.lines.iter().all(is_listed) {
+            return;
+        }
+        let rest: Vec<_> = forks.lines.iter().filter(|line| is_listed(line)).cloned().collect();
+        let root = rest.iter().find_map(|line| match line {
+            ListLine::Session { id, .. } => Some(id.clone()),
+            ListLine::Directory(_) => None,
+        });
+        forks.lines = root.map(|root| sessions.tree(&root)).unwrap_or_default();
+        forks.cursor = forks.cursor.min(forks.lines.len().saturating_sub(1));
     }
 
     pub(super) fn show_forks_of(&mut self, id: &SessionId) {

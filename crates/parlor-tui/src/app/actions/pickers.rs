@@ -4,8 +4,8 @@ use parlor_client::Json;
 
 use crate::app::{App, Focus};
 use crate::clean::Clean;
-use crate::event::{Call, Effect};
-use crate::keys::{Action, Place};
+use crate::event::{Call, Effect, SessionCall};
+use crate::keys::{Action, KeyContext};
 use crate::overlay::{AskPurpose, Choice, Overlay, PickItem, Picker};
 use crate::sessions::RowState;
 use crate::theme::{Mark, Role};
@@ -80,7 +80,7 @@ impl App {
             (Action::Help, "Help"),
         ];
         let item = |(action, name): (Action, &str)| {
-            let places = [Place::Messages, Place::Sessions];
+            let places = [KeyContext::Messages, KeyContext::Sessions];
             let key = places.into_iter().find_map(|place| self.keys.key(place, action));
             let key = key.filter(|_| action != Action::Filter).map(|key| key.to_string());
             PickItem {
@@ -120,7 +120,9 @@ impl App {
         self.overlays.push(Overlay::Picker(Picker::new("History", items)));
     }
 
-    pub(super) fn pick_agent(&mut self, is_fork: bool) {
+    pub(super) fn pick_agent(&mut self, is_fork: bool, effects: &mut Vec<Effect>) {
+        // Agents that were installed or logged in to meanwhile are listed the next time.
+        effects.push(Effect::Send(Call::Agents));
         let chosen = if is_fork {
             self.open_id().and_then(|id| Some(self.sessions.get(&id)?.agent.to_string()))
         } else {
@@ -130,7 +132,7 @@ impl App {
             section: None,
             mark: None,
             name: Clean::line(&agent.name),
-            about: Clean::line(if agent.is_installed { "installed" } else { "not installed" }),
+            about: Clean::line(agent.state()),
             right: Clean::line(if Some(&agent.name) == chosen.as_ref() { "now" } else { "" }),
             choice: if is_fork {
                 Choice::OtherAgent(agent.name.clone())
@@ -139,14 +141,16 @@ impl App {
             },
             needs_confirmation: false,
         };
-        let items = self.agents.iter().map(item).collect();
+        let mut agents: Vec<_> = self.agents.iter().collect();
+        agents.sort_by_key(|agent| !agent.is_installed);
+        let items = agents.into_iter().map(item).collect();
         let title = if is_fork { "Continue with another agent" } else { "Agent of the new session" };
         self.overlays.push(Overlay::Picker(Picker::new(title, items)));
     }
 
-    pub(super) fn pick_option(&mut self) {
+    pub(super) fn pick_option(&mut self, effects: &mut Vec<Effect>) {
         let Some(conversation) = &self.conversation else {
-            self.pick_agent(false);
+            self.pick_agent(false, effects);
             return;
         };
         let mut items = Vec::new();
@@ -248,22 +252,34 @@ impl App {
                 }
             }
             Choice::NewSession(text) => {
-                self.new_session();
-                self.input.set(&text);
+                self.new_session(effects);
+                self.replace_input(&text);
             }
             Choice::Action(action) => self.run_command(action, effects),
             Choice::Option { option, value, note } => {
                 let note = if self.is_busy() { format!("{note} (from the next turn)") } else { note };
-                effects.push(Effect::Send(Call::SetOption { option, value, note }));
+                self.send_to_session(SessionCall::SetOption { option, value, note }, effects);
             }
             Choice::Values { .. } => {}
             Choice::Text(text) => {
-                self.input.set(&text);
+                self.replace_input(&text);
                 self.set_focus(Focus::Input);
             }
+            Choice::OtherAgent(name) | Choice::NewAgent(name) if !self.is_installed(&name) => {
+                self.fail(&format!("{name} is not installed: `parlor agents install {name}` installs it"));
+            }
             Choice::OtherAgent(agent) => self.continue_with(agent, effects),
-            Choice::NewAgent(agent) => self.agent = Some(agent),
+            Choice::NewAgent(name) => {
+                let known = self.agents.iter().find(|known| known.name == name);
+                let is_out = known.is_some_and(|known| known.is_logged_in == Some(false));
+                self.needs_login = (is_out && self.can_log_in).then(|| name.clone());
+                self.agent = Some(name);
+            }
         }
+    }
+
+    fn is_installed(&self, agent: &str) -> bool {
+        self.agents.iter().any(|known| known.name == agent && known.is_installed)
     }
 
     /// Forks the session for another agent, which gets the transcript with its first prompt.
@@ -271,7 +287,7 @@ impl App {
         let Some(conversation) = &self.conversation else { return };
         let at = conversation.selected_message();
         let note = format!("Continues with {agent}. Esc returns to the parent.");
-        effects.push(Effect::Send(Call::Fork { at, agent: Some(agent), note }));
+        self.send_to_session(SessionCall::Fork { at, agent: Some(agent), note }, effects);
     }
 
     /// Sets the next or previous value of an option.
@@ -287,7 +303,8 @@ impl App {
         let (value, shown) = values[*now].clone();
         item.about = shown.clone();
         let note = format!("{name}: {shown}");
-        effects.push(Effect::Send(Call::SetOption { option: option.clone(), value, note }));
+        let call = SessionCall::SetOption { option: option.clone(), value, note };
+        self.send_to_session(call, effects);
     }
 
     /// Runs a command of the palette.
@@ -309,7 +326,7 @@ impl App {
             }
             Action::ForkTree => self.show_forks(),
             Action::Detach => self.quit(effects),
-            Action::Undo => self.undo(),
+            Action::Undo => self.undo(effects),
             Action::Title | Action::Archive | Action::Delete => {
                 self.list_cursor = self.open_id();
                 if self.list_cursor.is_some() {

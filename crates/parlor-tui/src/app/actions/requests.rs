@@ -32,7 +32,7 @@ impl App {
         }
     }
 
-    /// Whether a key may answer a request now: not one that was meant for something else.
+    /// Answers the shown request with the option of a number.
     pub(super) fn choose_option(&mut self, number: usize, effects: &mut Vec<Effect>) {
         let Some(request) = self.shown_request() else { return };
         let chosen = number.checked_sub(1).and_then(|index| request.options().get(index)).cloned();
@@ -49,8 +49,10 @@ impl App {
         result: parlor_client::Object,
         effects: &mut Vec<Effect>,
     ) {
-        self.answered_here.insert(id.clone());
-        effects.push(Effect::Send(Call::Answer { id, result }));
+        // The first answer counts.
+        if self.answered_here.insert(id.clone()) {
+            effects.push(Effect::Send(Call::Answer { id, result }));
+        }
     }
 
     /// Answers a request with the only option of a kind.

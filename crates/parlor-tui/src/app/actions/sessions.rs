@@ -2,7 +2,7 @@
 
 use parlor_client::SessionId;
 
-use crate::app::{App, Focus, PendingRemoval};
+use crate::app::{App, Focus, OpenAt, PendingRemoval};
 use crate::event::Effect;
 use crate::keys::Action;
 use crate::overlay::{AskPurpose, step};
@@ -58,7 +58,7 @@ impl App {
                     self.remove_session(&id, action == Action::Delete, effects);
                 }
             }
-            Action::Undo => self.undo(),
+            Action::Undo => self.undo(effects),
             Action::ForkTree => {
                 if let Some(id) = current {
                     self.show_forks_of(&id);
@@ -87,19 +87,27 @@ impl App {
         // The one before can no longer be taken back by `u`: it happens now.
         effects.extend(self.removals.drain(..).map(|removal| removal.effect()));
         self.sessions.hidden.insert(id.clone());
-        if self.open_id().as_ref() == Some(id) {
+        let was_open = self.open_id().as_ref() == Some(id);
+        if was_open {
             self.keep_draft();
             self.conversation = None;
         }
-        self.removals.push(PendingRemoval { id: id.clone(), title, is_deletion, forks, at: self.look.now });
+        let at = self.look.now;
+        self.removals.push(PendingRemoval { id: id.clone(), title, is_deletion, forks, at, was_open });
     }
 
     /// Takes back the last archiving or deletion.
-    pub(super) fn undo(&mut self) {
+    pub(super) fn undo(&mut self, effects: &mut Vec<Effect>) {
         match self.removals.pop() {
             Some(removal) => {
                 self.sessions.hidden.remove(&removal.id);
-                self.list_cursor = Some(removal.id);
+                self.list_cursor = Some(removal.id.clone());
+                let cwd = self.sessions.get(&removal.id).map(|row| row.cwd.clone());
+                if let Some(cwd) = cwd.filter(|_| removal.was_open && self.conversation.is_none()) {
+                    let has_focus = self.focus == Focus::Sessions;
+                    self.open(removal.id, cwd, effects);
+                    self.open_at = has_focus.then_some(OpenAt::List);
+                }
                 self.note(&format!("Kept \"{}\"", removal.title));
             }
             None => self.note("Nothing to undo"),

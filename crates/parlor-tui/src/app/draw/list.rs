@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::{NARROW_COLUMNS, WIDE, age_of, state_mark};
 use crate::app::{App, Focus};
-use crate::keys::{Action, Place};
+use crate::keys::{Action, KeyContext};
 use crate::sessions::{ListLine, RowState, SessionRow};
 use crate::text::{cut, pad, width};
 use crate::theme::{Mark, Role};
@@ -56,13 +56,13 @@ impl App {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         if is_beside {
             if open > 0 {
-                let key = format!("{} ", self.keys.label(Place::Input, Action::Inbox));
+                let key = format!("{} ", self.keys.label(KeyContext::Input, Action::Inbox));
                 let left = vec![self.span(format!("{lead}! Inbox {open}"), Role::Warning)];
                 lines.push(self.spread(left, vec![self.span(key, Role::Dim)], columns));
                 request_lines(&mut lines, "   ");
                 lines.push(Line::default());
             }
-            let filter = format!("{} filter ", self.keys.label(Place::Sessions, Action::Filter));
+            let filter = format!("{} filter ", self.keys.label(KeyContext::Sessions, Action::Filter));
             lines.push(self.spread(
                 vec![Span::styled(title, bold)],
                 vec![self.span(filter, Role::Dim)],

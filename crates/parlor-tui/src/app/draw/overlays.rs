@@ -8,13 +8,13 @@ use ratatui::text::{Line, Span};
 use super::{App, Hint, age_of, state_mark};
 use crate::clean::Clean;
 use crate::field::TextField;
-use crate::keys::{Action, Place};
+use crate::keys::{Action, KeyContext};
 use crate::overlay::{ForkTree, HelpView, InboxView, Overlay, Picker, Scope, Search};
-use crate::request::Subject;
+use crate::request::{Permission, Subject};
 use crate::sessions::ListLine;
 use crate::text::{count, cut, pad, width, wrap};
 use crate::theme::{Mark, Role};
-use crate::time::{age, of_day, seconds_between, waiting};
+use crate::time::{age, moment, seconds_between, waiting};
 
 /// From this width on the help has two columns.
 const WIDE_HELP: u16 = 110;
@@ -101,7 +101,7 @@ impl App {
     // Pickers.
 
     fn picker_hints(&self, picker: &Picker) -> Vec<Hint> {
-        let open = self.keys.label(Place::List, Action::Open);
+        let open = self.keys.label(KeyContext::List, Action::Open);
         let mut hints = vec![(self.arrows(), "move")];
         if picker.is_options {
             hints.insert(0, ("type".to_owned(), "to filter"));
@@ -165,7 +165,8 @@ impl App {
             ];
             let is_alone = item.about.as_str().is_empty();
             let right_room = width(item.right.as_str()) + 1;
-            let room = if is_alone { usize::from(columns).saturating_sub(4 + right_room) } else { names };
+            let lead = 3 + width(indent);
+            let room = if is_alone { usize::from(columns).saturating_sub(lead + right_room) } else { names };
             left.extend(self.marked(&pad(item.name.as_str(), room, self.mark(Mark::Ellipsis)), places));
             if !is_alone {
                 left.push(self.span(format!("  {}", item.about), Role::Dim));
@@ -212,7 +213,7 @@ impl App {
     // The inbox.
 
     fn inbox_hints(&self) -> Vec<Hint> {
-        let key = |action| self.keys.label(Place::Inbox, action);
+        let key = |action| self.keys.label(KeyContext::Inbox, action);
         vec![
             (format!("{} {}", key(Action::Next), key(Action::Previous)), "move"),
             (
@@ -231,7 +232,6 @@ impl App {
         let dot = self.mark(Mark::Dot);
         let open = self.requests.len();
         let ellipsis = self.mark(Mark::Ellipsis);
-        inbox.cursor = inbox.cursor.min(open.saturating_sub(1));
         let verb = if open == 1 { "waits" } else { "wait" };
         let right =
             if open == 0 { String::new() } else { format!("{} {verb} for you", count(open, "request")) };
@@ -242,8 +242,11 @@ impl App {
         if open == 0 {
             lines.push(Line::raw("   Nothing waits for you."));
         }
-        for (index, request) in self.requests.iter().rev().enumerate() {
-            let is_current = index == inbox.cursor;
+        let head = lines.len();
+        let mut selected = 0..0;
+        for request in self.requests.iter().rev() {
+            let first = lines.len();
+            let is_current = inbox.selected() == Some(&request.id);
             let pointer = if is_current { self.mark(Mark::Prompt) } else { " " };
             let about = format!("  {} {dot} {}", request.agent, self.look.short_path(&request.cwd));
             let left = vec![
@@ -255,13 +258,21 @@ impl App {
             let waits =
                 request.opened.map(|opened| waiting(seconds_between(opened, now))).unwrap_or_default();
             lines.push(self.spread(left, vec![self.span(waits, Role::Dim)], columns));
-            let details = format!("   {}", request.details());
+            // The unfolded request has the command and the paths below.
+            let summary = match &request.subject {
+                Subject::Permission(_) if is_current => Clean::line(&request.summary()),
+                Subject::Permission(_) | Subject::Form(_) | Subject::Unknown(_) => request.details(),
+            };
+            let details = format!("   {summary}");
             lines.push(Line::raw(cut(&details, usize::from(columns), ellipsis)));
             if is_current && let Subject::Permission(permission) = &request.subject {
                 let all = self.request_lines(request, columns);
                 // Others keep two lines each.
-                let others = 3 * (open - index - 1) + 4;
-                let room = usize::from(area.height).saturating_sub(lines.len() + others).max(4);
+                let options = self.inbox_options(permission, columns);
+                let others = 3 * (open - 1) + 4;
+                // The options stay on the screen, whatever the request permits.
+                let most = usize::from(area.height).saturating_sub(head + 3 + options.len()).max(1);
+                let room = most.saturating_sub(others).max(most.min(4));
                 inbox.scroll = inbox.scroll.min(all.len().saturating_sub(room));
                 let below = all.len().saturating_sub(inbox.scroll + room);
                 lines.extend(all.into_iter().skip(inbox.scroll).take(room));
@@ -270,13 +281,10 @@ impl App {
                         self.span(format!("     {ellipsis} {}", count(below, "more line")), Role::Dim),
                     ]));
                 }
-                let mut options = vec![Span::raw("   ")];
-                for (index, option) in permission.options.iter().enumerate() {
-                    let key = self.option_key(permission, option).unwrap_or_default();
-                    options.push(self.span(format!("{} {key}", index + 1), Role::Accent));
-                    options.push(Span::raw(format!("  {}   ", Clean::line(&option.name))));
-                }
-                lines.push(Line::from(self.cut_spans(options, usize::from(columns))));
+                lines.extend(options);
+            }
+            if is_current {
+                selected = first..lines.len();
             }
             lines.push(Line::default());
         }
@@ -291,11 +299,29 @@ impl App {
                     Span::raw(format!(" {}", pad(answered.details.as_str(), 24, ellipsis))),
                     self.span(format!(" {}", answered.outcome), Role::Dim),
                 ];
-                let at = of_day(answered.at, now, &self.look.zone);
+                let at = moment(answered.at, now, &self.look.zone);
                 lines.push(self.spread(left, vec![self.span(at, Role::Dim)], columns));
             }
         }
+        // The selected request stays on the screen.
+        let below = selected.end.saturating_sub(usize::from(area.height));
+        lines.drain(head..head + below.min(selected.start.saturating_sub(head)));
         (lines, None)
+    }
+
+    /// The options of a request in one line, if all of them fit, else below each other.
+    fn inbox_options(&self, permission: &Permission, columns: u16) -> Vec<Line<'static>> {
+        let mut options = vec![Span::raw("   ")];
+        for (index, option) in permission.options.iter().enumerate() {
+            let key = self.option_key(permission, option).unwrap_or_default();
+            options.push(self.span(format!("{} {key}", index + 1), Role::Accent));
+            options.push(Span::raw(format!("  {}   ", Clean::line(&option.name))));
+        }
+        let used: usize = options.iter().map(Span::width).sum();
+        if used <= usize::from(columns) + 3 {
+            return vec![Line::from(options)];
+        }
+        self.options_below(permission, columns)
     }
 
     // The search.
@@ -303,8 +329,8 @@ impl App {
     fn search_hints(&self) -> Vec<Hint> {
         vec![
             (self.arrows(), "move"),
-            (self.keys.label(Place::List, Action::Open), "open at the message"),
-            (self.keys.label(Place::List, Action::Scope), "where to search"),
+            (self.keys.label(KeyContext::List, Action::Open), "open at the message"),
+            (self.keys.label(KeyContext::List, Action::Scope), "where to search"),
             ("Esc".to_owned(), "close"),
         ]
     }
@@ -386,7 +412,7 @@ impl App {
         lines.extend(rows.into_iter().skip(first).take(room));
         lines.resize(usize::from(area.height).saturating_sub(preview + 1), Line::default());
         if let Some(hit) = search.hits.get(search.cursor) {
-            let at = hit.at.map(|at| format!(", {}", of_day(at, now, &self.look.zone))).unwrap_or_default();
+            let at = hit.at.map(|at| format!(", {}", moment(at, now, &self.look.zone))).unwrap_or_default();
             let text = format!("{} in {}{at}", hit.role, hit.title);
             lines.push(self.rule(vec![self.span(text, Role::Dim)], Vec::new(), columns, Role::Dim));
             for row in
@@ -430,7 +456,7 @@ impl App {
     // The fork tree.
 
     fn fork_hints(&self) -> Vec<Hint> {
-        let key = |action| self.keys.label(Place::Sessions, action);
+        let key = |action| self.keys.label(KeyContext::Sessions, action);
         vec![
             (format!("{} {}", key(Action::Next), key(Action::Previous)), "move"),
             (key(Action::Open), "open"),
@@ -485,16 +511,16 @@ impl App {
     fn help_lines(&self, help: &mut HelpView, area: Rect) -> Drawn {
         let rows = self.keys.help();
         let query = help.query.as_ref().map(|query| query.text().to_lowercase()).unwrap_or_default();
-        let section = |place: Place| -> Vec<Line<'static>> {
+        let section = |context: KeyContext| -> Vec<Line<'static>> {
             let fits = |row: &&crate::keys::HelpRow| {
                 let text = format!("{} {}", row.keys, row.text).to_lowercase();
-                row.place == place && (query.is_empty() || text.contains(&query))
+                row.context == context && (query.is_empty() || text.contains(&query))
             };
             let found: Vec<_> = rows.iter().filter(fits).collect();
             if found.is_empty() {
                 return Vec::new();
             }
-            let mut lines = vec![Line::from(vec![self.bold(format!(" {}", place.title()))])];
+            let mut lines = vec![Line::from(vec![self.bold(format!(" {}", context.title()))])];
             for row in found {
                 lines.push(Line::from(vec![
                     self.span(format!("   {}", pad(&row.keys, 17, "")), Role::Accent),
@@ -505,13 +531,19 @@ impl App {
         };
         let mut lines = Vec::new();
         if area.width >= WIDE_HELP && query.is_empty() {
-            const LEFT: [Place; 5] =
-                [Place::Anywhere, Place::Panes, Place::Input, Place::Sessions, Place::Inbox];
+            const LEFT: [KeyContext; 5] = [
+                KeyContext::Anywhere,
+                KeyContext::Panes,
+                KeyContext::Input,
+                KeyContext::Sessions,
+                KeyContext::Inbox,
+            ];
             let left: Vec<_> = LEFT.into_iter().flat_map(section).collect();
-            let right: Vec<_> = [Place::Messages, Place::Request, Place::Form, Place::List]
-                .into_iter()
-                .flat_map(section)
-                .collect();
+            let right: Vec<_> =
+                [KeyContext::Messages, KeyContext::Request, KeyContext::Form, KeyContext::List]
+                    .into_iter()
+                    .flat_map(section)
+                    .collect();
             let half = usize::from(area.width) / 2;
             for index in 0..left.len().max(right.len()) {
                 let mut spans = left.get(index).map(|line| line.spans.clone()).unwrap_or_default();
@@ -522,7 +554,7 @@ impl App {
             }
         } else {
             // The section of the pane that had the focus comes first.
-            let others = Place::ALL.into_iter().filter(|place| *place != help.place);
+            let others = KeyContext::ALL.into_iter().filter(|place| *place != help.place);
             lines.extend([help.place].into_iter().chain(others).flat_map(section));
         }
         let room = usize::from(area.height) - usize::from(help.query.is_some());

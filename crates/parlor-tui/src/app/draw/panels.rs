@@ -1,5 +1,8 @@
 //! Draws a request or a form in place of the input.
 
+use std::rc::Rc;
+
+use jiff::Timestamp;
 use parlor_client::Transcript;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
@@ -11,18 +14,25 @@ use crate::clean::Clean;
 use crate::conversation::margin;
 use crate::entry::{EntryContext, EntryTimes};
 use crate::form::{FieldValue, Form};
-use crate::keys::{Action, Place};
+use crate::keys::{Action, KeyContext};
 use crate::request::{Permission, Request, Subject};
 use crate::text::{cut, pad, width, wrap};
 use crate::theme::{Mark, Role};
 use crate::time::{clock, seconds_between};
+
+/// The lines of the request that was drawn last, for its id, when it was opened, and the width.
+#[derive(Debug)]
+pub(in crate::app) struct DrawnRequest {
+    key: (String, Option<Timestamp>, u16),
+    lines: Rc<Vec<Line<'static>>>,
+}
 
 /// The columns of a request in a pager.
 const PAGER_COLUMNS: u16 = 100;
 
 impl App {
     pub(super) fn request_hints(&self) -> Vec<Hint> {
-        let close = (self.keys.label(Place::Anywhere, Action::Escape), "not now");
+        let close = (self.keys.label(KeyContext::Anywhere, Action::Escape), "not now");
         let Some(request) = self.shown_request() else { return vec![close] };
         match &request.subject {
             Subject::Permission(permission) => {
@@ -34,14 +44,14 @@ impl App {
                     if keys.is_empty() { numbers } else { format!("{numbers} or {}", keys.join(" ")) };
                 let scroll = format!(
                     "{} {}",
-                    self.keys.label(Place::Request, Action::Next),
-                    self.keys.label(Place::Request, Action::Previous)
+                    self.keys.label(KeyContext::Request, Action::Next),
+                    self.keys.label(KeyContext::Request, Action::Previous)
                 );
                 let mut hints = vec![(label, "")];
                 if !self.is_narrow() {
                     hints.push((scroll, "scroll"));
                 }
-                hints.push((self.keys.label(Place::Request, Action::View), "view all"));
+                hints.push((self.keys.label(KeyContext::Request, Action::View), "view all"));
                 hints.push(close);
                 hints
             }
@@ -54,12 +64,14 @@ impl App {
                 ]
             }
             Subject::Form(_) => vec![
-                (self.keys.label(Place::Form, Action::NextPane), "next"),
-                (self.keys.label(Place::Form, Action::Switch), "choose"),
-                (self.keys.label(Place::Form, Action::Open), "next"),
+                (self.keys.label(KeyContext::Form, Action::NextPane), "next"),
+                (self.keys.label(KeyContext::Form, Action::Switch), "choose"),
+                (self.keys.label(KeyContext::Form, Action::Open), "next"),
                 close,
             ],
-            Subject::Unknown(_) => vec![(self.keys.label(Place::Request, Action::View), "view all"), close],
+            Subject::Unknown(_) => {
+                vec![(self.keys.label(KeyContext::Request, Action::View), "view all"), close]
+            }
         }
     }
 
@@ -77,17 +89,26 @@ impl App {
             Kind::RejectAlways => Action::RejectAlways,
             Kind::Other(_) | _ => return None,
         };
-        permission.only_option(&option.kind).map(|_| self.keys.label(Place::Request, action))
+        permission.only_option(&option.kind).map(|_| self.keys.label(KeyContext::Request, action))
     }
 
     /// Draws the request of the open session and returns the place of the cursor.
     pub(super) fn draw_request(&mut self, area: Rect, buf: &mut Buffer) -> Option<Position> {
-        let request = self.shown_request()?.clone();
-        if let Subject::Form(form) = &request.subject {
-            return self.draw_form(&request, form, area, buf);
+        let request = self.shown_request()?;
+        if let Subject::Form(_) = &request.subject {
+            let request = request.clone();
+            return self.draw_form(&request, area, buf);
         }
-        let details = self.request_lines(&request, area.width);
-        let footer = self.option_lines(&request, area.width);
+        let rule = self.request_rule(request, area.width);
+        let footer = self.option_lines(request, area.width);
+        // A long diff is laid out once.
+        let key = (request.id.clone(), request.opened, area.width);
+        let drawn = self.drawn_request.as_ref().filter(|drawn| drawn.key == key);
+        let details = match drawn {
+            Some(drawn) => Rc::clone(&drawn.lines),
+            None => Rc::new(self.request_lines(request, area.width)),
+        };
+        self.drawn_request = Some(DrawnRequest { key, lines: Rc::clone(&details) });
         let body = area.height.saturating_sub(HEADER_ROWS);
         let footer_rows = u16::try_from(footer.len()).unwrap_or(body);
         // The conversation keeps what the request does not need.
@@ -104,7 +125,7 @@ impl App {
                 *y += 1;
             }
         };
-        draw(&self.request_rule(&request, area.width), &mut y, buf);
+        draw(&rule, &mut y, buf);
         let room = usize::from(area.bottom().saturating_sub(y + footer_rows + 1));
         let most = details.len().saturating_sub(room);
         self.request_scroll = self.request_scroll.min(most);
@@ -175,6 +196,7 @@ impl App {
             now: self.look.now,
             zone: &self.look.zone,
             cwd,
+            home: self.look.home.as_deref(),
             matches: &[],
             needs_answer: true,
         };
@@ -206,21 +228,7 @@ impl App {
         let ellipsis = self.mark(Mark::Ellipsis);
         let mut lines = Vec::new();
         let Subject::Permission(permission) = &request.subject else { return lines };
-        for (index, option) in permission.options.iter().enumerate() {
-            let number = if index < 9 { (index + 1).to_string() } else { " ".to_owned() };
-            let key = self.option_key(permission, option).unwrap_or_else(|| " ".to_owned());
-            let is_rejection = option.kind == parlor_client::PermissionOptionKind::RejectOnce;
-            let name = Clean::line(&option.name);
-            let mut spans = vec![
-                Span::raw(lead),
-                self.span(format!("{number} {key}"), Role::Accent),
-                Span::raw(format!("  {name}")),
-            ];
-            if is_rejection {
-                spans.push(self.span(", then write what to do instead", Role::Dim));
-            }
-            lines.push(Line::from(self.cut_spans(spans, usize::from(columns))));
-        }
+        lines.extend(self.options_below(permission, columns));
         if permission.options.is_empty() {
             lines.push(Line::from(vec![self.span(format!("{lead}The agent offers no options."), Role::Dim)]));
         }
@@ -233,13 +241,34 @@ impl App {
         lines
     }
 
-    fn draw_form(
-        &mut self,
-        request: &Request,
-        form: &Form,
-        area: Rect,
-        buf: &mut Buffer,
-    ) -> Option<Position> {
+    /// The options of a permission below each other. Their texts are never cut: they say what is permitted.
+    pub(super) fn options_below(&self, permission: &Permission, columns: u16) -> Vec<Line<'static>> {
+        const INSTEAD: &str = ", then write what to do instead";
+        let lead = if margin(columns) == 0 { "" } else { "   " };
+        let mut lines = Vec::new();
+        for (index, option) in permission.options.iter().enumerate() {
+            let number = if index < 9 { (index + 1).to_string() } else { " ".to_owned() };
+            let key = self.option_key(permission, option).unwrap_or_else(|| " ".to_owned());
+            let mark = format!("{number} {key}  ");
+            let room = usize::from(columns).saturating_sub(width(lead) + width(&mark)).max(1);
+            let rows = wrap(Clean::line(&option.name).as_str(), room);
+            let last = rows.len() - 1;
+            for (row, text) in rows.into_iter().enumerate() {
+                let is_rejection = option.kind == parlor_client::PermissionOptionKind::RejectOnce;
+                let has_room = width(&text) + width(INSTEAD) <= room;
+                let mark = if row == 0 { mark.clone() } else { " ".repeat(width(&mark)) };
+                let mut spans = vec![Span::raw(lead), self.span(mark, Role::Accent), Span::raw(text)];
+                if is_rejection && row == last && has_room {
+                    spans.push(self.span(INSTEAD, Role::Dim));
+                }
+                lines.push(Line::from(spans));
+            }
+        }
+        lines
+    }
+
+    fn draw_form(&mut self, request: &Request, area: Rect, buf: &mut Buffer) -> Option<Position> {
+        let Subject::Form(form) = &request.subject else { return None };
         let (lines, cursor) = self.form_lines(form, area.width);
         let body = area.height.saturating_sub(HEADER_ROWS);
         let wanted = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(1);
@@ -270,10 +299,10 @@ impl App {
         let is_narrow = margin(columns) == 0;
         let lead = if is_narrow { 0 } else { 3 };
         let indent = " ".repeat(lead);
-        let mut lines = self.wrapped(form.message(), columns, Role::Text);
-        lines.push(Line::default());
         let mut cursor = (0, None);
         if let Some(url) = form.url() {
+            // The address is above the agent's text, so that a long text does not hide it.
+            let mut lines = Vec::new();
             for row in wrap(Clean::line(url).as_str(), usize::from(columns) - lead) {
                 let host = url
                     .split("://")
@@ -292,8 +321,12 @@ impl App {
                 }
                 lines.push(Line::from(spans));
             }
+            lines.push(Line::default());
+            lines.extend(self.wrapped(form.message(), columns, Role::Text));
             return (lines, cursor);
         }
+        let mut lines = self.wrapped(form.message(), columns, Role::Text);
+        lines.push(Line::default());
         let titles = form.fields.iter().map(|field| width(field.title.as_str()) + 2).max().unwrap_or(0);
         let titles = (titles + 2).min(usize::from(columns) / 3);
         for (index, field) in form.fields.iter().enumerate() {

@@ -5,9 +5,9 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::{Hint, NARROW, WIDE};
-use crate::app::{App, Focus};
-use crate::keys::{Action, Place};
-use crate::text::width;
+use crate::app::{App, Focus, Link};
+use crate::keys::{Action, KeyContext};
+use crate::text::{cut, width};
 use crate::theme::{Mark, Role};
 use crate::time::tokens;
 
@@ -24,7 +24,11 @@ impl App {
                 1 => " and kept its 1 fork".to_owned(),
                 forks => format!(" and kept its {forks} forks"),
             };
-            let text = format!("{lead}{what} \"{}\"{forks}.  ", removal.title);
+            // The title is cut before the key that takes it back.
+            let fixed = width(lead) + what.len() + forks.len() + 20;
+            let room = usize::from(area.width).saturating_sub(fixed).max(8);
+            let title = cut(removal.title.as_str(), room, self.mark(Mark::Ellipsis));
+            let text = format!("{lead}{what} \"{}\"{forks}.  ", title.trim_end());
             let left_spans = vec![Span::raw(text), Span::raw("u"), self.span(" undo", Role::Dim)];
             let line = self.spread(left_spans, vec![self.span(format!("{left} s"), Role::Dim)], area.width);
             buf.set_line(area.x, area.y, &line, area.width);
@@ -72,9 +76,10 @@ impl App {
 
     /// The keys that work now.
     fn hints(&self) -> Vec<Hint> {
-        let at =
-            |place: Place| move |action: Action, text: &'static str| (self.keys.label(place, action), text);
-        let both = |place: Place, one: Action, other: Action, text: &'static str| {
+        let at = |place: KeyContext| {
+            move |action: Action, text: &'static str| (self.keys.label(place, action), text)
+        };
+        let both = |place: KeyContext, one: Action, other: Action, text: &'static str| {
             (format!("{} {}", self.keys.label(place, one), self.keys.label(place, other)), text)
         };
         if self.completion.is_some() && self.focus == Focus::Input {
@@ -87,7 +92,7 @@ impl App {
         }
         match self.focus {
             Focus::Input if self.is_offline() => {
-                let key = at(Place::Input);
+                let key = at(KeyContext::Input);
                 vec![
                     key(Action::Send, "retry now"),
                     key(Action::Editor, "$EDITOR"),
@@ -96,7 +101,7 @@ impl App {
                 ]
             }
             Focus::Input if self.conversation.is_none() => {
-                let key = at(Place::Input);
+                let key = at(KeyContext::Input);
                 vec![
                     key(Action::Send, "start"),
                     key(Action::NextPane, "agents"),
@@ -107,29 +112,34 @@ impl App {
                 ]
             }
             Focus::Input => {
-                let key = at(Place::Input);
+                let key = at(KeyContext::Input);
                 let send = if self.is_busy() { "queue" } else { "send" };
-                vec![
+                let mut hints = vec![
                     key(Action::Send, send),
                     key(Action::NextPane, if self.shown_request().is_some() { "answer" } else { "messages" }),
                     key(Action::OpenSession, "sessions"),
                     key(Action::NewLine, "new line"),
                     key(Action::Options, "model"),
                     key(Action::Help, if self.is_narrow() { "" } else { "help" }),
-                ]
+                ];
+                if self.link == Link::Direct {
+                    // There are no other sessions.
+                    hints.remove(2);
+                }
+                hints
             }
             Focus::Messages => {
-                let key = at(Place::Messages);
+                let key = at(KeyContext::Messages);
                 vec![
-                    both(Place::Messages, Action::Next, Action::Previous, "move"),
-                    both(Place::Messages, Action::PreviousPrompt, Action::NextPrompt, "prompts"),
+                    both(KeyContext::Messages, Action::Next, Action::Previous, "move"),
+                    both(KeyContext::Messages, Action::PreviousPrompt, Action::NextPrompt, "prompts"),
                     key(Action::Find, "find"),
                     key(Action::FocusInput, "input"),
                     key(Action::Help, "help"),
                 ]
             }
             Focus::Sessions => {
-                let key = at(Place::Sessions);
+                let key = at(KeyContext::Sessions);
                 vec![
                     key(Action::Open, "open"),
                     key(Action::Filter, "filter"),

@@ -1,0 +1,146 @@
+//! The requests that wait for a person: which one is shown, and who answered.
+
+use parlor_client::EntryId;
+
+use super::{AnsweredRequest, App, Focus, FormState, GUARD_TIME, TYPING_TIME};
+use crate::clean::Clean;
+use crate::event::Effect;
+use crate::overlay::Overlay;
+use crate::request::{Request, Subject};
+use crate::theme::Role;
+
+/// How many answered requests the inbox lists.
+const MAX_ANSWERED: usize = 20;
+
+impl App {
+    pub(super) fn on_requests(&mut self, opened: Vec<Request>, closed: &[String], effects: &mut Vec<Effect>) {
+        let shown = self.shown_request().map(|request| request.id.clone());
+        for id in closed {
+            if let Some(index) = self.requests.iter().position(|request| request.id == *id) {
+                let request = self.requests.remove(index);
+                self.on_closed(&request);
+            }
+        }
+        let mut is_new = false;
+        for request in opened {
+            if self.requests.iter().any(|known| known.id == request.id) {
+                continue;
+            }
+            is_new = true;
+            if !self.has_focus {
+                let text = format!(
+                    "{} asks: {} ({})",
+                    request.agent,
+                    request.short_summary(),
+                    request.session_title
+                );
+                effects.push(Effect::Notify(text));
+            }
+            self.requests.push(request);
+        }
+        self.on_requests_changed(shown.as_deref(), is_new);
+    }
+
+    /// The requests that are open on a new connection. Those that were open before keep what was filled in.
+    pub(super) fn on_all_requests(&mut self, all: Vec<Request>) {
+        let shown = self.shown_request().map(|request| request.id.clone());
+        let mut known = std::mem::take(&mut self.requests);
+        for request in all {
+            let is_same = |known: &mut Request| {
+                (&known.id, &known.session, known.opened) == (&request.id, &request.session, request.opened)
+            };
+            let kept = known.extract_if(.., is_same).next();
+            self.requests.push(kept.unwrap_or(request));
+        }
+        self.answered_here.clear();
+        // After a restart of the server, ids can stand for other requests.
+        let shown = shown.map(|id| if known.iter().any(|gone| gone.id == id) { String::new() } else { id });
+        self.on_requests_changed(shown.as_deref(), true);
+    }
+
+    /// Shows the request of the open session that is now the first one. A key that was meant for the one before is ignored.
+    fn on_requests_changed(&mut self, shown: Option<&str>, is_new: bool) {
+        let ids = self.inbox_ids();
+        if let Some(Overlay::Inbox(inbox)) = self.overlays.last_mut()
+            && inbox.update(&ids)
+        {
+            self.ignore_keys_until = Some(self.look.now + GUARD_TIME);
+        }
+        let now_shown = self.shown_request().map(|request| request.id.clone());
+        let is_other = shown != now_shown.as_deref();
+        if shown.is_some() && is_other && self.focus == Focus::Request {
+            self.ignore_keys_until = Some(self.look.now + GUARD_TIME);
+            self.focus = Focus::Input;
+        }
+        if is_other {
+            self.request_scroll = 0;
+            self.drawn_request = None;
+            self.form = FormState { request: now_shown.unwrap_or_default(), ..Default::default() };
+            self.load_form_field();
+        }
+        self.show_request(is_new);
+    }
+
+    /// The ids of all requests, the newest first.
+    pub(super) fn inbox_ids(&self) -> Vec<String> {
+        self.requests.iter().rev().map(|request| request.id.clone()).collect()
+    }
+
+    /// Gives the focus to the request of the open session, unless the person is typing or has put it off.
+    pub(super) fn show_request(&mut self, is_new: bool) {
+        let Some(request) = self.shown_request() else {
+            if self.focus == Focus::Request {
+                self.focus = Focus::Input;
+            }
+            return;
+        };
+        let is_put_off = self.put_off.as_ref() == Some(&request.id);
+        let is_typing = self.last_key.is_some_and(|key| key + TYPING_TIME > self.look.now);
+        let is_free = self.input.is_empty() && self.focus == Focus::Input && self.overlays.is_empty();
+        if is_free && !is_put_off && (!is_typing || !is_new) {
+            self.focus = Focus::Request;
+            self.took_focus = Some(self.look.now);
+        }
+    }
+
+    /// Remembers how a request was answered, and says so.
+    fn on_closed(&mut self, request: &Request) {
+        let is_here = self.answered_here.remove(&request.id);
+        let decision = self.decision_about(request, is_here);
+        let closed = if is_here { "answered here" } else { "answered or withdrawn" };
+        let outcome = decision.clone().unwrap_or_else(|| Clean::line(closed));
+        let is_rejected = outcome.as_str().to_lowercase().starts_with("reject");
+        let role = if is_rejected { Role::Error } else { Role::Added };
+        let (title, details) = (request.session_title.clone(), request.details());
+        self.answered.insert(0, AnsweredRequest { title, details, outcome, role, at: self.look.now });
+        self.answered.truncate(MAX_ANSWERED);
+        let is_own = self.open_id().is_some_and(|id| id == request.session);
+        if let Some(decision) = decision.filter(|_| is_own && !is_here) {
+            self.note(&format!("Request answered: {decision}"));
+        }
+    }
+
+    /// The decision about a request, as the transcript of the open session has it.
+    fn decision_about(&self, request: &Request, is_here: bool) -> Option<Clean> {
+        let conversation = self.conversation.as_ref().filter(|open| open.id == request.session)?;
+        let Subject::Permission(permission) = &request.subject else { return None };
+        let tool_call = permission.tool_call.as_ref()?.to_string();
+        let transcript = conversation.transcript();
+        let decision = transcript.entries().iter().rev().take(50).find(|entry| {
+            let fields = &entry.body().fields;
+            matches!(entry.id(), EntryId::Event(_))
+                && fields.get_string("type").as_deref() == Some("decision")
+                && fields.get_string("toolCallId").as_ref() == Some(&tool_call)
+        })?;
+        let fields = &decision.body().fields;
+        let option = fields.get_object("option").and_then(|option| option.get_string("name"));
+        let by = fields.get_object("by").unwrap_or_default();
+        let name = by.get_string("name");
+        let by = match name {
+            _ if is_here => "here".to_owned(),
+            Some(name) => parlor_client::acted_where(&name),
+            None => "by another client".to_owned(),
+        };
+        Some(Clean::line(&format!("{} {by}", option.unwrap_or_else(|| "answered".to_owned()))))
+    }
+}
