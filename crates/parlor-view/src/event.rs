@@ -31,6 +31,20 @@ pub struct EventWords {
     pub at: Option<String>,
 }
 
+/// The state of a subagent in a word, as its owner knows it; `None` if the agent does not report it.
+pub fn subagent_state(body: &Body) -> Option<String> {
+    let state = body.fields.get_object("state")?;
+    let name = state.get_string("state")?;
+    let stop_reason = state.get_string("stopReason");
+    Some(match (name.as_str(), stop_reason.as_deref()) {
+        ("idle", None | Some("end_turn")) => "done".to_owned(),
+        ("idle", Some("error")) => "failed".to_owned(),
+        ("idle", Some(reason)) => reason.replace('_', " "),
+        ("requires_action", _) => "waits for you".to_owned(),
+        (name, _) => name.replace('_', " "),
+    })
+}
+
 impl EventWords {
     /// The words for an event, a compaction, a subagent, a message between sessions, a notice or an unknown update.
     pub fn of_entry(entry: &Entry) -> Self {
@@ -53,9 +67,9 @@ impl EventWords {
                 named(sentence, Some(body.content.to_text()))
             }
             EntryId::Subagent(id) => {
-                let status = text("status").map(|status| format!(" ({status})")).unwrap_or_default();
+                let state = subagent_state(body).map(|state| format!(" ({state})")).unwrap_or_default();
                 named(
-                    format!("Subagent {}{status}", text("title").unwrap_or_else(|| id.to_string())),
+                    format!("Subagent {}{state}", text("title").unwrap_or_else(|| id.to_string())),
                     text("description"),
                 )
             }

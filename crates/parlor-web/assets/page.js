@@ -38,13 +38,46 @@ function changeLayout() {
 
 // Times in the zone of the browser.
 const today = new Date().toDateString();
+const clockOf = (at) => at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 function localTimes(within) {
   for (const time of within.querySelectorAll("time[datetime]:not([title])")) {
     const at = new Date(time.dateTime);
     if (Number.isNaN(at.getTime())) continue;
-    const clock = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-    time.textContent = time.className || at.toDateString() === today ? clock : `${at.toLocaleDateString()} ${clock}`;
     time.title = at.toLocaleString();
+    if (time.matches(".ago, .since")) continue;
+    time.textContent = time.matches(".at") || at.toDateString() === today ? clockOf(at) : `${at.toLocaleDateString()} ${clockOf(at)}`;
+  }
+  count(within);
+}
+// Times that pass: how long ago a request was opened, and how long a turn has been running.
+function count(within) {
+  for (const time of within.querySelectorAll("time.ago, time.since")) {
+    const seconds = Math.max(0, Math.floor((Date.now() - new Date(time.dateTime)) / 1000));
+    const minutes = Math.floor(seconds / 60), hours = Math.floor(minutes / 60);
+    const two = (number) => String(number).padStart(2, "0");
+    time.textContent = time.matches(".since") ? `${hours ? `${hours}:${two(minutes % 60)}` : minutes}:${two(seconds % 60)}`
+      : seconds < 60 ? `${seconds} s ago` : hours < 1 ? `${minutes} min ago` : hours < 24 ? `${hours} h ago` : new Date(time.dateTime).toLocaleString();
+  }
+}
+setInterval(() => { if (!lostAt && !document.hidden) count(document); }, 1000);
+
+// The server renders the clients of a session once for all of them; each browser knows which one it is.
+const listed = new Intl.ListFormat("en", { type: "conjunction" });
+function markOwn(within) {
+  for (const name of within.querySelectorAll("dt [data-browser]")) {
+    if (name.dataset.browser !== root.dataset.browser) continue;
+    name.textContent = "This browser";
+    const row = name.parentElement;
+    row.parentElement.prepend(row, row.nextElementSibling);
+  }
+  for (const also of within.querySelectorAll(".also")) {
+    const names = [...also.children].map((place) => {
+      if (place.dataset.browser !== root.dataset.browser) return place.textContent;
+      const others = place.dataset.tabs - 1;
+      return others < 1 ? null : others === 1 ? "another tab" : `${others} other tabs`;
+    }).filter(Boolean);
+    also.textContent = `Also shown in ${listed.format(names)}. `;
+    also.hidden = !names.length;
   }
 }
 
@@ -57,7 +90,13 @@ function note(text, isError) {
   line.className = isError ? "note bad" : "note";
   const words = document.createElement("span");
   words.className = "grow";
-  words.textContent = text;
+  // Sentences of the server have commands in backticks.
+  words.append(...text.split("`").map((part, index) => {
+    if (index % 2 === 0) return part;
+    const code = document.createElement("code");
+    code.textContent = part;
+    return code;
+  }));
   const close = document.createElement("button");
   close.className = "btn quiet small";
   close.type = "button";
@@ -102,6 +141,7 @@ function onOpen() {
   lostAt = null;
   $("offline").hidden = true;
   document.body.classList.remove("offline");
+  $("connection").textContent = "Connected";
   beat();
   const revision = log ? Number(log.dataset.revision) : null;
   send({ do: "show", session, epoch: log?.dataset.epoch ?? null, revision });
@@ -134,8 +174,11 @@ function showOffline() {
   $("offline").hidden = false;
   document.body.classList.add("offline");
   const left = Math.max(0, Math.ceil((retryAt - Date.now()) / 1000));
-  const since = lostAt.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  $("offline-when").textContent = left > 0 ? `As of ${since}. Trying again in ${left} s.` : `As of ${since}. Connecting.`;
+  const since = clockOf(lostAt);
+  $("connection").textContent = `Offline since ${since}`;
+  const badge = document.querySelector(".as-of");
+  if (badge) badge.textContent = `as of ${since}`;
+  $("offline-when").textContent = left > 0 ? `Trying again in ${left} s.` : "Connecting.";
   setTimeout(showOffline, 1000);
 }
 
@@ -166,6 +209,7 @@ function elements(html) {
   template.innerHTML = html;
   localTimes(template.content);
   markLayout(template.content);
+  markOwn(template.content);
   for (const one of template.content.querySelectorAll(".entry")) decorate(one);
   return template.content;
 }
@@ -179,11 +223,11 @@ function swap(old, html) {
   const open = [...old.querySelectorAll("details")].map((details) => details.open);
   const before = old.matches("details") ? [old.open, ...open] : open;
   const after = [...(fresh.matches("details") ? [fresh] : []), ...fresh.querySelectorAll("details")];
-  if (before.length === after.length && !old.matches(".call")) after.forEach((details, index) => { details.open = before[index]; });
-  if (old.matches(".call") && old.dataset.toggled) {
-    after.forEach((details, index) => { if (index < before.length) details.open = before[index]; });
-    fresh.dataset.toggled = "1";
-  }
+  if (old.matches(".call")) {
+    // A call that fails opens, unless a person has opened or closed it.
+    after.forEach((details, index) => { if (index < before.length) details.open = before[index] || (details.open && !old.dataset.toggled); });
+    if (old.dataset.toggled) fresh.dataset.toggled = "1";
+  } else if (before.length === after.length) after.forEach((details, index) => { details.open = before[index]; });
   const scrolls = ["", ".scroll", ".term", ".diffbox", "pre"].flatMap((selector) => {
     const of = (element) => selector ? [...element.querySelectorAll(selector)] : [element];
     return of(old).map((element, index) => [selector, index, element.scrollTop, element.scrollLeft]);
@@ -227,13 +271,14 @@ const patches = {
     while (parent.lastChild && parent.lastChild !== last) parent.lastChild.remove();
     parent.append(elements(html));
   },
-  remove({ id }) { const old = $(id); if (old) { releaseTools(old); old.remove(); } },
+  remove({ id }) { const old = $(id); if (old) removeEntry(old); },
   replace({ id, html }) {
     const old = $(id);
     if (!old) return;
     // What is the same stays: somebody may be about to click it.
     const fresh = elements(html).firstElementChild;
     if (fresh) markCurrent(fresh);
+    count(old);
     if (fresh?.isEqualNode(old)) return;
     if (id === "request") { replaceRequest(old, html); return; }
     swap(old, html);
@@ -271,7 +316,7 @@ const patches = {
         last = element;
       }
     }
-    for (const element of old.values()) { releaseTools(element); element.remove(); }
+    for (const element of old.values()) removeEntry(element);
     if (isFirst) { setBefore(before); mark(log.firstElementChild, "", before); }
   },
   page({ key, html, before, is_last: isLast, below: under }) { onPage(key, html, before, isLast, under); },
@@ -310,6 +355,11 @@ function markCurrent(within = document) {
 }
 
 // ---- Entries: the end, older ones, and how many there are ----
+
+// The newest edit and the newest command are open when a session is opened.
+function openNewest() {
+  for (const content of [".diff", ".term"]) [...log.querySelectorAll(`.call > .tool:not([data-s=you]):has(${content})`)].at(-1)?.setAttribute("open", "");
+}
 
 let loading = false;
 // The keys of pages that are not shown below those that are, the next one last.
@@ -369,7 +419,8 @@ function onPage(key, html, before, isLast, under) {
     trimTop();
     view.scrollTop = view.scrollHeight - fromEnd;
   }
-  updateLatest();
+  // A page without anything new moves nothing, so no scroll asks for the next one.
+  onScroll();
 }
 
 // Removes whole pages at the end while there are too many entries.
@@ -378,9 +429,9 @@ function trimBottom() {
     const pages = log.querySelectorAll(":scope > [data-page]");
     if (pages.length < 2) return;
     const last = pages[pages.length - 1];
-    while (last.nextElementSibling) last.nextElementSibling.remove();
+    while (last.nextElementSibling) removeEntry(last.nextElementSibling);
     below.push(last.dataset.page);
-    last.remove();
+    removeEntry(last);
   }
 }
 
@@ -389,11 +440,10 @@ function trimTop() {
   while (log.children.length > MAX_ENTRIES) {
     const pages = log.querySelectorAll(":scope > [data-page]");
     if (pages.length > 1) {
-      while (log.firstElementChild !== pages[1]) log.firstElementChild.remove();
+      while (log.firstElementChild !== pages[1]) removeEntry(log.firstElementChild);
       setBefore(pages[1].dataset.before);
     } else {
-      releaseTools(log.firstElementChild);
-      log.firstElementChild.remove();
+      removeEntry(log.firstElementChild);
       mark(log.firstElementChild, "", `e:${log.firstElementChild.id}`);
       setBefore(`e:${log.firstElementChild.id}`);
     }
@@ -609,6 +659,7 @@ function onHead() {
   if (title) document.title = `${title} · parlor`;
   const before = root.dataset.state;
   root.dataset.state = $("head")?.dataset.state ?? "";
+  markDetails();
   // A turn that ends before a person's eyes is not unread.
   if (before && before !== root.dataset.state && !document.hidden) send({ do: "seen" });
 }
@@ -646,6 +697,7 @@ function releaseTools(element) {
     if (tools && element.contains(tools)) { tools.hidden = true; view.after(tools); }
   }
 }
+function removeEntry(entry) { releaseTools(entry); entry.remove(); }
 function closeMenus() {
   const menu = $("message-menu");
   let closed = false;
@@ -658,7 +710,8 @@ const promptOf = (entry) => {
   return null;
 };
 function act(name, entry, button) {
-  if (!entry) return;
+  // A page that may not do something has no button for it.
+  if (!entry || !document.querySelector(`#acts [data-act="${name}"]`)) return;
   const menu = $("message-menu");
   if (name === "menu") {
     entry.append(menu);
@@ -723,8 +776,9 @@ const local = {
   connect,
   to_end() { if (below.length) send({ do: "latest" }); else toEnd(); },
   details() {
+    closeMenus();
     root.dataset.details = isDetailsOpen() ? "closed" : "open";
-    document.querySelector("[aria-controls=details]")?.setAttribute("aria-expanded", isDetailsOpen());
+    markDetails();
   },
   attach() { $("files").click(); },
   "copy-code"(button) { copy(button.closest(".part, .code")?.querySelector("pre")?.textContent ?? "", "Copied"); },
@@ -737,6 +791,9 @@ const isDetailsOpen = () => {
   const aside = $("details");
   return Boolean(aside) && getComputedStyle(aside).display !== "none";
 };
+function markDetails() {
+  for (const button of document.querySelectorAll("[aria-controls=details]")) button.setAttribute("aria-expanded", isDetailsOpen());
+}
 
 function fieldsOf(form) {
   const fields = {};
@@ -844,7 +901,7 @@ document.addEventListener("keydown", (event) => {
     if (form) closeEditor(form);
     else if (card) notNow(card);
     else if (target.matches?.("input, textarea")) { target.blur(); view?.focus(); }
-    else if (matchMedia("(max-width: 1199.98px)").matches && root.dataset.details === "open") local.details();
+    else if (matchMedia("(max-width: 74.99em)").matches && root.dataset.details === "open") local.details();
     else select(null);
     return;
   }
@@ -885,9 +942,11 @@ showNotifications();
 
 localTimes(document);
 markLayout(document);
+markOwn(document);
 if (log) {
   for (const entry of log.querySelectorAll(":scope > .entry")) decorate(entry);
   mark(log.firstElementChild, "", log.dataset.before);
+  openNewest();
   if (!location.hash || !showTarget()) toEnd();
   view.addEventListener("scroll", onScroll, { passive: true });
   log.addEventListener("mouseover", (event) => showTools(event.target));

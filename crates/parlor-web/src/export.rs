@@ -7,7 +7,7 @@ use parlor_session::{Entry, MessageNumbers, Transcript};
 use crate::assets;
 use crate::render::content_block::MediaSource;
 use crate::render::text::clean_line;
-use crate::render::{EntryContext, TurnBounds, TurnFiles, entry};
+use crate::render::{Authors, EntryContext, TurnBounds, TurnFiles, entry};
 
 /// The content security policy: the style sheet and media that are part of the file, and nothing else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:; base-uri 'none'; \
@@ -18,8 +18,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 pub struct Export<'a> {
     /// The title of the file.
     pub title: &'a str,
-    /// The name of the agent.
-    pub agent: &'a str,
+    /// The agents that wrote the messages.
+    pub authors: &'a Authors,
     /// The directory of the session: paths in it are shown relative to it.
     pub cwd: &'a str,
     /// What the head of the file says about the session, as names and values.
@@ -36,12 +36,13 @@ impl Export<'_> {
         let mut files = TurnFiles::default();
         files.update(self.transcript, self.cwd, TurnBounds { is_from_start: true, is_to_end: true });
         let entries = self.transcript.entries().iter().filter_map(|one| {
+            let number = numbers.number_of(one);
             let context = EntryContext {
                 transcript: self.transcript,
-                agent: self.agent,
+                agent: self.authors.of(number),
                 cwd: self.cwd,
                 media: MediaSource::Embedded,
-                number: numbers.number_of(one),
+                number,
                 created_at: created_at(one),
                 is_waiting: false,
                 changed: files.ended_with(one.id()),

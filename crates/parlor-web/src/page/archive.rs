@@ -17,10 +17,10 @@ pub(super) fn page(content: &Markup) -> Markup {
         section aria-labelledby="title" {
             header.bar {
                 a.btn.quiet.icon.back href="/" aria-label="Back to sessions" { (icon("back", "")) }
-                h1.title id="title" { "Archived sessions" }
+                span.title { "Archived" }
             }
             div.scroll id="conversation" tabindex="0" role="region" aria-label="Archived sessions" {
-                div.page.found { (content) }
+                div.page.found { h1 id="title" { "Archived sessions" } (content) }
             }
         }
     }
@@ -35,7 +35,7 @@ pub(super) fn content(rows: &[SessionRow], now: Timestamp) -> Markup {
             @if archived.is_empty() {
                 p.group { "No session is archived. The menu of a session archives it." }
             } @else {
-                p.group { "The search finds these too. A prompt, or \"Restore\" in the session, brings one back to the list." }
+                p.group { "The search finds these too. A prompt, or “Restore” in the session, restores one." }
                 ul {
                     @for row in archived.iter().take(MAX_LISTED) {
                         li { (session_link(row, &format!("{}:a", row_id(&row.id)), now, &zone)) }

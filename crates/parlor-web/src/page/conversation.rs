@@ -14,14 +14,21 @@ pub(super) fn conversation(feed: &Feed, role: Role, agents: &[&str]) -> (Markup,
     let regions = feed.regions();
     let region = |id: &str| PreEscaped(regions.get(id).cloned().unwrap_or_default());
     let is_driver = role == Role::Driver;
+    // The session of a subagent takes no prompts, gets its title from its agent, and is archived and deleted with its owner.
+    let is_owned = feed.row.owner.is_some();
+    let can_change = is_driver && !is_owned;
     let address = side::address(&feed.row.id);
     let main = html! {
         section aria-labelledby="title" {
             header.bar {
                 a.btn.quiet.icon.back href="/" aria-label="Back to sessions" { (icon("back", "")) }
                 (region("head"))
-                (session_menu(feed, is_driver, &address))
-                button.btn.quiet.icon type="button" data-do="details" aria-label="Details (d)" title="Details (d)" aria-expanded="true" aria-controls="details" { (icon("file", "")) }
+                @let command = format!("parlor attach {}", feed.row.id);
+                button.btn.quiet.icon.hide-s type="button" data-do="copy-text" data-text=(command) aria-label="Copy attach command" title="Copy attach command" { (icon("term", "")) }
+                @if can_change {
+                    button.btn.quiet.icon.hide-s type="button" data-do="fork" aria-label="Fork at the end" title="Fork at the end" { (icon("fork", "")) }
+                }
+                (session_menu(&command, can_change, &address))
             }
             div.scroll id="conversation" tabindex="0" role="region" aria-label="Conversation" {
                 ol.log id="log" data-session=(percent_encoded(&feed.row.id.to_string())) data-epoch=(feed.epoch) data-revision=(revision)
@@ -34,12 +41,16 @@ pub(super) fn conversation(feed: &Feed, role: Role, agents: &[&str]) -> (Markup,
                 @if is_driver {
                     div id="queue" {}
                     div id="request" {}
-                    (composer(&feed.row.agent, &region("composer-bar")))
+                    @if is_owned {
+                        (region("composer-bar"))
+                    } @else {
+                        (composer(&feed.row.agent, &region("composer-bar")))
+                    }
                 } @else {
                     p.note { (icon("people", "")) span { "You watch this session: the link that signed this browser in does not allow more." } }
                 }
             }
-            (message_menu(is_driver, agents, &feed.row.agent))
+            (message_menu(can_change, agents, &feed.row.agent))
         }
     };
     let aside = html! {
@@ -69,13 +80,13 @@ fn composer(agent: &str, bar: &PreEscaped<String>) -> Markup {
     }
 }
 
-fn session_menu(feed: &Feed, is_driver: bool, address: &str) -> Markup {
-    let command = format!("parlor attach {}", feed.row.id);
+fn session_menu(command: &str, can_change: bool, address: &str) -> Markup {
     html! {
         details.drop id="session-menu" {
             summary.btn.quiet.icon aria-label="Session menu" title="Session menu" { (icon("dots", "")) }
             div.menu {
-                @if is_driver {
+                button type="button" data-do="details" aria-controls="details" { (icon("people", "")) "Details" kbd { "d" } }
+                @if can_change {
                     form data-do="rename" {
                         label.sr for="new-title" { "Title" }
                         input.field id="new-title" name="title" placeholder="Title" autocomplete="off";
@@ -85,7 +96,7 @@ fn session_menu(feed: &Feed, is_driver: bool, address: &str) -> Markup {
                 }
                 button type="button" data-do="copy-text" data-text=(command) { (icon("term", "")) "Copy attach command" }
                 a href=(format!("{address}/export")) download { (icon("down", "")) "Export as HTML" }
-                @if is_driver {
+                @if can_change {
                     hr;
                     button type="button" data-do="archive" { (icon("inbox", "")) "Archive" }
                     button type="button" data-do="delete" { (icon("x", "")) "Delete" }
@@ -96,7 +107,7 @@ fn session_menu(feed: &Feed, is_driver: bool, address: &str) -> Markup {
 }
 
 /// The actions of a message, which the script shows at the message that they are for.
-fn message_menu(is_driver: bool, agents: &[&str], own: &str) -> Markup {
+fn message_menu(can_change: bool, agents: &[&str], own: &str) -> Markup {
     let item = |action: &str, name: &str, picture: &str, key: &str| {
         html! { button type="button" role="menuitem" data-act=(action) { (icon(picture, "")) (name) kbd { (key) } } }
     };
@@ -108,7 +119,7 @@ fn message_menu(is_driver: bool, agents: &[&str], own: &str) -> Markup {
         div.acts id="acts" role="toolbar" aria-label="Message actions" hidden {
             (short("copy", "Copy (y)", "copy"))
             (short("link", "Copy link (l)", "link"))
-            @if is_driver {
+            @if can_change {
                 (short("fork", "Fork here (f)", "fork"))
                 (short("edit", "Edit (e)", "edit"))
                 (short("regenerate", "Regenerate (r)", "redo"))
@@ -118,7 +129,7 @@ fn message_menu(is_driver: bool, agents: &[&str], own: &str) -> Markup {
         div.menu id="message-menu" role="menu" aria-label="Message actions" hidden {
             (item("copy", "Copy as Markdown", "copy", "y"))
             (item("link", "Copy link", "link", "l"))
-            @if is_driver {
+            @if can_change {
                 (item("fork", "Fork here", "fork", "f"))
                 (item("regenerate", "Regenerate", "redo", "r"))
                 (item("edit", "Edit the prompt", "edit", "e"))

@@ -91,12 +91,10 @@ impl HubConnector {
     fn open(self, hub: &Arc<Hub>) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(BUFFER);
         let peer = Peer {
-            transport: TransportKind::WebSocket,
-            role: self.role,
             agent: self.agent.map(AgentChoice::Named),
-            dialect: None,
-            env: Vec::new(),
             cwd: self.cwd,
+            name: Some(self.name),
+            ..Peer::new(TransportKind::WebSocket, self.role)
         };
         let hub = Arc::clone(hub);
         tokio::spawn(async move {

@@ -1,18 +1,19 @@
 //! The frame of the page: the list at the side, and what it shows.
 
 use maud::{DOCTYPE, Markup, html};
+use parlor_server::browsers::SignedIn;
 use parlor_server::hub::Role;
 
 use super::list_feed::ListView;
-use super::side::{Place, side};
+use super::side::{ShownPage, side};
 use crate::assets::{self, icon};
-use crate::render::text::clean_line;
+use crate::render::text::{clean_line, sentence_html};
 
 /// A page with the list at the side.
 pub(super) struct Frame<'a> {
     pub(super) view: &'a ListView,
-    pub(super) role: Role,
-    pub(super) place: Place<'a>,
+    pub(super) browser: &'a SignedIn,
+    pub(super) place: ShownPage<'a>,
     /// What is searched for.
     pub(super) query: &'a str,
 }
@@ -20,11 +21,11 @@ pub(super) struct Frame<'a> {
 /// A page with a title, the list of sessions and what it shows.
 pub(super) fn page(title: &str, frame: &Frame<'_>, main: &Markup, aside: &Markup) -> Markup {
     // A phone shows the list or what is beside it, not both.
-    let column = if frame.place == Place::List { "list" } else { "main" };
-    let role = if frame.role == Role::Driver { "driver" } else { "observer" };
+    let column = if frame.place == ShownPage::List { "list" } else { "main" };
+    let role = if frame.browser.role == Role::Driver { "driver" } else { "observer" };
     html! {
         (DOCTYPE)
-        html lang="en" data-col=(column) data-role=(role) {
+        html lang="en" data-col=(column) data-role=(role) data-browser=(frame.browser.id) {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover, interactive-widget=resizes-content";
@@ -47,7 +48,7 @@ pub(super) fn page(title: &str, frame: &Frame<'_>, main: &Markup, aside: &Markup
                 }
                 div.sr id="live" role="status" aria-live="polite" {}
                 div.app {
-                    (side(frame.view, frame.place, frame.role, frame.query))
+                    (side(frame.view, frame.place, frame.browser.role, frame.query))
                     main.main id="main" { (main) }
                     (aside)
                 }
@@ -70,25 +71,18 @@ pub(super) fn signed_out(reason: &str) -> Markup {
                 link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
                 link rel="stylesheet" href="/assets/page.css";
             }
-            body {
-                main.main id="main" {
-                    div.scroll {
-                        div.page {
-                            h1 { "Sign in" }
-                            p { (reason) }
-                            div.ways {
-                                div {
-                                    p { "On the computer that runs parlor, this opens a browser that is signed in:" }
-                                    div.code { pre { "parlor open" } }
-                                }
-                                div {
-                                    p { "For another browser, copy the link that this prints:" }
-                                    div.code { pre { "parlor open --print" } }
-                                }
-                            }
-                            p.muted { "Editors start `parlor acp` and need no sign-in." }
-                        }
-                    }
+            body.signed-out {
+                (assets::icons())
+                main id="main" {
+                    div.row.brand { (icon("logo", "")) "parlor" }
+                    h1 { "Sign in" }
+                    p { (sentence_html(reason)) }
+                    h2 { "On the computer that runs parlor" }
+                    div.code { pre tabindex="0" { "parlor open" } }
+                    h2 { "For another browser" }
+                    div.code { pre tabindex="0" { "parlor open --print" } }
+                    p { "It prints a link that signs one browser in. The link works once, for 10 minutes." }
+                    p.foot { "Editors start " code { "parlor acp" } " and need no sign-in." }
                 }
             }
         }
@@ -100,7 +94,7 @@ pub(super) fn message(title: &str, text: &str) -> Markup {
     html! {
         section aria-labelledby="title" {
             header.bar { a.btn.quiet.icon.back href="/" aria-label="Back to sessions" { (icon("back", "")) } span.title { (title) } }
-            div.scroll id="conversation" tabindex="0" { div.page { h1 id="title" { (title) } p { (text) } } }
+            div.scroll id="conversation" tabindex="0" { div.page { h1 id="title" { (title) } p { (sentence_html(text)) } } }
         }
     }
 }

@@ -45,7 +45,7 @@ use self::list_feed::{ListFeed, ListUnavailable, ListView};
 use self::new_session::AgentChoiceRow;
 use self::search::SearchResults;
 use self::session_row::SessionRow;
-use self::side::Place;
+use self::side::ShownPage;
 use crate::assets;
 use crate::export::Export;
 
@@ -112,7 +112,7 @@ async fn index(State(state): State<Arc<PageState>>, Extension(browser): Extensio
         Ok(view) => view,
         Err(ListUnavailable) => return unavailable(),
     };
-    let frame = Frame { view: &view, role: browser.role, place: Place::List, query: "" };
+    let frame = Frame { view: &view, browser: &browser, place: ShownPage::List, query: "" };
     match new_form(&state, &view, browser.role, None).await {
         Ok(main) => respond(StatusCode::OK, layout::page("Sessions", &frame, &main, &Markup::default())),
         Err(error) => failed(&error),
@@ -129,7 +129,7 @@ async fn session(
         Ok(view) => view,
         Err(ListUnavailable) => return unavailable(),
     };
-    let frame = Frame { view: &view, role: browser.role, place: Place::Session(&id), query: "" };
+    let frame = Frame { view: &view, browser: &browser, place: ShownPage::Session(&id), query: "" };
     // Loading a page changes nothing: the session is attached as a driver when the script connects.
     match Feeds::open(&state, &id, None).await {
         Ok(Some(feed)) => {
@@ -152,7 +152,7 @@ async fn inbox(State(state): State<Arc<PageState>>, Extension(browser): Extensio
         Ok(view) => view,
         Err(ListUnavailable) => return unavailable(),
     };
-    let frame = Frame { view: &view, role: browser.role, place: Place::Inbox, query: "" };
+    let frame = Frame { view: &view, browser: &browser, place: ShownPage::Inbox, query: "" };
     let main = match browser.role {
         Role::Driver => inbox::page(&maud::PreEscaped(view.inbox.to_string())),
         Role::Observer => layout::message("Inbox", OBSERVER),
@@ -165,7 +165,7 @@ async fn archived(State(state): State<Arc<PageState>>, Extension(browser): Exten
         Ok(view) => view,
         Err(ListUnavailable) => return unavailable(),
     };
-    let frame = Frame { view: &view, role: browser.role, place: Place::Other, query: "" };
+    let frame = Frame { view: &view, browser: &browser, place: ShownPage::Other, query: "" };
     let main = archive::page(&maud::PreEscaped(view.archived.to_string()));
     respond(StatusCode::OK, layout::page("Archived sessions", &frame, &main, &Markup::default()))
 }
@@ -195,8 +195,11 @@ async fn search(
     if query.part.as_deref() == Some("hits") {
         return respond(StatusCode::OK, results);
     }
-    let frame = Frame { view: &view, role: browser.role, place: Place::Search, query: &query.q };
-    respond(StatusCode::OK, layout::page("Search", &frame, &search::page(&results), &Markup::default()))
+    let frame = Frame { view: &view, browser: &browser, place: ShownPage::Search, query: &query.q };
+    respond(
+        StatusCode::OK,
+        layout::page("Search", &frame, &search::page(&query.q, &results), &Markup::default()),
+    )
 }
 
 #[derive(Deserialize)]
@@ -217,7 +220,7 @@ async fn new(
         Ok(main) => main,
         Err(error) => return failed(&error),
     };
-    let frame = Frame { view: &view, role: browser.role, place: Place::Other, query: "" };
+    let frame = Frame { view: &view, browser: &browser, place: ShownPage::Other, query: "" };
     respond(StatusCode::OK, layout::page("New session", &frame, &main, &Markup::default()))
 }
 
@@ -257,7 +260,7 @@ async fn keys(State(state): State<Arc<PageState>>, Extension(browser): Extension
         Ok(view) => view,
         Err(ListUnavailable) => return unavailable(),
     };
-    let frame = Frame { view: &view, role: browser.role, place: Place::Other, query: "" };
+    let frame = Frame { view: &view, browser: &browser, place: ShownPage::Other, query: "" };
     respond(StatusCode::OK, layout::page("Keys", &frame, &keys::page(), &Markup::default()))
 }
 
@@ -296,7 +299,7 @@ async fn session_export(State(state): State<Arc<PageState>>, Path(id): Path<Stri
             ];
             let export = Export {
                 title: &row.title,
-                agent: &row.agent,
+                authors: &row.authors,
                 cwd: &row.cwd,
                 facts: &facts,
                 transcript: &transcript,

@@ -1,15 +1,17 @@
 //! The parts of a session's page that change as a whole.
 
+use jiff::Timestamp;
 use maud::{Markup, html};
 use parlor_client::ConfigOption;
 use parlor_json::{Json, Object};
 use parlor_server::hub::Role;
 use parlor_session::{Activity, Entry, EntryId, Slot, Transcript};
+use parlor_view::address::session_path;
 use parlor_view::browser::browser_name;
 use parlor_view::event::plan_items;
 
 use super::clients::{AttachedClient, QueuedPrompt};
-use super::feed::{Audience, UNDO_TIME};
+use super::feed::{Audience, ShowingTab, UNDO_TIME};
 use super::session_row::{SessionRow, SessionState, cost};
 use super::side::short_path;
 use crate::assets::icon;
@@ -41,8 +43,12 @@ pub(super) struct RegionView<'a> {
     /// Whether the session is about to be deleted.
     pub(super) is_deleted: bool,
     pub(super) is_archived: bool,
-    /// The tabs that show the session, with the names of their browsers.
-    pub(super) tabs: &'a [(u64, Role, String)],
+    /// The tabs that show the session.
+    pub(super) tabs: &'a [ShowingTab],
+    /// The tokens of all turns.
+    pub(super) tokens: Option<u64>,
+    /// When the last prompt was sent.
+    pub(super) turn_started_at: Option<Timestamp>,
     /// All clients that are attached, those of the page included.
     pub(super) clients: Vec<AttachedClient>,
     /// The numbers of the page's own browsers.
@@ -50,9 +56,28 @@ pub(super) struct RegionView<'a> {
 }
 
 impl RegionView<'_> {
-    /// The attached clients that are not tabs.
-    fn others(&self) -> impl Iterator<Item = &AttachedClient> {
-        self.clients.iter().filter(|client| !client.is_page(&self.browsers))
+    /// Where the session is shown: the browsers with their tabs, then the other clients.
+    fn places(&self) -> Vec<ShownPlace> {
+        let mut places: Vec<ShownPlace> = Vec::new();
+        for tab in self.tabs {
+            match places.iter_mut().find(|place| place.browser.as_ref() == Some(&tab.browser)) {
+                Some(place) => place.tabs += 1,
+                None => places.push(ShownPlace {
+                    name: browser_name(&tab.name),
+                    role: tab.role,
+                    browser: Some(tab.browser.clone()),
+                    tabs: 1,
+                }),
+            }
+        }
+        let others = self.clients.iter().filter(|client| !client.is_page(&self.browsers));
+        places.extend(others.map(|client| ShownPlace {
+            name: client.name.clone().unwrap_or_else(|| "a client without a name".to_owned()),
+            role: client.role,
+            browser: None,
+            tabs: 0,
+        }));
+        places
     }
 
     /// The client that queued a prompt. Without another one that could have, everybody knows.
@@ -60,6 +85,15 @@ impl RegionView<'_> {
         let from = prompt.from.filter(|from| self.browsers != [*from])?;
         self.clients.iter().find(|client| client.number == from)?.name.as_deref()
     }
+}
+
+/// A browser or another client that shows the session.
+struct ShownPlace {
+    name: String,
+    role: Role,
+    /// The id of the browser. The script of each browser names its own one "This browser".
+    browser: Option<String>,
+    tabs: usize,
 }
 
 /// Whether the last turn failed.
@@ -92,17 +126,22 @@ pub(super) fn audience(region: &str) -> Audience {
 /// The title, the state and the agent.
 fn head(view: &RegionView<'_>) -> Markup {
     let (class, name) = view.state.shown();
-    let attached = view.tabs.len() + view.others().count();
+    let attached = view.places().len();
+    let since = view.turn_started_at.filter(|_| view.state == SessionState::Running);
     html! {
         div.row.grow id="head" data-state=(class) {
             h1.title.cut id="title" { (clean_line(&view.title)) }
-            @if view.state != SessionState::Idle { span class=(format!("badge {class}")) { (name) } }
+            @if view.state != SessionState::Idle {
+                span class=(format!("badge {class}")) {
+                    (name) @if let Some(since) = since { " " time.since.num.hide-s datetime=(since) {} }
+                }
+            }
+            span.badge.as-of {}
             span.muted.cut.hide-m { (clean_line(&view.row.agent)) " · " (short_path(&view.row.cwd)) }
             span.grow {}
-            @if attached > 1 {
-                span.row.muted.hide-s title=(format!("{attached} tabs and other clients show this session")) {
-                    (icon("people", "")) span.num { (attached) span.sr { " tabs and other clients show this session" } }
-                }
+            button.btn.quiet.present.hide-s type="button" data-do="details" aria-controls="details" title="Details (d)" {
+                (icon("people", "")) span.num { (attached.max(1)) }
+                span.sr { @if attached > 1 { " clients attached." } @else { " client attached." } " Details" }
             }
         }
     }
@@ -112,6 +151,12 @@ fn head(view: &RegionView<'_>) -> Markup {
 fn notices(view: &RegionView<'_>) -> Markup {
     html! {
         div id="notices" {
+            @if let Some(owner) = &view.row.owner {
+                div.note {
+                    span.grow { "This is the session of a subagent, which takes no prompts." }
+                    a.btn.small href=(session_path(owner)) { "Open its owner" }
+                }
+            }
             @if view.is_archived {
                 div.note {
                     (icon("inbox", ""))
@@ -153,9 +198,20 @@ fn request(view: &RegionView<'_>) -> Markup {
         div id="request" {
             // The oldest one: the others follow when it is answered.
             @if let Some(request) = view.requests.first() {
-                (request.html(CardPlace::Dock))
+                (request.html(CardPlace::Dock(&also_shown(&view.places()))))
             } @else if view.postponed > 0 {
                 a.btn.small.you href="/inbox" { "A request waits in the inbox" }
+            }
+        }
+    }
+}
+
+/// Where a request is shown as well. The script leaves out the tab itself.
+fn also_shown(places: &[ShownPlace]) -> Markup {
+    html! {
+        span.also hidden {
+            @for place in places {
+                span data-browser=[place.browser.as_deref()] data-tabs=[place.browser.as_ref().map(|_| place.tabs)] { (clean_line(&place.name)) }
             }
         }
     }
@@ -165,13 +221,16 @@ fn request(view: &RegionView<'_>) -> Markup {
 fn composer_bar(view: &RegionView<'_>) -> Markup {
     let is_running = matches!(view.state, SessionState::Running | SessionState::NeedsYou)
         && view.transcript.state().is_none_or(|state| state.activity != Activity::Idle);
+    let takes_prompts = view.row.owner.is_none();
     let options = ConfigOption::of_session(view.transcript, &view.opened);
     let known = |option: &&ConfigOption| is_mode_or_model(option) && !option.values.is_empty();
     html! {
         div.row id="composer-bar" {
-            button.btn.quiet.small.icon type="button" data-do="attach" aria-label="Attach files" title="Attach files" { (icon("clip", "")) }
-            @for option in options.iter().filter(known) {
-                (option_select(option))
+            @if takes_prompts {
+                button.btn.quiet.small.icon type="button" data-do="attach" aria-label="Attach files" title="Attach files" { (icon("clip", "")) }
+                @for option in options.iter().filter(known) {
+                    (option_select(option))
+                }
             }
             span.grow {}
             @if let Some(usage) = Usage::of(view) {
@@ -183,12 +242,16 @@ fn composer_bar(view: &RegionView<'_>) -> Markup {
             @if is_running {
                 button.btn.small type="button" data-do="stop" title="Stop (Ctrl+.)" { (icon("stop", "")) "Stop" }
             }
-            @if is_running && view.can_steer {
+            @if is_running && view.can_steer && takes_prompts {
                 button.btn.small type="button" data-do="send_now" title="Send into the running turn (Ctrl+↵)" {
                     "Send now"
                 }
             }
-            button.btn.main.small.send { @if is_running { "Queue" } @else { "Send" } " " kbd { "↵" } }
+            @if takes_prompts {
+                button.btn.main.small.send {
+                    span.on { @if is_running { "Queue" } @else { "Send" } } span.off { "Sends when connected" } " " kbd { "↵" }
+                }
+            }
         }
     }
 }
@@ -241,13 +304,9 @@ fn details(view: &RegionView<'_>) -> Markup {
                 }
             }
             section {
-                h3 { "Attached" span.num { (view.tabs.len() + view.others().count()) } }
-                dl.facts {
-                    @for (_, role, name) in view.tabs { (attached(&browser_name(name), *role)) }
-                    @for client in view.others() {
-                        (attached(client.name.as_deref().unwrap_or("a client without a name"), client.role))
-                    }
-                }
+                @let places = view.places();
+                h3 { "Attached" span.num { (places.len()) } }
+                dl.facts { @for place in &places { (attached(place)) } }
             }
             section {
                 h3 { "Session" }
@@ -261,11 +320,11 @@ fn details(view: &RegionView<'_>) -> Markup {
     }
 }
 
-/// A tab or another client in the list of those that are attached.
-fn attached(name: &str, role: Role) -> Markup {
+/// A browser or another client in the list of those that are attached.
+fn attached(place: &ShownPlace) -> Markup {
     html! {
-        dt { (clean_line(name)) }
-        dd { @if role == Role::Driver { "driver" } @else { "observer" } }
+        dt { span data-browser=[place.browser.as_deref()] { (clean_line(&place.name)) } @if place.tabs > 1 { ", " (place.tabs) " tabs" } }
+        dd { @if place.role == Role::Driver { "driver" } @else { "observer" } }
     }
 }
 
@@ -308,7 +367,7 @@ fn usage_html(view: &RegionView<'_>) -> Markup {
     let turn = view.transcript.state().and_then(|state| state.fields.get_object("usage"));
     let turn = turn.and_then(|usage| usage.get_u64("totalTokens"));
     html! {
-        @if usage.is_some() || turn.is_some() {
+        @if usage.is_some() || turn.is_some() || view.tokens.is_some() {
             section {
                 h3 { "Usage" }
                 @if let Some(usage) = &usage {
@@ -317,6 +376,7 @@ fn usage_html(view: &RegionView<'_>) -> Markup {
                 }
                 dl.facts.num {
                     @if let Some(turn) = turn { dt { "Last turn" } dd { (thousands(turn)) " tokens" } }
+                    @if let Some(tokens) = view.tokens { dt { "Session" } dd { (thousands(tokens)) " tokens" } }
                     @if let Some(cost) = usage.and_then(|usage| usage.cost) { dt { "Cost" } dd { (clean_line(&cost)) } }
                 }
             }

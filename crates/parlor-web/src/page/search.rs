@@ -110,14 +110,20 @@ impl<'a> SearchResults<'a> {
 }
 
 /// The results as a page.
-pub(super) fn page(results: &Markup) -> Markup {
+pub(super) fn page(query: &str, results: &Markup) -> Markup {
+    let query = clean_line(query);
     html! {
         section aria-labelledby="title" {
             header.bar {
                 a.btn.quiet.icon.back href="/" aria-label="Back to sessions" { (icon("back", "")) }
-                h1.title id="title" { "Search" }
+                span.title { "Search" }
             }
-            div.scroll id="conversation" tabindex="0" role="region" aria-label="Search results" { div.page.found { (results) } }
+            div.scroll id="conversation" tabindex="0" role="region" aria-label="Search results" {
+                div.page.found {
+                    h1 id="title" { @if query.is_empty() { "Search all sessions" } @else { "Results for “" (query) "”" } }
+                    (results)
+                }
+            }
         }
     }
 }

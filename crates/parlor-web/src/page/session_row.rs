@@ -5,12 +5,16 @@ use parlor_client::SessionInfo;
 use parlor_json::Object;
 use parlor_session::SessionId;
 
+use crate::render::Authors;
+
 /// A session in the list.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SessionRow {
     pub(super) id: SessionId,
     pub(super) title: String,
     pub(super) agent: String,
+    /// The agents that wrote its messages.
+    pub(super) authors: Authors,
     pub(super) cwd: String,
     pub(super) state: SessionState,
     pub(super) is_unread: bool,
@@ -18,8 +22,12 @@ pub(super) struct SessionRow {
     pub(super) active_at: Option<Timestamp>,
     /// The cost so far, such as `$1.84`.
     pub(super) cost: Option<String>,
+    /// The tokens of all turns, if the agent reports them.
+    pub(super) tokens: Option<u64>,
     /// The session from which it was forked.
     pub(super) parent: Option<SessionId>,
+    /// The session that owns it, if it is that of a subagent.
+    pub(super) owner: Option<SessionId>,
 }
 
 /// What a session does.
@@ -58,18 +66,30 @@ impl SessionRow {
             Some("failed") => SessionState::Failed,
             Some(_) | None => SessionState::Idle,
         };
+        let agent = meta.get_string("parlor/agent").unwrap_or_default();
+        let earlier = row.get_array("earlierAgents").unwrap_or_default().into_iter().filter_map(|earlier| {
+            let earlier = earlier.to_object()?;
+            Some((earlier.get_string("name")?, usize::try_from(earlier.get_u64("messages")?).ok()?))
+        });
         let parent = row.get_object("forkedFrom").and_then(|from| from.get_json_str("sessionId"));
         Self {
             id: info.id.clone(),
-            title: info.title.clone().unwrap_or_else(|| "New session".to_owned()),
-            agent: meta.get_string("parlor/agent").unwrap_or_default(),
+            // A fork that has the title of its parent is listed by its own prompt.
+            title: row
+                .get_string("name")
+                .or_else(|| info.title.clone())
+                .unwrap_or_else(|| "New session".to_owned()),
+            authors: Authors::new(&agent, earlier.collect()),
+            agent,
             cwd: info.cwd.clone(),
             state,
             is_unread: row.get_bool("unread") == Some(true),
             is_archived: info.fields.get_bool("archived") == Some(true),
             active_at: info.updated_at.as_ref().and_then(|at| at.parse().ok()),
             cost: row.get_object("usage").and_then(|usage| cost(&usage)),
+            tokens: row.get_u64("tokens"),
             parent: parent.map(SessionId::from),
+            owner: meta.get_json_str("parlor/owner").map(SessionId::from),
         }
     }
 }

@@ -23,9 +23,9 @@ const MAX_DEPTH: usize = 8;
 /// Sessions in the list. The search finds the others.
 const MAX_LISTED: usize = 500;
 
-/// What the page shows beside the list.
+/// The page that is shown beside the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place<'a> {
+pub(super) enum ShownPage<'a> {
     Session(&'a SessionId),
     Inbox,
     /// The results of a search.
@@ -37,16 +37,16 @@ pub(super) enum Place<'a> {
 }
 
 /// The column at the side.
-pub(super) fn side(view: &ListView, place: Place<'_>, role: Role, query: &str) -> Markup {
-    let is_inbox = (place == Place::Inbox).then_some("page");
+pub(super) fn side(view: &ListView, place: ShownPage<'_>, role: Role, query: &str) -> Markup {
+    let is_inbox = (place == ShownPage::Inbox).then_some("page");
     let tree = view.tree.html();
     let tree = match place {
         // The list is rendered once for all tabs; the script marks the current session in later ones.
-        Place::Session(id) => {
+        ShownPage::Session(id) => {
             let link = format!("href=\"{}\"", address(id));
             tree.replacen(&link, &format!("{link} aria-current=\"page\""), 1)
         }
-        Place::Inbox | Place::Search | Place::Other | Place::List => tree,
+        ShownPage::Inbox | ShownPage::Search | ShownPage::Other | ShownPage::List => tree,
     };
     html! {
         nav.side aria-label="Sessions" {
@@ -68,10 +68,10 @@ pub(super) fn side(view: &ListView, place: Place<'_>, role: Role, query: &str) -
                     (icon("inbox", "")) span.grow { "Inbox" } (PreEscaped(&*view.inbox_count))
                 }
             }
-            div.scroll { @if place != Place::Search { div id="hits" hidden {} } (PreEscaped(tree)) }
+            div.scroll { @if place != ShownPage::Search { div id="hits" hidden {} } (PreEscaped(tree)) }
             footer {
                 div.bar {
-                    span.row.grow id="connection" { span.dot {} "Connected" }
+                    span.row.grow { span.dot {} span id="connection" { "Connected" } }
                     a.muted href="/keys" { "Keys " kbd { "?" } }
                 }
             }
@@ -292,6 +292,7 @@ pub(super) fn row_id(id: &SessionId) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::render::Authors;
     use crate::render::tests::{HOSTILE, assert_safe};
 
     pub(crate) fn row(id: &str, at: &str, parent: Option<&str>) -> SessionRow {
@@ -299,13 +300,16 @@ pub(super) mod tests {
             id: id.into(),
             title: format!("Title of {id}"),
             agent: "claude".to_owned(),
+            authors: Authors::default(),
             cwd: "/w".to_owned(),
             state: SessionState::Idle,
             is_unread: false,
             is_archived: false,
             active_at: Some(at.parse().unwrap()),
             cost: None,
+            tokens: None,
             parent: parent.map(SessionId::from),
+            owner: None,
         }
     }
 

@@ -175,7 +175,7 @@ impl Tab {
                 }
             });
         }
-        let guard = feed.enter(self.role, &self.socket.browser().name);
+        let guard = feed.enter(self.socket.browser());
         let shown = feed.show(self.role, epoch, revision);
         let (message, revision) = (shown.message, shown.revision);
         self.shown = Some(ShownSession { messages: shown.messages, revision, feed, _guard: guard });

@@ -150,6 +150,13 @@ pub(crate) fn clock_html(at: Option<Timestamp>) -> Markup {
     html! { @if let Some(at) = at { time.at datetime=(at) { (shown.get(11..16).unwrap_or_default()) } } }
 }
 
+/// A time, which the script shows as how long ago it was.
+pub(crate) fn age_html(at: Timestamp) -> Markup {
+    let shown = at.to_string();
+    let shown = shown.get(..16).unwrap_or(&shown).replace('T', " ");
+    html! { time.ago datetime=(at) { (shown) " UTC" } }
+}
+
 /// A time, in UTC until the script shows it in the zone of the browser.
 pub(crate) fn time_html(at: Timestamp) -> Markup {
     let shown = at.to_string();

@@ -2,6 +2,7 @@
 
 use maud::{Markup, PreEscaped, html};
 use parlor_session::{Entry, EntryId};
+use parlor_view::address::session_path;
 use parlor_view::event::{EventMark, EventWords};
 
 use super::text::{clean, clean_line};
@@ -28,6 +29,11 @@ pub(crate) fn element(entry: &Entry, id: &str) -> Markup {
         };
     }
     let details = words.details.join("\n");
+    let sentence = if let EntryId::Subagent(session) = entry.id() {
+        html! { a href=(session_path(session)) { (sentence) } }
+    } else {
+        html! { (sentence) }
+    };
     html! {
         li.entry.turn id=(id) {
             @if details.is_empty() {

@@ -2,6 +2,7 @@
 //!
 //! All content is untrusted. Text is escaped by `maud`; what an agent sends becomes tags only through [`markdown`].
 
+mod authors;
 mod code;
 pub mod content_block;
 mod diff;
@@ -20,6 +21,7 @@ mod turn_files;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use self::authors::Authors;
 pub use self::entry::{EntryContext, entry, is_shown};
 pub use self::fragments::{Fragments, Patch};
 pub use self::request::{AnswerError, CardPlace, RequestCard};

@@ -18,7 +18,7 @@ use parlor_view::content_block;
 use parlor_view::tool_call::{ToolContent, ToolDetails, ToolSubject};
 
 use super::content_block::is_web_or_mail;
-use super::entry::time_html;
+use super::entry::age_html;
 use super::text::{clean, clean_line, is_bidirectional, percent_encoded, short_path};
 use super::tool_call::command_html;
 use super::{code, diff};
@@ -61,10 +61,10 @@ struct PermissionSubject {
 }
 
 /// The place of a card.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CardPlace {
-    /// In the place of the composer.
-    Dock,
+#[derive(Debug, Clone, Copy)]
+pub enum CardPlace<'a> {
+    /// In the place of the composer, with the places where the request is shown as well.
+    Dock(&'a Markup),
     /// In the inbox.
     Inbox,
 }
@@ -129,7 +129,6 @@ impl RequestCard {
     }
 
     /// Whether another card is of the same request.
-    #[allow(dead_code, reason = "the socket of tabs will use it")]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.is(&other.id, &other.opened_at)
     }
@@ -168,7 +167,7 @@ impl RequestCard {
     }
 
     /// The card, with its options.
-    pub fn html(&self, place: CardPlace) -> Markup {
+    pub fn html(&self, place: CardPlace<'_>) -> Markup {
         let id = self.element_id();
         let heading = format!("{id}:h");
         let session = percent_encoded(&self.session.to_string());
@@ -176,7 +175,7 @@ impl RequestCard {
             header {
                 (state_icon("you", "you", "needs you"))
                 h2 id=(heading) { (self.headline()) }
-                @if place == CardPlace::Dock { p { (self.note()) } }
+                @if let CardPlace::Dock(places) = place { p { (self.note(places)) } }
             }
             div.scroll tabindex="0" role="region" aria-label="What is asked for" {
                 @if let Some(warning) = self.warning() { p.warning { (warning) } }
@@ -247,9 +246,10 @@ impl RequestCard {
         }
     }
 
-    fn note(&self) -> Markup {
+    fn note(&self, places: &Markup) -> Markup {
         html! {
-            @if let Ok(at) = self.opened_at.parse::<Timestamp>() { "Asked " (time_html(at)) ". " }
+            @if let Ok(at) = self.opened_at.parse::<Timestamp>() { "Asked " (age_html(at)) ". " }
+            (places)
             "The first answer counts."
         }
     }
@@ -357,10 +357,7 @@ impl RequestSubject {
 impl PermissionSubject {
     /// The params have everything that the session knows of the tool call.
     fn new(params: &Object, cwd: &str) -> Self {
-        let mut details = ToolDetails::of_request(params, &Transcript::default(), cwd);
-        if details.command.is_some() {
-            details.directory.get_or_insert_with(|| cwd.to_owned());
-        }
+        let details = ToolDetails::of_request(params, &Transcript::default(), cwd);
         let subject = params.get_object("subject").unwrap_or_default();
         let call = params.get_object("toolCall").or_else(|| subject.get_object("toolCall"));
         let mut this = Self {
@@ -435,7 +432,9 @@ impl PermissionSubject {
                             @if let Some(old) = &diff.old_path { (clean(old)) " → " }
                             (clean(&diff.path))
                         }
-                        span.muted { (parlor_view::tool_call::verb(diff.operation).to_lowercase()) }
+                        @let verb = parlor_view::tool_call::verb(diff.operation).to_lowercase();
+                        // The headline says that files are changed.
+                        @if verb != "edit" { span.muted { (verb) } }
                         (diff::layout_button()) span.num { (diff::counts(diff.counts())) }
                     }
                     (diff::table_of(diff, MAX_DIFF))

@@ -6,6 +6,7 @@ use html5ever::tendril::StrTendril;
 use html5ever::tokenizer::{
     BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
 };
+use maud::Markup;
 use parlor_dialect::{Dialect, Fold};
 use parlor_session::Transcript;
 use proptest::prelude::*;
@@ -249,7 +250,7 @@ fn no_field_of_any_request_becomes_a_script() {
     for text in HOSTILE {
         for (method, params) in REQUESTS {
             let card = request_card(method, params, text);
-            for place in [CardPlace::Dock, CardPlace::Inbox] {
+            for place in [CardPlace::Dock(&Markup::default()), CardPlace::Inbox] {
                 assert_safe(&card.html(place).into_string(), text);
             }
         }
@@ -265,8 +266,8 @@ fn a_link_of_a_form_is_shown_in_full_and_opens_only_web_pages() {
         ("file:///etc/passwd", false),
     ] {
         let card = request_card("elicitation/create", r#"{"mode":"url","message":"x","url":"!"}"#, url);
-        let html = card.html(CardPlace::Dock).into_string();
-        assert_eq!(html.contains("href=\"https"), is_link, "{html}");
+        let html = card.html(CardPlace::Dock(&Markup::default())).into_string();
+        assert_eq!(html.contains(&format!("href=\"{url}\"")), is_link, "{html}");
         assert!(tokens(&html).text.borrow().contains(url), "{html}");
     }
 }
@@ -278,7 +279,7 @@ const COMMAND: &str = r#"{"toolCall":{"toolCallId":"t","title":"!","kind":"execu
 fn a_command_is_shown_in_full_with_its_directory() {
     let long = format!("echo {} && rm -rf ~\ncd  /", "x".repeat(200_000));
     let card = request_card("session/request_permission", &COMMAND.replacen("\"!\"", "\"Run\"", 1), &long);
-    let html = card.html(CardPlace::Dock).into_string();
+    let html = card.html(CardPlace::Dock(&Markup::default())).into_string();
     let text = tokens(&html).text.borrow().clone();
     assert!(text.contains(&long), "{}", text.len());
     assert!(text.contains("Command, in "), "the directory is missing");
@@ -292,10 +293,114 @@ fn a_command_is_shown_in_full_with_its_directory() {
     assert_eq!(card.tool_call(), Some(&"t".into()));
 }
 
+/// A permission for a command, with everything else that a request can have.
+const EVERYTHING: &str = r#"{"description":"Before the tag","toolCall":{"toolCallId":"t","title":"Prepare the release","kind":"execute",
+    "name":"shell","rawInput":{"command":"make dist","timeout":30},"locations":[{"path":"/w/VERSION","line":7}],"content":[
+        {"type":"diff","changes":[{"operation":"move","oldPath":"/w/old.txt","path":"/w/new.txt"}]},
+        {"type":"diff","path":"/w/a.txt","oldText":"a\n","newText":"b\n"},
+        {"type":"diff","path":"/w/a.txt","oldText":"b\n","newText":"c\n"},
+        {"type":"content","content":{"type":"text","text":"A remark!"}},
+        {"type":"content","content":{"type":"resource","resource":{"uri":"file:///r.txt","text":"of a resource"}}},
+        {"type":"_later","x":"of a later version"}]},
+    "options":[{"optionId":"always","name":"Always allow","kind":"allow_always"},{"optionId":"once","name":"Allow once","kind":"allow_once"}]}"#;
+
+#[test]
+fn a_permission_shows_everything_that_it_permits() {
+    let card = request_card("session/request_permission", EVERYTHING, "");
+    let html = card.html(CardPlace::Inbox).into_string();
+    let text = tokens(&html).text.borrow().clone();
+    for part in [
+        "asks to run a command and change 2 files",
+        "make dist",
+        "/w/old.txt → /w/new.txt",
+        "/w/VERSION:7",
+        "shell",
+        "Prepare the release",
+        "Before the tag",
+        "timeout",
+        "A remark",
+        "of a resource",
+        "of a later version",
+        "End of the request: 1 command, 2 files",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // What permits it once is the main option; each names the request as it was opened.
+    let button = |option: &str| {
+        let at = html.find(&format!("data-option=\"{option}\"")).unwrap();
+        html[..at].rsplit_once("<button").unwrap().1.to_owned()
+    };
+    assert!(button("once").contains("btn main") && !button("always").contains("btn main"), "{html}");
+    for option in ["once", "always"] {
+        assert!(button(option).contains("data-opened=\"2026-03-04T09:41:00Z\""), "{html}");
+    }
+    let long = request_card("session/request_permission", EVERYTHING, &"x".repeat(70_000));
+    assert!(long.html(CardPlace::Inbox).into_string().contains(" more bytes are not shown"));
+}
+
+#[test]
+fn the_directory_of_a_command_is_that_of_the_session_unless_the_agent_names_one() {
+    for (input, shown) in
+        [(r#"{"command":"ls"}"#, "in /w"), (r#"{"command":"ls","cwd":"/elsewhere"}"#, "in /elsewhere")]
+    {
+        let params = format!(
+            r#"{{"toolCall":{{"toolCallId":"t","title":"ls","kind":"execute","rawInput":{input}}},"options":[]}}"#
+        );
+        let html =
+            request_card("session/request_permission", &params, "/w").html(CardPlace::Inbox).into_string();
+        let text = tokens(&html).text.borrow().clone();
+        assert!(text.contains(&format!("Command, {shown}ls")), "{text}");
+        assert!(text.contains("Decline"), "without options it can only be declined: {text}");
+    }
+}
+
+#[test]
+fn a_permission_that_names_nothing_says_so() {
+    let params = r#"{"toolCall":{"toolCallId":"t","title":"Do it"},"options":[]}"#;
+    let html = request_card("session/request_permission", params, "").html(CardPlace::Inbox).into_string();
+    assert!(html.contains("The agent gave no command, no files and no input."), "{html}");
+}
+
+#[test]
+fn hidden_characters_are_counted_wherever_they_are() {
+    let warning = |params: &str| {
+        let html =
+            request_card("session/request_permission", params, "").html(CardPlace::Inbox).into_string();
+        let text = tokens(&html).text.borrow().clone();
+        text.split_once(" bidirectional").map(|(before, _)| before.chars().last())
+    };
+    let hidden = '\u{202e}';
+    for params in [
+        format!(r#"{{"options":[{{"optionId":"o","name":"Re{hidden}ject","kind":"allow_once"}}]}}"#),
+        format!(
+            r#"{{"toolCall":{{"toolCallId":"t","content":[{{"type":"diff","path":"a","oldText":"x","newText":"{hidden}"}}]}},"options":[]}}"#
+        ),
+        format!(r#"{{"description":"a{hidden}b","options":[]}}"#),
+        format!(r#"{{"toolCall":{{"toolCallId":"t","locations":[{{"path":"a{hidden}"}}]}},"options":[]}}"#),
+    ] {
+        assert_eq!(warning(&params), Some(Some('1')), "{params}");
+    }
+    assert_eq!(warning(r#"{"options":[]}"#), None);
+}
+
+#[test]
+fn a_request_of_an_unknown_method_can_only_be_declined() {
+    let form = r#"{"mode":"form","message":"x","requestedSchema":{"type":"object","properties":{}}}"#;
+    let card = request_card("_other/ask", form, "");
+    assert!(card.headline().ends_with("sends a request that can only be declined"), "{}", card.headline());
+    assert_eq!(card.answer(None, &|_| Vec::new()), Err(AnswerError::NotAnswerable));
+    let html = request_card(
+        "elicitation/create",
+        r#"{"mode":"form","message":"x","requestedSchema":{"type":"object","properties":{"p":{"type":"string","format":"password"}}}}"#,
+        "",
+    );
+    assert!(html.html(CardPlace::Inbox).into_string().contains("type=\"password\""));
+}
+
 #[test]
 fn an_option_is_selected_by_its_id() {
     let card = request_card("session/request_permission", COMMAND, "ls");
-    assert!(card.html(CardPlace::Dock).into_string().contains("data-option=\"a%20b\""));
+    assert!(card.html(CardPlace::Dock(&Markup::default())).into_string().contains("data-option=\"a%20b\""));
     let answer = |option: Option<&str>| card.answer(option, &|_| Vec::new());
     let selected = r#"{"outcome":{"outcome":"selected","optionId":"a b"}}"#;
     assert_eq!(answer(Some("a%20b")).unwrap().to_json().as_str(), selected);
@@ -311,8 +416,9 @@ fn an_option_is_selected_by_its_id() {
 fn an_option_whose_name_hides_its_effect_says_it() {
     let shown = |name: &str, kind: &str| {
         let params = format!(r#"{{"options":[{{"optionId":"o","name":"{name}","kind":"{kind}"}}]}}"#);
-        let html =
-            request_card("session/request_permission", &params, "").html(CardPlace::Dock).into_string();
+        let html = request_card("session/request_permission", &params, "")
+            .html(CardPlace::Dock(&Markup::default()))
+            .into_string();
         let text = tokens(&html).text.borrow().clone();
         text.split_once("End of the request").unwrap().1.split_once(" 1").unwrap().0.to_owned()
     };

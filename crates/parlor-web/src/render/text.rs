@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use maud::{Markup, html};
 pub use parlor_view::address::{element_id, percent_encoded};
 
 /// Replaces control characters, and writes bidirectional ones as `‹U+202E›`. Line breaks and tabs stay.
@@ -39,6 +40,15 @@ pub(crate) fn short_path(path: &str) -> String {
     clean_line(&shown.unwrap_or_else(|| path.to_owned()))
 }
 
+/// A sentence of parlor itself, in which commands are in backticks.
+pub(crate) fn sentence_html(sentence: &str) -> Markup {
+    html! {
+        @for (index, part) in sentence.trim_end().split('`').enumerate() {
+            @if index % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}
+
 /// Whether a character changes the order in which others are shown.
 pub fn is_bidirectional(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -47,6 +57,12 @@ pub fn is_bidirectional(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_in_sentences_are_code() {
+        let html = sentence_html("`parlor open` signs <you> in; see `parlor logs`.\n").into_string();
+        assert_eq!(html, "<code>parlor open</code> signs &lt;you&gt; in; see <code>parlor logs</code>.");
+    }
 
     #[test]
     fn control_characters_are_replaced_and_bidirectional_ones_are_visible() {

@@ -1,8 +1,11 @@
 //! A live session: streams, prompts, requests, forks.
 
 use parlor_testkit::browser::{Key, Tab};
+use parlor_testkit::scenario::Scenario;
+use parlor_testkit::wait::wait_until;
+use rustix::process::{Resource, Rlimit, Signal, kill_process, prlimit};
 
-use crate::Page;
+use crate::{PARLOR, Page};
 
 /// Enters a prompt and sends it.
 #[track_caller]
@@ -72,13 +75,122 @@ fn the_page_connects_again_after_a_restart_of_the_server_without_duplicates() {
     page.restart();
     page.run(&["prompt", "-s", &id, "--yes", "say after the restart"]).success();
     tab.wait_for("document.getElementById('offline').hidden");
-    tab.wait_for_text("after the restart");
+    tab.wait_for("[...document.querySelectorAll('#log > .agent .md')].some(one => one.textContent.trim() === 'after the restart')");
     assert_eq!(tab.eval("window.isSame"), true, "the page was not loaded again");
     assert_eq!(tab.eval("document.getElementById('p').value"), "a draft");
     let texts = tab.eval(
         "[...document.querySelectorAll('#log > .agent .md')].map(element => element.textContent.trim())",
     );
     assert_eq!(texts, serde_json::json!(["hello", "after the restart"]));
+}
+
+#[test]
+fn the_session_of_a_subagent_is_shown_without_what_it_does_not_take() {
+    let page = Page::of(|| Scenario::new(PARLOR).with_test_agent());
+    let script = [
+        r#"raw {"update":{"sessionUpdate":"subagent_update","sessionId":"child","title":"Look around","capabilities":{"cancel":{}}}}"#,
+        r#"raw {"sessionId":"child","update":{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"a quokka"}}}"#,
+        r#"raw {"sessionId":"child","update":{"sessionUpdate":"state_update","state":"running"}}"#,
+        r#"raw {"update":{"sessionUpdate":"subagent_update","sessionId":"child","state":{"state":"running"}}}"#,
+        "say done",
+    ];
+    let id = page.new_session(&script.join("\n"));
+    let tab = page.open_session(&id);
+    tab.wait_for_text("Look around");
+    tab.click("#log a[href^='/s/']");
+    tab.wait_for_text("a quokka");
+    tab.wait_for_text("This is the session of a subagent, which takes no prompts.");
+    tab.wait_for("document.querySelector('[data-do=stop]') !== null");
+    for absent in ["#p", "[data-do=rename]", "[data-do=delete]", "[data-do=fork]", "[data-act=edit]", ".send"]
+    {
+        assert_eq!(
+            tab.eval(&format!("document.querySelector('{absent}')")),
+            serde_json::Value::Null,
+            "{absent}"
+        );
+    }
+    // Its owner takes prompts.
+    tab.click(".note a");
+    tab.wait_for("document.getElementById('p') !== null");
+    assert_eq!(tab.errors(), [""; 0]);
+}
+
+#[test]
+fn a_prompt_that_is_sent_without_a_connection_arrives_once() {
+    let mut page = Page::on_a_fixed_port();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    tab.resize(1440, 900);
+    tab.wait_for("socket?.readyState === 1");
+    page.kill();
+    tab.wait_for_text("Connection lost.");
+    tab.wait_for("document.getElementById('connection').textContent.startsWith('Offline since ')");
+    tab.wait_for("document.querySelector('.as-of').innerText.startsWith('as of ')");
+    tab.wait_for("document.querySelector('#composer .send').innerText.startsWith('Sends when connected')");
+    prompt(&tab, "say from afar");
+    tab.wait_for_text("This is sent when the page is connected again.");
+    // It survives a reload of another kind: the browser keeps it.
+    assert!(tab.eval("localStorage.getItem(outKey)").as_str().is_some_and(|kept| kept.contains("from afar")));
+    page.restart();
+    tab.wait_for("document.getElementById('connection').textContent === 'Connected'");
+    tab.wait_for("[...document.querySelectorAll('#log > .agent .md')].some(one => one.textContent.trim() === 'from afar')");
+    tab.wait_for("localStorage.getItem(outKey) === null");
+    assert_eq!(page.run(&["show", &id]).success().stdout.matches("say from afar").count(), 1);
+    assert_eq!(tab.eval("document.querySelector('.as-of').offsetParent"), serde_json::Value::Null);
+}
+
+#[test]
+fn a_server_that_does_not_respond_for_a_while_loses_no_prompt() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    kill_process(page.process(), Signal::STOP).unwrap();
+    prompt(&tab, "say after the pause");
+    // A person can go on writing meanwhile, and looks at the same conversation.
+    prompt(&tab, "say and one more");
+    assert!(tab.text().contains("hello"));
+    kill_process(page.process(), Signal::CONT).unwrap();
+    let said = |text: &str| {
+        format!(
+            "[...document.querySelectorAll('#log > .agent .md')].filter(one => one.textContent.trim() === '{text}').length === 1"
+        )
+    };
+    tab.wait_for(&said("after the pause"));
+    tab.wait_for(&said("and one more"));
+    tab.wait_for(IDLE);
+    assert_eq!(page.run(&["show", &id]).success().stdout.matches("say after the pause").count(), 1);
+    assert_eq!(tab.errors(), [""; 0]);
+}
+
+#[test]
+fn a_full_disk_is_reported_and_the_prompt_comes_back() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    let limit = |bytes| {
+        let limit = Rlimit { current: bytes, maximum: None };
+        prlimit(Some(page.process()), Resource::Fsize, limit).unwrap();
+    };
+    limit(Some(512));
+    prompt(&tab, "say it cannot be stored");
+    tab.wait_for("document.querySelector('.note.bad')?.innerText.includes('stored')");
+    assert!(tab.text().contains("hello"), "the conversation stays");
+    tab.wait_for("document.getElementById('p').value === 'say it cannot be stored'");
+    // The pages themselves are still served.
+    let other = page.open_session(&id);
+    other.wait_for_text("hello");
+    other.close();
+    limit(None);
+    // After a failed sync, the store tries again only after some time.
+    wait_until("the server stores again", || {
+        page.scenario.run(&["title", &id, "Stored again"]).code == Some(0)
+    });
+    tab.wait_for("socket?.readyState === 1");
+    tab.click("#p");
+    tab.press_key(Key::Enter, 0);
+    tab.wait_for("[...document.querySelectorAll('#log > .agent .md')].some(one => one.textContent.trim() === 'it cannot be stored')");
 }
 
 #[test]
@@ -212,6 +324,8 @@ fn older_entries_are_loaded_without_a_jump_and_the_document_is_bounded() {
     let tab = page.open_session(&id);
     tab.wait_for("socket?.readyState === 1");
     let newest = tab.eval("document.querySelector('#log > :last-child').id");
+    // The actions are at a message that will be removed from the document.
+    tab.eval("select(document.querySelector('#log > .agent:last-child'))");
     for _ in 0..40 {
         let first = tab.eval("document.querySelector('#log > .entry').id");
         tab.eval("document.getElementById('conversation').scrollTop = 400");
@@ -232,6 +346,7 @@ fn older_entries_are_loaded_without_a_jump_and_the_document_is_bounded() {
         serde_json::Value::Null,
         "the first entry was reached"
     );
+    assert_eq!(tab.eval("['acts', 'message-menu'].every(id => document.getElementById(id))"), true);
     tab.click("[data-do=to_end]");
     tab.wait_for(&format!("document.querySelector('#log > :last-child').id === {newest}"));
 }

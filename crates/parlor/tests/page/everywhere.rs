@@ -141,6 +141,141 @@ fn reduced_motion_stops_all_animations() {
 }
 
 #[test]
+fn the_page_is_usable_at_a_zoom_of_200_percent() {
+    let (page, id) = full_page();
+    let tab = page.open("/");
+    for path in paths(&id) {
+        // A window of 1280 × 800 has half as many pixels; so has one of 1440 × 900.
+        for (width, height) in [(640, 400), (720, 450)] {
+            tab.resize(width, height);
+            tab.go_to(&page.address(&path));
+            assert_fits(&tab, &format!("{path} at {width} × {height}"));
+        }
+    }
+}
+
+/// Nothing is beside the window, and what can be pressed is in it.
+#[track_caller]
+fn assert_fits(tab: &Tab, at: &str) {
+    let widths = tab.eval("[document.documentElement.scrollWidth, innerWidth]");
+    assert!(widths[0].as_f64() <= widths[1].as_f64(), "{at}: {widths}");
+    let outside = tab.eval(
+        "[...document.querySelectorAll('.main > section > .bar button, .main > section > .bar summary, #dock .opts button, #composer:not([hidden]) button')] \
+         .filter(button => button.offsetParent && !button.closest('.menu')) \
+         .map(button => [button.textContent.trim() || button.getAttribute('aria-label'), button.getBoundingClientRect()]) \
+         .filter(([, { top, bottom, left, right }]) => top < 0 || bottom > innerHeight + 1 || left < 0 || right > innerWidth + 1) \
+         .map(([name, { top, bottom, left, right }]) => `${name} ${top} ${bottom} ${left} ${right}`)",
+    );
+    assert_eq!(outside, json!([]), "{at}");
+}
+
+#[test]
+fn screen_readers_find_landmarks_with_names() {
+    let (page, id) = full_page();
+    let tab = page.open("/");
+    tab.resize(1440, 900);
+    for path in paths(&id) {
+        tab.go_to(&page.address(&path));
+        let count =
+            |selector: &str| tab.eval(&format!("document.querySelectorAll({}).length", json!(selector)));
+        for (landmark, selector) in [
+            ("main", "main"),
+            ("navigation", "nav[aria-label]"),
+            ("search", "[role=search]"),
+            ("live region", "#live[aria-live=polite][role=status]"),
+            ("heading", "h1"),
+            ("skip link", "body > a.skip[href='#conversation']"),
+            ("its target", "#conversation[tabindex='0'][aria-label], #conversation[tabindex='0']"),
+        ] {
+            assert_eq!(count(selector), 1, "{landmark} of {path}");
+        }
+        // States have names, not only colours, and each has its own shape.
+        let states = tab.eval(
+            "[...document.querySelectorAll('.st')].filter(icon => icon.getAttribute('role') !== 'img' || !icon.getAttribute('aria-label')).length",
+        );
+        assert_eq!(states, 0, "states without a name on {path}");
+    }
+    assert_eq!(tab.eval("document.querySelectorAll('aside[aria-label]').length"), 1);
+    let shapes = tab.eval("[...new Set([...document.querySelectorAll('#sessions .st')].map(icon => `${icon.getAttribute('aria-label')} ${icon.querySelector('use').getAttribute('href')}`))].sort()");
+    assert_eq!(shapes, json!(["failed #i-bad", "needs you #i-you"]));
+}
+
+#[test]
+fn the_live_region_announces_turns_and_requests_but_not_streamed_text() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    tab.eval(
+        "window.announced = []; new MutationObserver(() => announced.push(document.getElementById('live').textContent)) \
+         .observe(document.getElementById('live'), { childList: true, characterData: true, subtree: true })",
+    );
+    page.run(&["prompt", "-s", &id, "--no-wait", "stream 100 20 200\nask Delete the notes\nsay The end."])
+        .success();
+    tab.wait_for("announced.some(text => text.includes('asks'))");
+    page.run(&["answer", "--allow", "r1"]).success();
+    tab.wait_for_text("The end.");
+    tab.wait_for("announced.at(-1) === 'demo has finished'");
+    let announced = tab.eval("announced");
+    let announced: Vec<_> = announced.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    assert!(announced.len() <= 4, "{announced:?}");
+    assert_eq!(announced[0], "demo is answering", "{announced:?}");
+    // Entries are no live region either.
+    assert_eq!(
+        tab.eval("document.querySelectorAll('#log [aria-live], #log[aria-live], #log [role=log]').length"),
+        0
+    );
+}
+
+#[test]
+fn nothing_moves_while_text_streams() {
+    let page = Page::new();
+    let id = page.new_session(&"say A line of text that stands here already.\n".repeat(40));
+    let tab = page.open_session(&id);
+    tab.resize(1440, 900);
+    tab.wait_for("socket?.readyState === 1");
+    page.run(&["prompt", "-s", &id, "--no-wait", "stream 800 20 100\nsay The end."]).success();
+    tab.wait_for("document.querySelector('#head .since')?.textContent");
+    // A person reads further up: what is in view stays, and so do the bar and the composer.
+    tab.eval("document.getElementById('conversation').scrollTop = 300");
+    tab.eval(
+        "window.places = new Set(); window.drawn = 0; \
+         const read = document.querySelectorAll('#log > .entry')[8]; \
+         requestAnimationFrame(function frame() { if (root.dataset.state !== 'run') return; \
+           const top = it => Math.round(it.getBoundingClientRect().top), left = it => Math.round(it.getBoundingClientRect().left); \
+           places.add([top(read), top(document.getElementById('composer')), left(document.querySelector('#head .as-of').nextElementSibling), \
+             left(document.querySelector('#head .present')), document.getElementById('conversation').scrollTop].join()); \
+           drawn += 1; requestAnimationFrame(frame); })",
+    );
+    tab.wait_for("root.dataset.state === 'idle'");
+    let places = tab.eval("[...places]");
+    assert_eq!(tab.errors(), [""; 0]);
+    assert!(tab.eval("drawn").as_u64() > Some(5), "{}", tab.eval("drawn"));
+    assert_eq!(places.as_array().map(Vec::len), Some(1), "{places}");
+    // At the end, the view follows.
+    tab.click("[data-do=to_end]");
+    tab.wait_for("following()");
+    page.run(&["prompt", "-s", &id, "--yes", "stream 50 20 100\nsay The very end."]).success();
+    tab.wait_for("document.querySelector('#log > .agent:last-child').innerText.includes('The very end.')");
+    tab.wait_for("following()");
+}
+
+#[test]
+fn every_action_of_a_message_can_be_reached_without_a_mouse_over_it() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    tab.resize(390, 844);
+    tab.reload();
+    let hidden = tab.eval("[...document.querySelectorAll('#log .more')].filter(button => getComputedStyle(button).opacity !== '1' || button.getBoundingClientRect().height < 36).length");
+    assert_eq!(hidden, 0, "each message of a phone has a visible button");
+    tab.click("#log > .agent .more");
+    tab.wait_for("!document.getElementById('message-menu').hidden");
+    let low = tab.eval("[...document.querySelectorAll('#message-menu button')].filter(button => button.getBoundingClientRect().height < 44).length");
+    assert_eq!(low, 0, "targets have 44 pixels");
+}
+
+#[test]
 fn the_options_of_a_long_request_are_in_view_at_all_sizes() {
     let page = Page::new();
     let id = page.new_session("say hello");

@@ -4,6 +4,8 @@
 
 mod conversation;
 mod everywhere;
+mod keyboard;
+mod requests;
 mod safety;
 mod sessions;
 
@@ -11,7 +13,9 @@ use std::ops::Deref;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use parlor_testkit::browser::{Browser, Tab};
+use parlor_testkit::process::to_pid;
 use parlor_testkit::scenario::Scenario;
+use rustix::process::Pid;
 
 /// The program under test.
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
@@ -63,6 +67,11 @@ impl Page {
     fn restart(&mut self) {
         let address = self.listen.clone().expect("the address is fixed");
         self.scenario.serve(&["--agent", "demo", "--listen", &address]);
+    }
+
+    /// The process of the server.
+    fn process(&self) -> Pid {
+        to_pid(self.scenario.server_pid().expect("a server runs"))
     }
 
     /// A new link that signs a browser in.

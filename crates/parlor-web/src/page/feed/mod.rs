@@ -16,8 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use parlor_client::{Error, Session};
+use parlor_server::browsers::SignedIn;
 use parlor_server::hub::Role;
-use parlor_session::{SessionId, Slot, ToolCallId};
+use parlor_session::{SessionId, Slot, ToolCallId, Transcript};
 use tokio::sync::{Notify, broadcast};
 use tokio::task::AbortHandle;
 
@@ -41,6 +42,9 @@ const MAX_WAITING: usize = 64;
 
 /// The pause between two messages of a session.
 const PAUSE: Duration = Duration::from_millis(33);
+
+/// How long tabs show a session that the server has closed before they open it again.
+const CLOSED_TIME: Duration = Duration::from_secs(2);
 
 /// How long a deletion can be undone.
 pub(super) const UNDO_TIME: Duration = Duration::from_secs(10);
@@ -104,12 +108,25 @@ struct FeedState {
     times: EntryTimes,
     deletion: Option<AbortHandle>,
     is_archived: bool,
-    tabs: Vec<(u64, Role, String)>,
+    /// The tokens of all turns.
+    tokens: Option<u64>,
+    tabs: Vec<ShowingTab>,
     next_tab: u64,
     was_running: bool,
     /// How many requests were announced.
     announced: usize,
     has_ended: bool,
+}
+
+/// A tab that shows a session.
+#[derive(Debug, Clone)]
+pub(super) struct ShowingTab {
+    id: u64,
+    pub(super) role: Role,
+    /// The id of its browser.
+    pub(super) browser: String,
+    /// What its browser calls itself.
+    pub(super) name: String,
 }
 
 /// What a tab gets that shows a session.
@@ -124,6 +141,13 @@ pub(super) struct Shown {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the server has closed the session, because it cannot be stored: there are no more updates.
+fn is_closed(transcript: &Transcript) -> bool {
+    let error = transcript.state().and_then(|state| state.fields.get_object("error"));
+    let data = error.and_then(|error| error.get_object("data"));
+    data.is_some_and(|data| data.get_str("reason").as_deref() == Some("session_closed"))
 }
 
 /// Why a feed cannot be opened.
@@ -145,9 +169,9 @@ impl Feed {
             HubConnector::new(Role::Observer).with_clients().with_times().connect(&state.hub).await?;
         let row = match view.row(id) {
             Some(row) => row.clone(),
-            // The list that is followed may be older than the session.
+            // The list that is followed may be older than the session, and has no subagents.
             None => {
-                let listed = client.list_with_archived().await?;
+                let listed = client.list_with_subagents().await?;
                 let listed = listed.iter().find(|listed| listed.id == *id);
                 listed.map(SessionRow::new).ok_or(OpenError::NoSession)?
             }
@@ -191,11 +215,17 @@ impl Feed {
             loop {
                 let outcome = changes.next().await;
                 let Some(feed) = following.upgrade() else { return };
-                if outcome.is_err() {
-                    lock(&feed.state).has_ended = true;
-                }
                 feed.wake.notify_one();
-                if outcome.is_err() {
+                let is_closed = is_closed(&feed.session.transcript());
+                if is_closed {
+                    // Tabs see why, and then connect again to what is stored.
+                    drop(feed);
+                    tokio::time::sleep(CLOSED_TIME).await;
+                }
+                if is_closed || outcome.is_err() {
+                    let Some(feed) = following.upgrade() else { return };
+                    lock(&feed.state).has_ended = true;
+                    feed.wake.notify_one();
                     return;
                 }
             }
@@ -304,7 +334,7 @@ impl Feed {
         self.wake.notify_one();
     }
 
-    /// Takes the open requests of the session from the list of all, and whether it is archived.
+    /// Takes from the lists what belongs to the session: its open requests, whether it is archived, and its tokens.
     fn set_list(&self, view: &ListView) {
         let (postponed, requests): (Vec<_>, Vec<_>) =
             view.requests_of(&self.row.id).partition(|request| request.is_postponed);
@@ -320,24 +350,33 @@ impl Feed {
                     .all(|(known, now)| known.element_id() == now.element_id() && known.is_same(now))
         };
         let mut state = lock(&self.state);
-        let is_archived = view.row(&self.row.id).map_or(state.is_archived, |row| row.is_archived);
+        let listed = view.row(&self.row.id);
+        let is_archived = listed.map_or(state.is_archived, |row| row.is_archived);
+        let tokens = listed.map_or(state.tokens, |row| row.tokens);
         let is_same = state.is_archived == is_archived
+            && state.tokens == tokens
             && is_same(&state.postponed, &postponed)
             && is_same(&state.requests, &requests);
         if !is_same {
             state.requests = requests;
             state.postponed = postponed;
             state.is_archived = is_archived;
+            state.tokens = tokens;
             self.wake.notify_one();
         }
     }
 
     /// Lists a tab among those that show the session, until the guard is dropped.
-    pub(super) fn enter(self: &Arc<Self>, role: Role, name: &str) -> TabGuard {
+    pub(super) fn enter(self: &Arc<Self>, browser: &SignedIn) -> TabGuard {
         let mut state = lock(&self.state);
         let id = state.next_tab;
         state.next_tab += 1;
-        state.tabs.push((id, role, name.to_owned()));
+        state.tabs.push(ShowingTab {
+            id,
+            role: browser.role,
+            browser: browser.id.clone(),
+            name: browser.name.clone(),
+        });
         drop(state);
         self.wake.notify_one();
         TabGuard { feed: Arc::clone(self), id }
@@ -352,7 +391,7 @@ pub(super) struct TabGuard {
 
 impl Drop for TabGuard {
     fn drop(&mut self) {
-        lock(&self.feed.state).tabs.retain(|(id, ..)| *id != self.id);
+        lock(&self.feed.state).tabs.retain(|tab| tab.id != self.id);
         self.feed.wake.notify_one();
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use parlor_session::{Activity, Entry, EntryId, MessageNumbers, ToolCallId, Transcript};
+use parlor_session::{Activity, Entry, EntryId, MessageNumbers, Role, ToolCallId, Transcript};
 
 use super::super::clients::{AttachedClient, QueuedPrompt};
 use super::super::regions::{self, RegionView};
@@ -140,6 +140,8 @@ impl Feed {
             has_older: self.session.older_cursor().is_some(),
             is_deleted: state.deletion.is_some(),
             tabs: &state.tabs,
+            tokens: state.tokens,
+            turn_started_at: last_prompt(transcript).and_then(|prompt| state.times.of(prompt)),
         }
     }
 
@@ -156,14 +158,21 @@ impl Feed {
     }
 }
 
+/// The prompt of the last turn, if it is loaded.
+fn last_prompt(transcript: &Transcript) -> Option<&Entry> {
+    let is_prompt = |entry: &&Entry| matches!(entry.id(), EntryId::Message(Role::User, _));
+    transcript.entries().iter().rev().find(is_prompt)
+}
+
 impl Contexts<'_> {
     pub(super) fn of(&self, one: &Entry) -> EntryContext<'_> {
+        let number = self.numbers.number_of(one);
         EntryContext {
             transcript: self.transcript,
-            agent: &self.row.agent,
+            agent: self.row.authors.of(number),
             cwd: &self.row.cwd,
             media: MediaSource::Served(&self.media),
-            number: self.numbers.number_of(one),
+            number,
             created_at: self.times.map_or_else(|| created_at(one), |times| times.of(one)),
             changed: self.files.ended_with(one.id()),
             is_waiting: matches!(one.id(), EntryId::ToolCall(call) if self.waiting.contains(call)),
