@@ -30,6 +30,9 @@ pub(crate) struct CommandError {
 const STDERR_LINES: usize = 8;
 const STDERR_CHARS: usize = 400;
 
+/// The exit code of an agent that is not available.
+pub(crate) const AGENT_UNAVAILABLE_CODE: u8 = 4;
+
 /// The class of an error; it determines the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ErrorClass {
@@ -135,10 +138,10 @@ impl CommandError {
             }
             _ => failure,
         };
-        let failure = match login_methods(rpc.code(), &data) {
-            Some(methods) => Self { details: vec![methods], ..failure },
-            None => failure,
-        };
+        // Some agents give a general message, and the reason here.
+        let reason = data.get_str("details").map(|details| details.trim().to_owned());
+        let details = reason.filter(|reason| !reason.is_empty()).into_iter();
+        let failure = Self { details: details.chain(login_methods(rpc.code(), &data)).collect(), ..failure };
         let failure = match data.get_str("stderr") {
             Some(stderr) => Self { stderr: last_lines(&stderr), ..failure },
             None => failure,
@@ -185,14 +188,14 @@ impl CommandError {
             ErrorClass::Failed => 1,
             ErrorClass::BadInput => 2,
             ErrorClass::RequestOpen => 3,
-            ErrorClass::AgentUnavailable => 4,
+            ErrorClass::AgentUnavailable => AGENT_UNAVAILABLE_CODE,
             ErrorClass::ServerUnavailable | ErrorClass::Locked => 5,
             ErrorClass::Interrupted => 130,
             ErrorClass::TimedOut => 124,
             ErrorClass::OutputClosed => return ExitCode::SUCCESS,
         };
-        print_stderr!("parlor: {}", safe(&self.message));
-        self.details.iter().for_each(|line| print_stderr!("  {}", safe(line)));
+        print_stderr!("parlor: {}", safe(&without_os_codes(&self.message)));
+        self.details.iter().for_each(|line| print_stderr!("  {}", safe(&without_os_codes(line))));
         // The message contains a single line.
         if self.stderr.len() > 1 {
             print_stderr!("  the agent's last lines on standard error:");
@@ -203,6 +206,22 @@ impl CommandError {
         }
         ExitCode::from(code)
     }
+}
+
+/// Removes the numbers that the standard library adds to errors of the operating system, as in `No such file (os error 2)`.
+fn without_os_codes(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut result = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((code, rest)) if code.parse::<i32>().is_ok() => result.push_str(rest),
+            Some(_) | None => {
+                result.push_str(" (os error ");
+                result.push_str(part);
+            }
+        }
+    }
+    result
 }
 
 /// Lists the login methods of an agent that requires a login.
@@ -230,4 +249,19 @@ fn last_lines(text: &str) -> Vec<String> {
     let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
     let lines: Vec<_> = lines.map(|line| line.chars().take(STDERR_CHARS).collect()).collect();
     lines[lines.len().saturating_sub(STDERR_LINES)..].to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_the_operating_system_are_not_printed() {
+        let missing = io::Error::from_raw_os_error(2);
+        assert_eq!(
+            without_os_codes(&format!("cannot read x: {missing}, twice: {missing}.")),
+            "cannot read x: No such file or directory, twice: No such file or directory."
+        );
+        assert_eq!(without_os_codes("a (os error x) b"), "a (os error x) b");
+    }
 }

@@ -1,9 +1,10 @@
 //! Exports a session as a self-contained HTML page.
 
 use jiff::Timestamp;
-use parlor_server::stored::StoredSession;
+use parlor_server::stored::{SessionData, StoredSession};
 use parlor_session::{Entry, Transcript};
 use parlor_web::export::Export;
+use parlor_web::render::Authors;
 
 use crate::offline_sessions::{session_id, session_title};
 use crate::output::timestamp;
@@ -19,9 +20,12 @@ pub(crate) fn session(opened: &StoredSession, transcript: &Transcript) -> String
         ("Last change", timestamp(row.active_at)),
     ];
     let title = session_title(row);
+    let earlier = SessionData::of(row).earlier_agents;
+    let authors =
+        Authors::new(&row.agent, earlier.into_iter().map(|agent| (agent.name, agent.messages)).collect());
     let export = Export {
         title: title.as_deref().unwrap_or("Session"),
-        agent: &row.agent,
+        authors: &authors,
         cwd: &row.cwd,
         facts: &facts,
         transcript,

@@ -15,6 +15,8 @@ mod event_lines;
 mod form;
 mod html;
 mod input;
+mod key_settings;
+mod live_turn;
 mod logging;
 mod markdown;
 mod mcp;
@@ -44,6 +46,7 @@ mod turn;
 mod turn_printer;
 #[cfg(test)]
 mod untrusted_text;
+mod usage_error;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -222,10 +225,13 @@ Environment:
 
 fn main() -> ExitCode {
     completion::complete();
-    let args = std::env::args_os().collect();
-    let parsed = command_line().try_get_matches_from(message_ranges(args));
+    let args = message_ranges(std::env::args_os().collect());
+    let parsed = command_line().try_get_matches_from(&args);
     let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
-    let Cli { command, color } = parsed.unwrap_or_else(|error| exit(error));
+    let Cli { command, color } = match parsed {
+        Ok(cli) => cli,
+        Err(error) => return usage_error::of(&error, &args).report(),
+    };
     ColorChoice::from(color).write_global();
     let Some(command) = command else { return without_command() };
     let result = match command {
@@ -290,19 +296,6 @@ fn message_ranges(mut args: Vec<OsString>) -> Vec<OsString> {
         }
     }
     args
-}
-
-/// Reports bad usage, or prints the help, and exits.
-fn exit(mut error: clap::Error) -> ! {
-    use clap::error::{ContextKind, ContextValue, ErrorKind};
-    // The words of a prompt need no quotes, so that the whole text is what the user wants to send.
-    if error.kind() == ErrorKind::UnknownArgument
-        && std::env::args_os().nth(1).is_some_and(|arg| arg == "prompt")
-    {
-        let tip = "to send words that start with a dash, put `--` before the text: parlor prompt -- TEXT...";
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.to_owned().into()]));
-    }
-    error.exit()
 }
 
 /// Opens the terminal client. Without a terminal, prints the help.

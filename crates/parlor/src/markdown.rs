@@ -68,7 +68,9 @@ fn entry(entry: &Entry, out: &mut String) {
         }
         EntryId::Subagent(id) => {
             let title = field(body, "title").unwrap_or_else(|| id.to_string());
-            let _ = writeln!(out, "**Subagent** {}", line(&title));
+            let state = parlor_view::event::subagent_state(body);
+            let state = state.map(|state| format!(" ({state})")).unwrap_or_default();
+            let _ = writeln!(out, "**Subagent** {}{}", line(&title), line(&state));
         }
         EntryId::Event(_) => {
             let at = field(body, "at").unwrap_or_default();

@@ -10,7 +10,7 @@ use parlor_json::{JsonStr, Object};
 use parlor_server::agent_sessions;
 use parlor_server::search;
 use parlor_server::stored::{self, StoredSession};
-use parlor_session::{EntryId, ReplayCursor, Role, SessionId, Transcript, text_of};
+use parlor_session::{ReplayCursor, SessionId, Transcript};
 use parlor_store::{Cursor, ErrorKind, Filter, SessionRow, SqliteStore, Store, StoreError};
 
 use crate::command_error::CommandError;
@@ -53,9 +53,6 @@ const PAGE: usize = 1000;
 
 /// The minimum length of a printed id.
 const MIN_ID_LENGTH: usize = 8;
-
-/// How many entries are searched for the first prompt.
-const FIRST_ENTRIES: usize = 16;
 
 /// The maximum size of one exported update, unless a single content block is longer.
 const UPDATE_SIZE: usize = 1 << 20;
@@ -178,7 +175,7 @@ impl OfflineSessions {
         if let Some(row) = exact.transpose().map_err(|error| read_error(&error))?.flatten() {
             return Ok(row);
         }
-        let all = self.sessions(&Filter::default(), usize::MAX)?;
+        let all = self.sessions(&Filter { owned: true, ..Filter::default() }, usize::MAX)?;
         let mut found = named(&all, name);
         match found.len() {
             1 => Ok(found.remove(0).clone()),
@@ -231,7 +228,7 @@ impl OfflineSessions {
 
     /// The length of the shortest prefix that is unique for every id.
     pub(crate) fn id_length(&self) -> Result<usize, CommandError> {
-        let mut rows = self.sessions(&Filter::default(), usize::MAX)?;
+        let mut rows = self.sessions(&Filter { owned: true, ..Filter::default() }, usize::MAX)?;
         if let Some(store) = self.store() {
             rows.extend(agent_sessions::of_all(store).map_err(|error| read_error(&error))?);
         }
@@ -247,31 +244,18 @@ impl OfflineSessions {
 
     /// The first line of the first prompt.
     pub(crate) fn first_prompt_line(&self, row: &SessionRow) -> Result<Option<String>, CommandError> {
-        let Some(store) = &self.store else { return Ok(None) };
-        let mut after = 0;
-        for _ in 0..FIRST_ENTRIES {
-            let Some(entry) =
-                store.entries(&row.id, 0, after, 1).map_err(|error| read_error(&error))?.into_iter().next()
-            else {
-                break;
-            };
-            after = entry.created;
-            let mut transcript = Transcript::default();
-            let restored = transcript.restore_entry(
-                entry.created,
-                entry.seq,
-                &entry.head,
-                &entry.content,
-                entry.inherited,
-            );
-            let Some(entry) = restored.ok().and(transcript.entries().first()) else { continue };
-            if matches!(entry.id(), EntryId::Message(Role::User, _)) {
-                let content = entry.body().content.joined();
-                let text = content.iter().find_map(|item| text_of(item.json).map(|text| first_line(&text)));
-                return Ok(text.filter(|text| !text.is_empty()));
-            }
-        }
-        Ok(None)
+        let Some(store) = self.store() else { return Ok(None) };
+        stored::first_prompt(store, &row.id, 0).map_err(|error| read_error(&error))
+    }
+
+    /// The name of a fork that has the title of its parent.
+    pub(crate) fn fork_name(
+        &self,
+        row: &SessionRow,
+        data: &stored::SessionData,
+    ) -> Result<Option<String>, CommandError> {
+        let Some(store) = self.store() else { return Ok(None) };
+        stored::fork_name(store, row, data).map_err(|error| read_error(&error))
     }
 }
 
@@ -324,11 +308,6 @@ fn read_only(path: &Path) -> Result<SqliteStore, StoreError> {
         opened = SqliteStore::open_read_only(path);
     }
     opened
-}
-
-fn first_line(text: &str) -> String {
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    line.chars().take(200).collect()
 }
 
 fn read_error(error: &StoreError) -> CommandError {

@@ -137,10 +137,14 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<i64> {
     Some(text.parse::<Timestamp>().ok()?.as_millisecond())
 }
 
+/// The home directory, to be abbreviated in paths.
+pub(crate) fn home() -> Option<String> {
+    std::env::var("HOME").ok().filter(|home| Path::new(home).is_absolute() && home != "/")
+}
+
 /// Abbreviates the home directory in a path to `~`.
 pub(crate) fn short_path(path: &str) -> String {
-    let home = std::env::var_os("HOME").filter(|home| Path::new(home).is_absolute() && home != "/");
-    let Some(inside) = home.and_then(|home| Path::new(path).strip_prefix(home).ok()) else {
+    let Some(inside) = home().and_then(|home| Path::new(path).strip_prefix(&home).ok()) else {
         return path.to_owned();
     };
     if inside.as_os_str().is_empty() { "~".to_owned() } else { format!("~/{}", inside.display()) }

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use parlor_server::config::{Config, ConfigFile, InstalledAgent, Preset};
+use parlor_server::config::{Config, ConfigError, ConfigFile, InstalledAgent, Preset};
 use parlor_server::data_dir::{self, DataDir};
 
 use crate::command_error::CommandError;
+use crate::key_settings;
 
 /// The paths of the data directory and of the configuration.
 #[derive(Args, Clone)]
@@ -48,7 +49,7 @@ impl PathOptions {
     pub(crate) fn existing_data_dir(&self) -> Result<Option<DataDir>, CommandError> {
         if self.config.is_some() {
             // A file that does not exist is an error also for commands that do not use it.
-            self.config_file()?.map(|file| file.read()).transpose().map_err(CommandError::bad_input)?;
+            self.config_file()?.map(|file| file.read()).transpose().map_err(CommandError::config)?;
         }
         DataDir::open_existing(&self.data_dir()?).map_err(|error| {
             CommandError::server_unavailable(error)
@@ -64,8 +65,13 @@ impl PathOptions {
     }
 
     pub(crate) fn config(&self) -> Result<Config, CommandError> {
+        self.load_config().map_err(CommandError::config)
+    }
+
+    /// Reads the configuration and checks all of it.
+    pub(crate) fn load_config(&self) -> Result<Config, ConfigError> {
         let env = std::env::var_os("PARLOR_CONFIG");
-        Config::load(self.config.clone(), env, self.installed_agents()).map_err(CommandError::config)
+        Config::load(self.config.clone(), env, self.installed_agents()).and_then(key_settings::check)
     }
 
     /// The directory of the installed agents, which may not exist.

@@ -159,6 +159,11 @@ impl RequestQueue {
         Self { policy, tty, open: VecDeque::new(), typed: None }
     }
 
+    /// Whether a request is shown on the terminal.
+    pub(crate) fn is_asking(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// Handles a request of the agent: returns the decision, or queues the request for the user.
     pub(crate) fn on_request(
         &mut self,

@@ -1,9 +1,9 @@
 //! The content of a prompt: words, standard input, an editor, files and images.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,6 +11,7 @@ use clap::Args;
 use parlor_client::{Json, Object, Prompt};
 
 use crate::command_error::CommandError;
+use crate::tty::Tty;
 
 /// The arguments and options that make up a prompt.
 #[derive(Args)]
@@ -24,7 +25,7 @@ pub(crate) struct PromptInput {
     /// Attach this image (PNG, JPEG, GIF, WebP); may be repeated
     #[arg(short, long, value_name = "IMAGE")]
     image: Vec<PathBuf>,
-    /// Write the prompt in `$VISUAL` or `$EDITOR`, starting with TEXT
+    /// Write the prompt in `$VISUAL` or `$EDITOR`, starting with TEXT and standard input
     #[arg(short, long)]
     edit: bool,
 }
@@ -40,7 +41,7 @@ impl PromptInput {
     /// Reads standard input, the files and the images, and opens the editor.
     pub(crate) fn read(&self) -> Result<PromptContent, CommandError> {
         let mut text = self.words.join(" ");
-        if text == "-" || (!self.edit && is_piped()) {
+        if text == "-" || is_piped() {
             let input = read_stdin()?;
             text = match (text.as_str(), input.trim().is_empty()) {
                 ("-" | "", _) => input,
@@ -141,6 +142,12 @@ fn read_image(path: &Path) -> Result<Object, CommandError> {
 fn edit(text: &str) -> Result<String, CommandError> {
     let editor =
         ["VISUAL", "EDITOR"].into_iter().filter_map(std::env::var_os).find(|editor| !editor.is_empty());
+    let tty = Tty::open();
+    if tty.is_none() && editor.is_none() {
+        return Err(CommandError::bad_input("-e cannot open an editor: there is no terminal").hint(
+            "give the text: parlor prompt TEXT..., or set EDITOR to a program that needs no terminal",
+        ));
+    }
     let editor = editor.unwrap_or_else(|| "vi".into());
     let nanos = jiff::Timestamp::now().as_nanosecond();
     let path = std::env::temp_dir().join(format!("parlor-prompt-{}-{nanos}.md", std::process::id()));
@@ -151,11 +158,25 @@ fn edit(text: &str) -> Result<String, CommandError> {
     // The variable may have arguments, as in `code --wait`.
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{} \"$1\"", editor.to_string_lossy()), "sh"]).arg(&path);
+    // Standard input may be text of the prompt, and standard output a file for the answer.
+    if !io::stdin().is_terminal() {
+        command.stdin(terminal(tty.as_ref()));
+    }
+    if !io::stdout().is_terminal() {
+        command.stdout(terminal(tty.as_ref()));
+    }
     let status = command.status();
     let edited = std::fs::read_to_string(&path);
     let _ = std::fs::remove_file(&path);
-    if !status.map_err(failed)?.success() {
-        return Err(CommandError::failed("the editor failed; nothing was sent"));
+    let status = status.map_err(failed)?;
+    if !status.success() {
+        let message = format!("the editor '{}' failed with {status}; nothing was sent", editor.display());
+        return Err(CommandError::failed(message));
     }
     edited.map_err(failed)
+}
+
+/// The terminal as a stream of the editor, or nothing.
+fn terminal(tty: Option<&Tty>) -> Stdio {
+    tty.and_then(|tty| tty.stream().ok()).map_or_else(Stdio::null, Stdio::from)
 }

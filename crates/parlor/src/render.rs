@@ -7,6 +7,7 @@ use anstyle::{AnsiColor, Style};
 use parlor_dialect::{event, view};
 use parlor_json::{Json, JsonRef, Members, Type};
 use parlor_session::{Body, Content, Entry, EntryId, MessageNumbers, Role, Slot, State, Transcript, text_of};
+use parlor_view::event::subagent_state;
 use parlor_web::render::content_block;
 
 use crate::ansi;
@@ -95,7 +96,13 @@ fn entry(entry: &Entry, details: &Details<'_>, out: &mut impl Write) -> io::Resu
         }
         EntryId::Subagent(id) => {
             let title = field(body, "title").unwrap_or_else(|| id.to_string());
-            writeln!(out, "{BOLD}subagent{BOLD:#} {}", safe(&title))
+            let state = subagent_state(body).map(|state| format!(" ({state})")).unwrap_or_default();
+            writeln!(out, "{BOLD}subagent{BOLD:#} {}{DIM}{}{time}{DIM:#}", safe(&title), safe(&state))?;
+            // Only stored sessions have numbers.
+            match details.numbers {
+                Some(_) => writeln!(out, "  {DIM}parlor show {}{DIM:#}", safe(&id.to_string())),
+                None => Ok(()),
+            }
         }
         EntryId::SessionMessage(id) => {
             let name = |field_name| field(body, field_name).unwrap_or_else(|| "?".to_owned());

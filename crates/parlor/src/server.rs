@@ -15,6 +15,9 @@ use crate::output::short_path;
 use crate::path_options::PathOptions;
 use crate::runtime;
 
+/// The name of the command line among the clients of a session.
+const CLIENT_NAME: &str = "parlor";
+
 /// Whether a server accepts connections on a socket.
 pub(crate) fn is_running(socket: &Path) -> bool {
     UnixStream::connect(socket).is_ok()
@@ -40,7 +43,7 @@ pub(crate) async fn connect_with_forms(data: &DataDir, hello: &Hello) -> Result<
 }
 
 fn connector() -> Connector {
-    Connector::new("parlor", env!("CARGO_PKG_VERSION")).only(Version::V2)
+    Connector::new(CLIENT_NAME, env!("CARGO_PKG_VERSION")).only(Version::V2)
 }
 
 /// How long a server may take to answer a request that needs no agent.
@@ -76,7 +79,7 @@ fn query_within<T>(
 ) -> Result<T, CommandError> {
     let runtime = runtime::single_threaded()?;
     let result = runtime.block_on(within(timeout, async {
-        let hello = Hello { env: client_environment(), ..Hello::new() };
+        let hello = Hello { env: client_environment(), name: Some(CLIENT_NAME.to_owned()), ..Hello::new() };
         let (server, _) = Connection::socket(socket, &hello).await?;
         send(&server).await
     }));

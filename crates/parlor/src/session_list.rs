@@ -45,6 +45,8 @@ pub(crate) struct ListedSession {
     pub(crate) session_id: String,
     pub(crate) title: Option<String>,
     first_prompt: Option<String>,
+    /// The first own prompt of a fork that has the title of its parent.
+    fork_name: Option<String>,
     pub(crate) agent: String,
     pub(crate) cwd: String,
     pub(crate) state: ListedState,
@@ -60,6 +62,8 @@ pub(crate) struct ListedSession {
     last_turn_ended_at: Option<String>,
     pub(crate) parent: Option<String>,
     pub(crate) forked_at: Option<String>,
+    /// The number of the last message that a fork shares with its parent.
+    pub(crate) forked_messages: Option<u64>,
     /// Whether the session is stored here; false if only its agent has it.
     pub(crate) adopted: bool,
     #[serde(skip)]
@@ -137,6 +141,7 @@ impl ListedSession {
             None
         };
         let data = stored::SessionData::of(row);
+        let fork_name = sessions.fork_name(row, &data)?;
         let summary = &data.summary;
         let id = session_id(row);
         let open_requests = live.requests_of(&id).len();
@@ -144,6 +149,7 @@ impl ListedSession {
         Ok(Self {
             title,
             first_prompt,
+            fork_name,
             agent: row.agent.clone(),
             cwd: row.cwd.clone(),
             state: match (open_requests, row.busy, live.is_server_running) {
@@ -165,6 +171,7 @@ impl ListedSession {
             last_turn_ended_at: summary.last_turn_ended_at.map(timestamp),
             parent: row.parent.as_deref().map(literal_text),
             forked_at: data.forked_at.as_ref().map(|message| message.to_text().into_owned()),
+            forked_messages: data.forked_counts.map(|(_, messages)| messages),
             adopted: !agent_sessions::is_agent_only(row),
             active_at: row.active_at,
             prompted_at: summary.last_prompt_at,
@@ -173,9 +180,10 @@ impl ListedSession {
         })
     }
 
-    /// The title, or else the first words of the first prompt; `None` if there is neither.
+    /// The title, or else the first words of the first prompt; of a fork that has the title of its parent those of its first own
+    /// prompt. `None` if there is neither.
     pub(crate) fn name(&self) -> Option<&str> {
-        self.title.as_deref().or(self.first_prompt.as_deref())
+        [&self.fork_name, &self.title, &self.first_prompt].into_iter().find_map(Option::as_deref)
     }
 
     /// The state for people: with its mark, how long the turn runs, and how many prompts are queued. An idle session has none.

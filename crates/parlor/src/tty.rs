@@ -54,6 +54,11 @@ impl Tty {
         })
     }
 
+    /// A stream of the terminal for another program.
+    pub(crate) fn stream(&self) -> io::Result<OwnedFd> {
+        self.with_input(|input| input.try_clone_to_owned())
+    }
+
     /// Discards what was typed and not read yet.
     pub(crate) fn discard_input(&self) {
         // This fails if the terminal is gone, which reading reports.

@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
-use crate::command_error::CommandError;
+use crate::command_error::{AGENT_UNAVAILABLE_CODE, CommandError};
 use crate::event_lines::EventLines;
 use crate::output::{self, DIM, RED, YELLOW};
 use crate::peer_requests::{Decision, RequestQueue};
@@ -118,6 +118,8 @@ enum Event {
     Slow,
     /// Requests that were left open have to be looked at.
     CheckLeftOpen,
+    /// The spinner of a terminal moves on.
+    Tick,
     Disconnected,
 }
 
@@ -172,7 +174,7 @@ impl TurnOptions {
             check_left_open_at: None,
             left_open_notices: Vec::new(),
             cwd,
-            printer: TurnPrinter::new(!self.json),
+            printer: TurnPrinter::of_turn(!self.json, cwd),
             events: self.json.then(EventLines::new),
             interrupts: signal(SignalKind::interrupt()).map_err(CommandError::failed)?,
             is_interrupted: false,
@@ -207,7 +209,7 @@ impl TurnOptions {
             Err(error) => {
                 // Requests that are open stay open for other clients: they are not declined.
                 session.client().disconnect().await;
-                let _ = turn.printer.finish();
+                let _ = turn.printer.end(&turn.transcript);
                 Err(error)
             }
         }
@@ -291,12 +293,16 @@ impl TurnFollower<'_> {
     /// Prints the end of the turn and returns the exit code.
     fn report(mut self, state: &State, json: bool) -> Result<ExitCode, CommandError> {
         check_write(self.printer.print_unfinished(&self.transcript))?;
-        check_write(self.printer.finish())?;
+        check_write(self.printer.end(&self.transcript))?;
         let reason = state.stop_reason.as_ref().map(|reason| reason.to_text().into_owned());
         let error = turn_printer::error_of(state);
         let is_completed = reason.as_deref().is_none_or(|reason| reason == "end_turn");
+        let has_failed = reason.as_deref() == Some("error");
+        let is_login_required = has_failed && turn_printer::is_login_required(state);
         if json {
             output::print_json(&self.output(reason, error))?;
+        } else if has_failed && !self.is_interrupted {
+            return Err(self.turn_error(error.as_deref(), is_login_required));
         } else if !is_completed {
             let line = turn_printer::end_line(&reason.unwrap_or_default(), error.as_deref());
             check_write(self.printer.notice(&line, RED))?;
@@ -308,8 +314,20 @@ impl TurnFollower<'_> {
         Ok(match (is_completed && self.undecided.is_empty(), self.is_interrupted) {
             (true, _) => ExitCode::SUCCESS,
             (false, true) => ExitCode::from(130),
+            (false, false) if is_login_required => ExitCode::from(AGENT_UNAVAILABLE_CODE),
             (false, false) => ExitCode::FAILURE,
         })
+    }
+
+    /// The error of a turn that failed. The message of an agent that requires a login names the command.
+    fn turn_error(&self, error: Option<&str>, is_login_required: bool) -> CommandError {
+        let line = turn_printer::end_line("error", error);
+        if is_login_required {
+            return CommandError::agent_unavailable(line);
+        }
+        let id = self.session.id();
+        CommandError::failed(line)
+            .hint(format_args!("`parlor regenerate {id}` sends the prompt again, in a fork"))
     }
 
     /// Handles events until the turn ends, and returns its last state.
@@ -326,6 +344,7 @@ impl TurnFollower<'_> {
         let mut is_notice_printed = false;
         loop {
             let is_waiting = self.updates.is_none();
+            let tick = self.next_tick();
             // The order matters: an interrupt comes before output, and a request is shown after the updates that precede it.
             let event = tokio::select! {
                 biased;
@@ -337,6 +356,7 @@ impl TurnFollower<'_> {
                 // If another turn is running, a notice about the queue was printed before.
                 () = &mut slow, if is_waiting && was_idle && !is_notice_printed => Event::Slow,
                 () = sleep_until(self.check_left_open_at) => Event::CheckLeftOpen,
+                () = sleep_until(tick) => Event::Tick,
             };
             // The prompt may have been accepted after `prompting` was polled.
             if is_waiting
@@ -368,6 +388,7 @@ impl TurnFollower<'_> {
                 check_write(self.printer.notice(&line, DIM))?;
             }
             Event::CheckLeftOpen => self.check_left_open().await?,
+            Event::Tick => check_write(self.printer.tick(&self.transcript))?,
             Event::Interrupt => self.on_interrupt().await?,
             Event::Disconnected => {
                 let last_state = self.drain_updates()?;
@@ -423,8 +444,17 @@ impl TurnFollower<'_> {
         if let Some(events) = &mut self.events {
             events.print(update, &self.transcript)?;
         }
-        check_write(self.printer.print(update, &self.transcript))?;
+        // What happens while a request is asked on the terminal is printed there afterwards.
+        if self.printer.next_tick().is_none() || !self.queue.is_asking() {
+            check_write(self.printer.print(update, &self.transcript))?;
+        }
         Ok(last_state)
+    }
+
+    /// When the spinner moves on.
+    fn next_tick(&self) -> Option<Instant> {
+        let tick = self.printer.next_tick().filter(|_| !self.queue.is_asking());
+        tick.map(Instant::from_std)
     }
 
     /// Handles the updates that have already arrived.
@@ -449,7 +479,7 @@ impl TurnFollower<'_> {
             request.leave_open().await;
             return Ok(());
         }
-        check_write(self.printer.finish())?;
+        check_write(self.printer.pause(&self.transcript))?;
         if let Some(mut decision) = check_write(self.queue.on_request(request, &self.transcript, self.cwd))? {
             let notice = decision.notice.take();
             if decision.is_left_open() {
@@ -497,11 +527,11 @@ impl TurnFollower<'_> {
 
     async fn on_interrupt(&mut self) -> Result<(), CommandError> {
         if std::mem::replace(&mut self.is_interrupted, true) {
-            let _ = self.printer.finish();
+            let _ = self.printer.end(&self.transcript);
             return Err(CommandError::interrupted("detached; the turn continues")
                 .hint(format_args!("`parlor show {}` prints the session", self.session.id())));
         }
-        check_write(self.printer.notice("cancelling; Ctrl-C again detaches", DIM))?;
+        check_write(self.printer.status("cancelling; Ctrl-C again detaches", &self.transcript))?;
         let cancelled = match &self.updates {
             None => self.session.withdraw_prompts().await,
             Some(_) => self.session.cancel_turn().await,

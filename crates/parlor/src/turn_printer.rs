@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
+use std::time::Instant;
 
 use anstyle::Style;
 use parlor_dialect::view;
 use parlor_json::Json;
 use parlor_session::{Body, Content, EntryId, Patch, Role, Target, Transcript, Update};
+use parlor_wire::{RpcError, code};
 use terminal_size::terminal_size_of;
 
+use crate::live_turn::LiveTurn;
 use crate::output::{CYAN, DIM, PLAIN, YELLOW};
 use crate::render::{self, block_text, safe};
 use crate::table::truncate;
@@ -17,8 +20,9 @@ use crate::table::truncate;
 pub(crate) struct TurnPrinter {
     /// Whether the answer is streamed.
     prints_answer: bool,
-    /// Whether prompts are printed as well.
-    prints_prompts: bool,
+    /// Whether a session is followed and not one turn: prompts, and failed, refused and cancelled turns are printed as well, whose
+    /// end the caller prints otherwise.
+    follows_session: bool,
     terminals: Terminals,
     /// The message that was printed last.
     message: Option<EntryId>,
@@ -28,6 +32,8 @@ pub(crate) struct TurnPrinter {
     open_tool_call: Option<EntryId>,
     /// The line that was last printed for each tool call and plan.
     printed: HashMap<EntryId, String>,
+    /// Prints everything on a terminal instead.
+    live: Option<LiveTurn>,
 }
 
 /// Which streams are terminals.
@@ -44,26 +50,34 @@ impl Terminals {
 }
 
 impl TurnPrinter {
-    /// Creates a printer; without `prints_answer` it prints everything except the answer.
-    pub(crate) fn new(prints_answer: bool) -> Self {
+    /// Creates a printer for a turn in a directory; without `prints_answer` it prints everything except the answer.
+    pub(crate) fn of_turn(prints_answer: bool, cwd: &str) -> Self {
+        Self { live: LiveTurn::open(cwd).filter(|_| prints_answer), ..Self::new(prints_answer) }
+    }
+
+    fn new(prints_answer: bool) -> Self {
         Self {
             prints_answer,
-            prints_prompts: false,
+            follows_session: false,
             terminals: Terminals { out: io::stdout().is_terminal(), err: io::stderr().is_terminal() },
             message: None,
             in_line: false,
             open_tool_call: None,
             printed: HashMap::new(),
+            live: None,
         }
     }
 
-    /// Creates a printer for a session that is followed, with the prompts of all clients.
+    /// Creates a printer for a session that is followed, with the prompts of all clients and the ends of turns.
     pub(crate) fn of_session() -> Self {
-        Self { prints_prompts: true, ..Self::new(true) }
+        Self { follows_session: true, ..Self::new(true) }
     }
 
     /// Prints an update that was applied to the transcript.
     pub(crate) fn print(&mut self, update: &Update, transcript: &Transcript) -> io::Result<()> {
+        if let Some(live) = &mut self.live {
+            return live.update(transcript);
+        }
         match update {
             Update::Upsert { target: Target::Entry(id @ EntryId::Message(..)), upsert } => {
                 if let Patch::Value(content) = &upsert.content {
@@ -86,8 +100,45 @@ impl TurnPrinter {
 
     /// Prints a line about the turn.
     pub(crate) fn notice(&mut self, line: &str, style: Style) -> io::Result<()> {
+        if let Some(live) = &mut self.live {
+            live.hide()?;
+        }
         self.end_line()?;
         writeln!(anstream::stderr(), "{style}{}{style:#}", safe(line))
+    }
+
+    /// Prints a line about the turn, below what it still changes.
+    pub(crate) fn status(&mut self, line: &str, transcript: &Transcript) -> io::Result<()> {
+        match &mut self.live {
+            Some(live) => live.set_notice(line, transcript),
+            None => self.notice(line, DIM),
+        }
+    }
+
+    /// When [`tick`](Self::tick) is due, on a terminal.
+    pub(crate) fn next_tick(&self) -> Option<Instant> {
+        self.live.as_ref().map(LiveTurn::next_tick)
+    }
+
+    /// Shows on a terminal that the turn is running.
+    pub(crate) fn tick(&mut self, transcript: &Transcript) -> io::Result<()> {
+        self.live.as_mut().map_or(Ok(()), |live| live.update(transcript))
+    }
+
+    /// Makes room for something else than the turn.
+    pub(crate) fn pause(&mut self, transcript: &Transcript) -> io::Result<()> {
+        match &mut self.live {
+            Some(live) => live.pause(transcript),
+            None => self.finish(),
+        }
+    }
+
+    /// Prints what is left of the turn.
+    pub(crate) fn end(&mut self, transcript: &Transcript) -> io::Result<()> {
+        if let Some(live) = &mut self.live {
+            live.end(transcript)?;
+        }
+        self.finish()
     }
 
     /// Completes the current line.
@@ -103,7 +154,7 @@ impl TurnPrinter {
     fn print_text(&mut self, id: &EntryId, text: &str) -> io::Result<()> {
         let style = match id {
             EntryId::Message(Role::Agent, _) if self.prints_answer => PLAIN,
-            EntryId::Message(Role::User, _) if self.prints_prompts => CYAN,
+            EntryId::Message(Role::User, _) if self.follows_session => CYAN,
             // Thoughts are printed only for people.
             EntryId::Message(Role::Thought, _) if self.prints_answer && self.terminals.are_both() => DIM,
             EntryId::Message(..)
@@ -143,8 +194,7 @@ impl TurnPrinter {
         let line = match id {
             EntryId::ToolCall(call) => render::tool_line(&call.to_string(), entry.body()),
             EntryId::Plan(_) => render::plan_line(entry.body()),
-            // The end of the turn is printed by `turn.rs`.
-            EntryId::Event(_) if is_turn_end(entry.body()) => return Ok(()),
+            EntryId::Event(_) if !self.follows_session && is_turn_end(entry.body()) => return Ok(()),
             EntryId::Event(_) => render::event_line(entry.body()),
             EntryId::Note(_) if view::kind_name(entry).inner() == "notice" => {
                 render::notice_line(entry.body())
@@ -236,7 +286,17 @@ pub(crate) fn error_of(state: &parlor_session::State) -> Option<String> {
     Some(message.into_owned())
 }
 
+/// Whether a turn failed because the agent requires a login. The code also stands for other errors; the server adds the methods.
+pub(crate) fn is_login_required(state: &parlor_session::State) -> bool {
+    let error = state.fields.get("error").map(|error| RpcError::from_raw(error.raw()));
+    let has_methods = |error: &RpcError| {
+        let data = error.data().and_then(Json::to_object);
+        data.is_some_and(|data| data.get_array("methods").is_some())
+    };
+    error.is_some_and(|error| error.code() == code::AUTH_REQUIRED && has_methods(&error))
+}
+
 /// Whether an event is the end of a turn.
-fn is_turn_end(body: &Body) -> bool {
+pub(crate) fn is_turn_end(body: &Body) -> bool {
     render::field(body, "type").is_some_and(|kind| kind.starts_with("turn_"))
 }

@@ -32,6 +32,7 @@ fn row() -> SessionRow {
         cwd: text,
         title: Some(format!("\"{HOSTILE}\"")),
         parent: None,
+        owner: None,
         created_at: 1,
         active_at: 1,
         archived: false,

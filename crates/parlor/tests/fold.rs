@@ -287,10 +287,9 @@ fn an_unknown_dialect_and_a_missing_file_are_reported() {
         2,
         &expect![""],
         &expect![[r#"
-        error: invalid value 'v3' for '--dialect <DIALECT>': unknown dialect 'v3': it is one of v1, v2, draft
-
-        For more information, try '--help'.
-    "#]],
+            parlor: --dialect cannot be 'v3': unknown dialect 'v3': it is one of v1, v2, draft
+              hint: `parlor fold --help` shows how it is used
+        "#]],
     );
     check(
         &["fold", "/no/such/file"],
@@ -298,7 +297,7 @@ fn an_unknown_dialect_and_a_missing_file_are_reported() {
         1,
         &expect![""],
         &expect![[r#"
-        parlor: cannot open /no/such/file: No such file or directory (os error 2)
+        parlor: cannot open /no/such/file: No such file or directory
     "#]],
     );
 }
@@ -426,7 +425,7 @@ fn a_closed_pipe_is_not_an_error_and_a_full_disk_is() {
             .wait_with_output()
             .unwrap();
         expect![[r#"
-            parlor: cannot write the output: No space left on device (os error 28)
+            parlor: cannot write the output: No space left on device
         "#]]
         .assert_eq(&String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(1));

@@ -229,12 +229,8 @@ fn both_dialects_are_required() {
         2,
         &expect![""],
         &expect![[r#"
-        error: the following required arguments were not provided:
-          --to <DIALECT>
-
-        Usage: parlor translate --from <DIALECT> --to <DIALECT> [FILES]...
-
-        For more information, try '--help'.
-    "#]],
+            parlor: --to is missing
+              hint: usage: parlor translate --from <DIALECT> --to <DIALECT> [FILES]...; `parlor translate --help` has examples
+        "#]],
     );
 }

@@ -8,7 +8,7 @@ use parlor_dialect::Dialect;
 use parlor_process::Reaper;
 use parlor_server::config::{AgentConfig, Agents};
 use parlor_server::data_dir::DataDir;
-use parlor_server::hub::{AgentChoice, Hub, LIVE_SESSIONS, Options, Peer, Role, TransportKind};
+use parlor_server::hub::{AgentChoice, Hub, HubOptions, LIVE_SESSIONS, Peer, Role, TransportKind};
 use parlor_server::transport::hello::{Agent, Hello};
 use parlor_server::transport::{
     Connect, Ended, RECONNECT_TIMEOUT, relay, standard_input, standard_output, stdio,
@@ -146,15 +146,14 @@ impl Acp {
         // Agents may not read the data of a server either.
         let private = self.paths.data_dir().into_iter().collect();
         let live_sessions = LIVE_SESSIONS;
-        let options = Options { store, agents, config: None, reaper, idle, live_sessions, private };
+        let options = HubOptions { store, agents, config: None, reaper, idle, live_sessions, private };
         let hub = Hub::new(options).await.map_err(CommandError::failed)?;
         let peer = Peer {
-            transport: TransportKind::Stdio,
-            role: Role::Driver,
             agent: self.agent.map(AgentChoice::Named),
             dialect: self.dialect,
             env: client_environment(),
             cwd: std::env::current_dir().ok(),
+            ..Peer::new(TransportKind::Stdio, Role::Driver)
         };
         tokio::select! {
             _ = stdio(&hub, peer) => {}

@@ -87,7 +87,8 @@ fn check(file: &Path) -> Result<BackupReport, StoreError> {
     if let Some(damage) = copy.damage(false)?.into_iter().next() {
         return Err(StoreError { kind: parlor_store::ErrorKind::Format, message: damage });
     }
-    let rows = read_pages(usize::MAX, |after, wanted| copy.sessions(&Filter::default(), after, wanted))?;
+    let all = Filter { owned: true, ..Filter::default() };
+    let rows = read_pages(usize::MAX, |after, wanted| copy.sessions(&all, after, wanted))?;
     let bytes = fs::metadata(file)?.len();
     Ok(BackupReport { file: file.to_owned(), sessions: rows.len(), bytes })
 }

@@ -70,6 +70,10 @@ impl Cancel {
             let client = server::connect(data, &Hello::new()).await?;
             // The session is not attached to, so that requests of the agent are not sent to this client.
             let session = client.session(&id);
+            if row.owner.is_some() {
+                // Only this has a response: the agent decides which of its subagents may be cancelled.
+                return client.call("_parlor/cancel", &Object::new().with("sessionId", id.as_json())).await;
+            }
             if self.queued { session.cancel().await } else { session.cancel_turn().await }?;
             // The server responds to this after it has read the notification.
             client.call("session/status", &Object::new().with("sessionId", id.as_json())).await

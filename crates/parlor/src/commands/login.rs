@@ -1,6 +1,7 @@
 use std::io::{self, BufRead};
 use std::pin::pin;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use futures_util::FutureExt;
@@ -48,6 +49,9 @@ const EXAMPLES: &str = "Examples:
 
 /// How many pieces of typed text wait for the server. More stays in the terminal's buffer.
 const MAX_TYPED: usize = 16;
+
+/// How long the agent may take before a notice says that it waits.
+const NOTICE_DELAY: Duration = Duration::from_secs(3);
 
 /// The result of `_parlor/login/methods`.
 #[derive(Deserialize)]
@@ -131,7 +135,14 @@ impl Login {
         let params = params.with("methodId", method.id.as_str());
         let result = match tty.filter(|_| needs_terminal) {
             Some(tty) => run_on_terminal(&client, &self.agent, params, &tty).await,
-            None => run_by_agent(&client, &params).await,
+            None => {
+                let result = run_by_agent(&client, &self.agent, &params).await;
+                if result.as_ref().is_err_and(CommandError::is_interrupted) {
+                    // Sends the cancellation of the request.
+                    client.disconnect().await;
+                }
+                result
+            }
         }?;
         match result.get_str("outcome").as_deref() {
             Some("logged_in") => self.report(Some(method)),
@@ -227,15 +238,32 @@ fn ask<'a>(tty: &Tty, agent: &str, methods: &'a [Method]) -> io::Result<Option<&
 }
 
 /// Runs a method that the agent carries out; its links and forms are shown on the terminal.
-async fn run_by_agent(client: &Client, params: &Object) -> Result<Object, CommandError> {
+async fn run_by_agent(client: &Client, agent: &str, params: &Object) -> Result<Object, CommandError> {
     let mut requests = client.requests();
+    let mut notice = pin!(tokio::time::sleep(NOTICE_DELAY));
+    let mut is_quiet = true;
+    let mut interrupts = signal(SignalKind::interrupt()).map_err(|error| terminal_error(&error))?;
     let mut queue = RequestQueue::new(false, false);
     let mut login = pin!(client.call("_parlor/login", params));
     let transcript = Transcript::default();
     loop {
         let decision = tokio::select! {
-            result = &mut login => return result.map_err(|error| CommandError::client(&error)),
+            result = &mut login => return result.map_err(|error| {
+                let failure = CommandError::client(&error);
+                let has_hint = failure.hint_text().is_some();
+                if has_hint { failure } else { failure.hint(format_args!("`parlor logs --agent {agent}` may say more")) }
+            }),
+            _ = interrupts.recv() => return Err(CommandError::interrupted("the login was ended")),
+            () = &mut notice, if is_quiet => {
+                is_quiet = false;
+                let agent = safe(agent);
+                print_stderr!(
+                    "{DIM}waiting for {agent}, which may have opened a page in a browser; Ctrl-C ends the login{DIM:#}"
+                );
+                None
+            }
             Some(request) = requests.next() => {
+                is_quiet = false;
                 queue.on_request(request, &transcript, "").map_err(|error| terminal_error(&error))?
             }
             decision = queue.next_decision() => Some(decision.map_err(|error| terminal_error(&error))?),

@@ -50,7 +50,7 @@ impl Logs {
             );
             return Ok(ExitCode::SUCCESS);
         };
-        let filter = self.agent.map(|agent| AgentFilter::new(&paths.agent_name(&agent)));
+        let filter = self.agent.as_ref().map(|agent| AgentFilter::new(&paths.agent_name(agent)));
         let is_wanted = |line: &str| filter.as_ref().is_none_or(|filter| filter.matches(line));
         let mut last_lines = VecDeque::new();
         let mut keep = |line: String| {
@@ -74,6 +74,9 @@ impl Logs {
                 "no log in {}: no server has run",
                 output::short_path(&data.path().display().to_string())
             );
+        }
+        if let Some(agent) = self.agent.as_ref().filter(|_| log.is_some() && last_lines.is_empty()) {
+            print_stderr!("the log has no lines about agent '{}'", safe(agent));
         }
         print_lines(&last_lines)?;
         if self.follow {

@@ -42,7 +42,7 @@ pub(crate) struct Ls {
     /// List at most this many sessions; 0 for all
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = input::parse_count)]
     limit: usize,
-    /// List forks below the sessions that they were forked from
+    /// List forks below the sessions that they were forked from, with the last message that they share
     #[arg(long)]
     tree: bool,
     /// Follow the list until Ctrl-C: draw it again on a terminal, print one line per change into a pipe
@@ -68,6 +68,8 @@ struct Listing {
     has_more: bool,
     /// The length of the printed ids.
     id_length: usize,
+    /// Whether forks are listed below their parents.
+    is_tree: bool,
 }
 
 impl Ls {
@@ -114,7 +116,7 @@ impl Ls {
         rows.truncate(limit);
         let listed = rows.iter().map(|row| ListedSession::new(&sessions, row, live));
         let listed = listed.collect::<Result<_, _>>()?;
-        Ok(Listing { sessions: listed, has_more, id_length: sessions.id_length()? })
+        Ok(Listing { sessions: listed, has_more, id_length: sessions.id_length()?, is_tree: self.tree })
     }
 
     fn empty_message(&self) -> &'static str {
@@ -149,9 +151,12 @@ impl Listing {
         writeln!(out, "{id}  {style}{mark}{style:#} {}", truncate(&safe(&title.replace('\n', " ")), room))
     }
 
-    /// The table: on a terminal with marks and without idle states, in a pipe with a word for every state.
+    /// The table: on a terminal with marks and without idle states, in a pipe with a word for every state. A tree says where forks
+    /// begin.
     fn table(&self, is_terminal: bool, rows: usize) -> Table {
-        let mut table = Table::new(&["ID", "~TITLE", "STATE", "~AGENT", "ACTIVE", "~DIRECTORY"]);
+        let columns = ["ID", "~TITLE", "STATE", "~AGENT", "FORKED", "ACTIVE", "~DIRECTORY"];
+        let columns: Vec<_> = columns.into_iter().filter(|name| self.is_tree || *name != "FORKED").collect();
+        let mut table = Table::new(&columns);
         table.drop_if_narrow(&["DIRECTORY", "AGENT", "ACTIVE"]);
         let now = output::now();
         for session in self.sessions.iter().take(rows) {
@@ -168,16 +173,23 @@ impl Listing {
             } else {
                 session.state.word().into()
             };
-            table.row([
-                self.short_id(session).into(),
-                title,
-                state,
-                session.agent.as_str().into(),
-                ago(session.active_at, now).into(),
-                short_path(&session.cwd).into(),
-            ]);
+            let mut cells = vec![self.short_id(session).into(), title, state, session.agent.as_str().into()];
+            if self.is_tree {
+                cells.push(forked(session).into());
+            }
+            cells.extend([ago(session.active_at, now).into(), short_path(&session.cwd).into()]);
+            table.push(cells);
         }
         table
+    }
+}
+
+/// Where a fork begins: after which message.
+fn forked(session: &ListedSession) -> String {
+    match session.forked_messages {
+        Some(0) => "at the start".to_owned(),
+        Some(number) => format!("at #{number}"),
+        None => String::new(),
     }
 }
 

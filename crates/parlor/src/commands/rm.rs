@@ -19,7 +19,8 @@ use crate::server;
 /// Delete sessions permanently
 ///
 /// Running turns of these sessions are cancelled. An agent that can delete sessions also deletes its own session. Forks keep the content
-/// that they share with them. Asks for confirmation on a terminal.
+/// that they share with them. `parlor usage` no longer counts what deleted sessions used; `parlor archive` keeps everything. Asks for
+/// confirmation on a terminal.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  parlor rm latest\n  parlor rm --yes 3f9c 'flaky test'")]
 pub(crate) struct Rm {
@@ -85,7 +86,8 @@ fn confirm(sessions: &OfflineSessions, rows: &[SessionRow]) -> Result<bool, Comm
             };
             writeln!(err, "  {}  {}  {}", safe(&session_id(row)), safe(&title), safe(&short_path(&row.cwd)))?;
         }
-        write!(err, "Delete {} permanently, also at the agent? [y/N] ", count(rows.len(), "session"))?;
+        writeln!(err, "They are also deleted at the agent and no longer counted by `parlor usage`.")?;
+        write!(err, "Delete {} permanently? [y/N] ", count(rows.len(), "session"))?;
         err.flush()?;
         let mut line = String::new();
         io::stdin().lock().read_line(&mut line)?;

@@ -14,7 +14,7 @@ use parlor_server::config::{
     LoadedConfig, ServerConfig,
 };
 use parlor_server::data_dir::{self, DataDir, Lock};
-use parlor_server::hub::{Hub, LIVE_SESSIONS, Options, Role};
+use parlor_server::hub::{Hub, HubOptions, LIVE_SESSIONS, Role};
 use parlor_server::transport::{Limits, ListenError, Listeners};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::sync::watch;
@@ -23,6 +23,7 @@ use crate::background_server::StartupError;
 use crate::command_error::CommandError;
 use crate::commands::open;
 use crate::commands::status::RunningTurn;
+use crate::key_settings;
 use crate::path_options::PathOptions;
 use crate::signals::{self, RestartSignal, StopSignals};
 use crate::{logging, output, port_holder, runtime};
@@ -131,7 +132,7 @@ impl ConfigSource for ServedConfig {
     }
 
     fn parse(&self, text: Option<&str>, installed: Vec<InstalledAgent>) -> Result<LoadedConfig, ConfigError> {
-        let config = self.file.parse(text, installed)?;
+        let config = parse_config(Some(&self.file), text, installed)?;
         let (agents, default) = split_agents(self.agents.clone());
         let agents = Agents::new(agents, &config)?;
         let agents = default.iter().try_fold(agents, |agents, name| agents.with_default(name))?;
@@ -140,6 +141,18 @@ impl ConfigSource for ServedConfig {
         needs_restart.retain(|setting| !self.overridden.contains(setting));
         let needs_restart = needs_restart.into_iter().map(str::to_owned).collect();
         Ok(LoadedConfig { agents, notify: config.notify, needs_restart })
+    }
+}
+
+/// Parses the configuration and checks all of it.
+fn parse_config(
+    file: Option<&ConfigFile>,
+    text: Option<&str>,
+    installed: Vec<InstalledAgent>,
+) -> Result<Config, ConfigError> {
+    match file {
+        Some(file) => file.parse(text, installed).and_then(key_settings::check),
+        None => Ok(Config { installed, ..Config::default() }),
     }
 }
 
@@ -191,10 +204,7 @@ impl Serve {
         let file = self.paths.config_file()?;
         let text = file.as_ref().map(ConfigFile::read).transpose().map_err(CommandError::config)?.flatten();
         let installed = self.paths.installed_agents();
-        let config = match &file {
-            Some(file) => file.parse(text.as_deref(), installed).map_err(CommandError::config)?,
-            None => Config { installed, ..Config::default() },
-        };
+        let config = parse_config(file.as_ref(), text.as_deref(), installed).map_err(CommandError::config)?;
         let data = self.paths.open_data_dir()?;
         let lock = data.lock().map_err(|error| CommandError::lock(&error))?;
         logging::init(&data)?;
@@ -230,7 +240,8 @@ impl Serve {
         });
         let config_source = source.map(|source| (Box::new(source) as Box<dyn ConfigSource>, text));
         let live_sessions = self.live_sessions;
-        let options = Options { store, agents, config: config_source, reaper, idle, live_sessions, private };
+        let options =
+            HubOptions { store, agents, config: config_source, reaper, idle, live_sessions, private };
         let hub = Hub::new(options).await.map_err(CommandError::server_unavailable)?;
         if let Err(error) = hub.browsers().load(&data.path().join("browsers")) {
             hub.stop().await;

@@ -48,6 +48,10 @@ const EXAMPLES: &str = "Examples:
   parlor setup --agent claude --yes
   parlor setup --editor zed";
 
+/// What is printed if a person installs no agent.
+const NO_AGENT: &str =
+    "No agent is installed: the demo agent is used until `parlor agents install NAME` installs another one.";
+
 /// The built-in agent, which is not offered.
 const BUILT_IN: &str = "demo";
 
@@ -96,6 +100,9 @@ impl Setup {
                 return Self { agent: Some(name), ..self }.run();
             }
             output::print(|out| write_editors(&Editor::installed(&path), &exe, out))?;
+            if tty.is_some() {
+                return output::print(|out| writeln!(out, "{NO_AGENT}")).map(|()| ExitCode::SUCCESS);
+            }
             return Err(CommandError::failed("no agent is installed")
                 .hint("install one of those above, then run `parlor setup` again; `parlor prompt` uses the demo agent until then"));
         }

@@ -252,10 +252,10 @@ fn address(data: &DataDir) -> Option<String> {
 
 fn write(report: &StatusReport, out: &mut dyn std::io::Write) -> std::io::Result<()> {
     let Some(server) = &report.server else {
-        writeln!(out, "No server is running for {}.", short_path(&report.data))?;
+        writeln!(out, "○ no server is running for {}", short_path(&report.data))?;
         return writeln!(
             out,
-            "{DIM}`parlor serve` starts one; `parlor acp` and `parlor prompt` start one in the background.{DIM:#}"
+            "  hint: `parlor serve` starts one; `parlor acp` and `parlor prompt` start one in the background"
         );
     };
     writeln!(

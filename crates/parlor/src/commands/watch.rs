@@ -145,10 +145,10 @@ fn print_state(turn: &mut TurnPrinter, state: &State, is_first: bool) -> std::io
         Activity::Idle => {
             turn.finish()?;
             let reason = state.stop_reason.as_ref().map(|reason| reason.to_text().into_owned());
-            let reason = reason.filter(|reason| reason != "end_turn" && !is_first);
-            let error = turn_printer::error_of(state);
-            match reason {
-                Some(reason) => turn.notice(&turn_printer::end_line(&reason, error.as_deref()), RED),
+            // Failed, refused and cancelled turns are entries, which are printed as such.
+            let is_entry = |reason: &str| matches!(reason, "end_turn" | "error" | "refusal" | "cancelled");
+            match reason.filter(|reason| !is_entry(reason) && !is_first) {
+                Some(reason) => turn.notice(&turn_printer::end_line(&reason, None), RED),
                 None => Ok(()),
             }
         }

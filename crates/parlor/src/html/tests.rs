@@ -12,6 +12,7 @@ fn opened() -> StoredSession {
         cwd: "/a & b".to_owned(),
         title: Some(r#""A \"title\" </title><script>alert(1)</script>""#.to_owned()),
         parent: None,
+        owner: None,
         created_at: 0,
         active_at: 0,
         archived: false,

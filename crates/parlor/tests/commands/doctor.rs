@@ -274,7 +274,7 @@ fn without_full_a_sample_of_many_sessions_is_read() {
         &scenario,
         "WITH RECURSIVE n(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < 2000)
          INSERT INTO sessions SELECT n, '\"many-' || n || '\"', agent, NULL, cwd, NULL, NULL, created_at, rank + n, archived,
-             busy, data FROM n, sessions WHERE key = 1;
+             busy, data, NULL FROM n, sessions WHERE key = 1;
          INSERT INTO entries SELECT 1000, 1, 1, 1000000, 0, 'no head';",
     );
     let message = |args: &[&str], code| {

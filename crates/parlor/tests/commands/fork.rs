@@ -126,6 +126,40 @@ fn the_tree_lists_forks_below_their_parent() {
     assert_eq!(listed.lines().filter(|line| line.contains("─ ")).count(), 1, "{listed}");
 }
 
+#[test]
+fn forks_with_the_title_of_their_parent_are_told_apart() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let session = scenario.new_session("say one");
+    scenario.run(&["prompt", "-s", &session, "say two"]).success();
+    let fork =
+        |at: &str| scenario.run(&["fork", &session, "--at", at]).success().stdout.trim_end().to_owned();
+    let (first, second) = (fork("2"), fork("4"));
+    let line = |id: &str, args: &[&str]| {
+        let listed = scenario.run(args).success().plain().stdout;
+        listed.lines().find(|line| line.starts_with(&id[..8])).unwrap().to_owned()
+    };
+    assert!(line(&second, &["ls"]).contains("  say one (fork at #4)  "), "{}", line(&second, &["ls"]));
+    scenario.run(&["prompt", "-s", &first, "say shorter"]).success();
+    assert!(line(&first, &["ls"]).contains("  say shorter  "), "{}", line(&first, &["ls"]));
+    let tree = line(&first, &["ls", "--tree"]);
+    assert!(tree.contains("─ say shorter ") && tree.contains("  at #2  "), "{tree}");
+    let listed = scenario.run(&["ls", "--json"]).success().json();
+    let listed = listed.as_array().unwrap().iter().find(|one| one["sessionId"] == first.as_str()).unwrap();
+    assert_eq!(
+        (&listed["title"], &listed["forkName"], &listed["forkedMessages"]),
+        (&json!("say one"), &json!("say shorter"), &json!(2))
+    );
+    // Its own title is stronger, and the parent keeps its own.
+    scenario.run(&["title", &first, "Mine"]).success();
+    assert!(line(&first, &["ls"]).contains("  Mine  "), "{}", line(&first, &["ls"]));
+    assert!(line(&session, &["ls", "--tree"]).contains("  say one  "));
+    // A title that a fork has from its parent is not its own.
+    scenario.run(&["title", &session, "Ours"]).success();
+    let third = fork("4");
+    scenario.run(&["prompt", "-s", &third, "say longer"]).success();
+    assert!(line(&third, &["ls"]).contains("  say longer  "), "{}", line(&third, &["ls"]));
+}
+
 /// The `--agent` of a server with the test agent as `test`.
 fn test_agent() -> String {
     format!("test={}", programs::test_agent())

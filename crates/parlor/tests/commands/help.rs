@@ -69,7 +69,8 @@ fn the_long_help_describes_command_arguments_and_options() {
                   [default: 50]
 
               --tree
-                  List forks below the sessions that they were forked from
+                  List forks below the sessions that they were forked from, with the last message that they
+                  share
 
               --watch
                   Follow the list until Ctrl-C: draw it again on a terminal, print one line per change into
@@ -217,7 +218,7 @@ fn the_long_help_describes_command_arguments_and_options() {
                   Attach this image (PNG, JPEG, GIF, WebP); may be repeated
 
           -e, --edit
-                  Write the prompt in `$VISUAL` or `$EDITOR`, starting with TEXT
+                  Write the prompt in `$VISUAL` or `$EDITOR`, starting with TEXT and standard input
 
           -s, --session <SESSION>
                   Select the session: its id, a unique prefix of its id or title, or `latest` [default:
@@ -321,7 +322,8 @@ fn the_long_help_describes_command_arguments_and_options() {
         Delete sessions permanently
 
         Running turns of these sessions are cancelled. An agent that can delete sessions also deletes its
-        own session. Forks keep the content that they share with them. Asks for confirmation on a terminal.
+        own session. Forks keep the content that they share with them. `parlor usage` no longer counts what
+        deleted sessions used; `parlor archive` keeps everything. Asks for confirmation on a terminal.
 
         Usage: parlor rm [OPTIONS] <SESSION>...
 

@@ -104,7 +104,7 @@ fn an_agent_that_lists_no_sessions_is_named() {
     let output = scenario.run(&["import", "--agent", "nobody"]).exit_code(2);
     assert!(output.stderr.contains("unknown agent 'nobody'"), "{output:#?}");
     let output = scenario.run(&["import", "--all", "x"]).exit_code(2);
-    assert!(output.stderr.contains("cannot be used with"), "{output:#?}");
+    assert!(output.stderr.contains("--all cannot be used together with SESSION"), "{output:#?}");
 }
 
 #[test]

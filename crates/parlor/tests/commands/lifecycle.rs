@@ -166,6 +166,28 @@ fn a_server_with_an_invalid_configuration_is_not_restarted() {
 }
 
 #[test]
+fn a_wrong_key_is_reported_by_every_command_that_reads_the_configuration() {
+    let scenario = Scenario::new(PARLOR);
+    fs::write(scenario.config(), "").unwrap();
+    let config = scenario.config();
+    let config = config.to_str().unwrap();
+    let mut server = spawn_server(&scenario, &["--config", config]);
+    fs::write(scenario.config(), "[keys.messages]\nfork = \"e\"\n").unwrap();
+    let error = "config.toml:2: e is assigned twice in 'messages': to 'fork' and to 'edit'";
+    wait_until("the server has read it", || scenario.run(&["status"]).success().stdout.contains(error));
+    for args in [&["doctor", "--config", config][..], &["restart"], &["serve", "--config", config]] {
+        let output = scenario.run(args);
+        let seen = format!("{}{}", output.stdout, output.stderr);
+        assert!(seen.contains(error), "{args:?}: {seen}");
+        assert_ne!(output.code, Some(0), "{args:?}");
+    }
+    fs::write(scenario.config(), "[keys.messages]\nfork = \"e\"\nedit = \"f\"\n").unwrap();
+    wait_until("it is valid", || !scenario.run(&["status"]).success().stdout.contains("assigned twice"));
+    scenario.run(&["stop"]).success();
+    assert!(exit_status(&mut server).success());
+}
+
+#[test]
 fn a_server_in_the_background_listens_like_serve_and_is_stopped_by_stop() {
     let scenario = Scenario::new(PARLOR);
     scenario.new_session("say hello");

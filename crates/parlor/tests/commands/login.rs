@@ -43,6 +43,23 @@ fn a_prompt_to_an_agent_that_requires_a_login_names_the_command_and_the_methods(
 }
 
 #[test]
+fn a_turn_that_fails_because_the_login_has_expired_names_the_command() {
+    let scenario = scenario("test");
+    scenario.run(&["login", "mine", "--method", "test"]).success();
+    let prompt = "fail -32000 the token has expired";
+    let output = scenario.run(&["prompt", "--new", prompt]).exit_code(4);
+    let error = "agent 'mine' requires a login (the token has expired): run `parlor login mine`";
+    assert!(output.stderr.ends_with(&format!("parlor: the turn failed: {error}\n")), "{output:#?}");
+    scenario.run(&["prompt", "--new", "--json", prompt]).exit_code(4);
+    // Any other failure is not the agent's availability, and can be repeated.
+    let output = scenario.run(&["prompt", "--new", "fail -32603 overloaded"]).exit_code(1);
+    assert!(
+        output.stderr.contains("parlor: the turn failed: overloaded\n  hint: `parlor regenerate "),
+        "{output:#?}"
+    );
+}
+
+#[test]
 fn without_a_terminal_the_method_has_to_be_named() {
     let scenario = scenario(ALL);
     let output = scenario.run(&["login", "mine"]).exit_code(2);

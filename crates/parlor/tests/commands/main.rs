@@ -22,7 +22,10 @@ mod service;
 mod sessions;
 mod setup;
 mod show_and_export;
+mod subagents;
 mod terminal;
+#[path = "../terminal_client/tls.rs"]
+mod tls;
 mod usage_and_set;
 mod watch;
 

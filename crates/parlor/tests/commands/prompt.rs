@@ -1,6 +1,6 @@
 //! `prompt`.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
 use parlor_testkit::process::{exit_status, send_signal};
@@ -588,6 +588,26 @@ fn standard_input_files_images_and_an_editor_make_up_the_prompt() {
     let mut command = scenario.command(&["prompt", "-e", "say five"]);
     let output = command.env("EDITOR", "false").stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("the editor 'false' failed with exit status: 1; nothing was sent")
+    );
+    // The editor starts with the words and standard input, of which it gets nothing itself.
+    let mut command = scenario.command(&["prompt", "-e", "say", "seven"]);
+    command.env("EDITOR", "sh -c 'cat >> \"$0\"; echo >> \"$0\"; echo say nine >> \"$0\"'");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"say eight").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "seven\n\neight\n\nnine\n");
+    let mut command = scenario.command(&["prompt", "-e", "say five"]);
+    let output = command.env_remove("EDITOR").env_remove("VISUAL").env("PARLOR_TTY", "").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .starts_with("parlor: -e cannot open an editor: there is no terminal\n")
+    );
     std::fs::write(scenario.work().join("notes.txt"), "remember").unwrap();
     std::fs::write(scenario.work().join("dot.gif"), b"GIF89a").unwrap();
     let output = scenario.run(&["prompt", "-f", "notes.txt", "say", "read"]).success();

@@ -85,6 +85,7 @@ fn a_request_is_answered_by_flags_and_by_option() {
         editor.end_of_turn(&session, prompt);
         let shown = scenario.run(&["show", &session]).success().stdout;
         assert!(shown.contains(name), "{name}: {shown}");
+        assert!(shown.contains("(on the command line)"), "who answered: {shown}");
         assert!(open(&scenario).is_empty());
         let output = scenario.run(&args).exit_code(2);
         assert!(
@@ -128,7 +129,7 @@ fn a_request_is_answered_on_the_terminal() {
 fn a_form_is_listed_filled_in_and_declined() {
     let scenario = Scenario::new(PARLOR).with_test_agent();
     let form = || {
-        let terminal = Terminal::new(&scenario, &["prompt", "--new", "elicit"]);
+        let terminal = Terminal::with_columns(&scenario, &["prompt", "--new", "elicit"], 120);
         terminal.wait_for("Answer (1-2)");
         wait_until("the form is open", || open(&scenario).len() == 1);
         (terminal, open(&scenario)[0]["requestId"].as_str().unwrap().to_owned())

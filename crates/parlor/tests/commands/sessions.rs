@@ -263,7 +263,7 @@ fn sessions_are_deleted_with_and_without_a_server() {
 fn the_status_lists_running_agents() {
     let mut scenario = Scenario::new(PARLOR);
     let output = scenario.run(&["status"]).exit_code(1).plain();
-    assert!(output.stdout.contains("No server is running"), "{output:#?}");
+    assert!(output.stdout.contains("○ no server is running for "), "{output:#?}");
     let json = scenario.run(&["status", "--json"]).exit_code(1).json();
     assert_eq!((&json["running"], json["data"].as_str()), (&json!(false), scenario.data().to_str()));
 
@@ -354,4 +354,18 @@ fn no_command_prints_control_characters_of_agents() {
     look(&scenario);
     scenario.stop();
     look(&scenario);
+}
+
+#[test]
+fn the_titles_of_an_agent_that_is_built_with_parlor_are_set_and_cleared_without_losses() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let id = scenario.new_session("say hello");
+    for (prompt, title) in [("title A name", "A name"), ("title", "say hello"), ("title Another", "Another")]
+    {
+        scenario.run(&["prompt", "-s", &id, prompt]).success();
+        let listed = scenario.run(&["ls", "--json"]).success().json();
+        assert_eq!(listed[0]["title"], title, "{prompt}");
+    }
+    let status = scenario.run(&["status", "--json"]).success().json();
+    assert_eq!(status["losses"], json!([]), "{status}");
 }

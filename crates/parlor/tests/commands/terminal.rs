@@ -119,7 +119,7 @@ fn a_permission_option_is_selected_by_number() {
     terminal.type_text("1\n");
     let (code, seen) = terminal.wait();
     assert_eq!(code, Some(0), "{seen}");
-    assert!(seen.contains("You allowed it this once.") && seen.contains("✓ Look"), "{seen}");
+    assert!(seen.contains("You allowed it this once.") && seen.contains("Edit notes.txt"), "{seen}");
     assert!(!seen.contains("\u{1b}[2J"), "{seen:?}");
 }
 
@@ -172,12 +172,41 @@ fn a_form_is_filled_in_on_the_terminal() {
 }
 
 #[test]
+fn a_turn_is_rendered_on_a_terminal_and_printed_as_it_is_into_a_pipe() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let prompt =
+        "say Some **bold** text.\ntool Edit it\nplan a;b\nterminal echo wrong; exit 3\nsleep 1500\nsay Done.";
+    for columns in [40, 120] {
+        let terminal = Terminal::with_columns(&scenario, &["prompt", "--new", prompt], columns);
+        terminal.wait_for("Working 0:0");
+        terminal.wait_for("plan 2/2");
+        let (code, seen) = terminal.wait();
+        assert_eq!(code, Some(0), "{seen}");
+        assert!(seen.contains("Some \u{1b}[1mbold\u{1b}[0m text.") && !seen.contains("**"), "{seen:?}");
+        // What stays: the rows after the last one that was erased.
+        let plain = anstream::adapter::strip_str(&seen).to_string();
+        for part in ["- Hello\r\n", "+ Hello, world", "exit 3", "wrong\r\n", "Done."] {
+            assert!(plain.contains(part), "{part}: {plain}");
+        }
+        let after = seen.rsplit("Working").next().unwrap();
+        assert!(after.contains("\r\u{1b}[J"), "the spinner is gone: {after:?}");
+        let fits = |line: &str| line.split('\r').all(|part| part.chars().count() < usize::from(columns));
+        let turn = plain.lines().skip_while(|line| !line.contains("bold"));
+        assert!(turn.into_iter().all(fits), "{plain}");
+    }
+    let output = scenario.run(&["prompt", "--new", prompt]).success();
+    assert_eq!(output.stdout, "Some **bold** text.\n\nDone.\n");
+    assert!(!output.stderr.contains("Working"), "{output:#?}");
+}
+
+#[test]
 fn rm_asks_for_confirmation() {
     let scenario = Scenario::new(PARLOR).with_server();
     let id = scenario.new_session("say hello");
     for (typed, code) in [("\n", 1), ("y\n", 0)] {
         let mut terminal = Terminal::new(&scenario, &["rm", &id]);
-        terminal.wait_for("Delete 1 session permanently, also at the agent? [y/N] ");
+        terminal.wait_for("no longer counted by `parlor usage`");
+        terminal.wait_for("Delete 1 session permanently? [y/N] ");
         terminal.type_text(typed);
         assert_eq!(terminal.wait().0, Some(code));
     }

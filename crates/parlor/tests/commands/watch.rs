@@ -26,6 +26,24 @@ fn a_session_is_followed_whichever_client_prompts() {
 }
 
 #[test]
+fn past_and_present_turns_that_fail_are_printed_once() {
+    let scenario = Scenario::new(PARLOR).with_test_agent();
+    let id = scenario.new_session("say one");
+    scenario.run(&["prompt", "-s", &id, "fail -32603 first trouble"]).exit_code(1);
+    let terminal = Terminal::with_columns(&scenario, &["watch", &id], 120);
+    terminal.wait_for("first trouble");
+    scenario.run(&["prompt", "-s", &id, "fail -32603 second trouble"]).exit_code(1);
+    terminal.wait_for("second trouble");
+    scenario.run(&["prompt", "-s", &id, "say done"]).success();
+    terminal.wait_for("done");
+    let seen = anstream::adapter::strip_str(&terminal.seen()).to_string();
+    for trouble in ["first trouble", "second trouble"] {
+        let line = format!("✗ turn failed: {trouble}");
+        assert_eq!(seen.matches(&line).count(), 1, "{line}: {seen}");
+    }
+}
+
+#[test]
 fn events_are_lines_that_fold_reads() {
     let scenario = Scenario::new(PARLOR).with_test_agent();
     let id = scenario.new_session("say one");
@@ -68,7 +86,7 @@ fn a_watched_request_stays_open_for_other_clients() {
     terminal.wait_for("done");
     let prompt = editor.prompt(&id, "fail -32000 no model");
     assert!(editor.response(prompt).is_err());
-    terminal.wait_for("the turn failed: no model");
+    terminal.wait_for("turn failed: no model");
     terminal.kill();
 }
 

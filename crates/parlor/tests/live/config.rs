@@ -93,7 +93,7 @@ fn an_invalid_file_leaves_the_configuration_in_force_and_the_status_reports_it()
     assert!(config["error"]["message"].as_str().unwrap().contains("listen"), "{config}");
     let shown = server.dir().run(&["status"]).success().plain().stdout;
     assert!(shown.contains("invalid; the configuration before it is in force"), "{shown}");
-    assert!(shown.contains("config.toml:3: unknown field `listen`"), "{shown}");
+    assert!(shown.contains("config.toml:3: unknown setting listen"), "{shown}");
     // The agents are those of before.
     let mut client = server.client(TransportKind::Unix, Dialect::V2, "v2");
     let session = client.new_session();

@@ -691,7 +691,8 @@ fn another_agent_continues_a_conversation_with_the_transcript() {
             };
             let listed = row(&mut client);
             assert_eq!(listed["parlor/agent"], to, "{listed}");
-            let from_message = json!({ "sessionId": session, "messageId": message(&stored[2]) });
+            let from_message =
+                json!({ "sessionId": session, "messageId": message(&stored[2]), "messages": 3 });
             assert_eq!(listed["parlor/row"]["forkedFrom"], from_message, "{listed}");
             assert_eq!(listed["parlor/row"].get("mode"), None, "{listed}");
             // The new agent has a session of its own, and the conversation.

@@ -121,6 +121,25 @@ fn a_login_by_the_agent_lets_sessions_open_until_the_logout() {
 }
 
 #[test]
+fn a_failed_turn_that_requires_a_login_names_the_command() {
+    // An agent of version 1 answers the prompt with the error; one of version 2 sends it with the state.
+    let server = server();
+    for agent in AGENTS {
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, agent);
+        client.call("_parlor/login", login(agent, "test")).unwrap();
+        let session = client.new_session();
+        client.turn(&session, "fail -32000 the token has expired");
+        let states = client.updates(&session, 0).filter_map(|update| update.get("error"));
+        let error = states.last().cloned().unwrap();
+        let message =
+            format!("agent '{agent}' requires a login (the token has expired): run `parlor login {agent}`");
+        assert_eq!((&error["message"], &error["code"]), (&json!(message), &json!(-32000)), "{error}");
+        assert_eq!(error["data"]["methods"][0]["methodId"], "test", "{error}");
+        assert_eq!(is_logged_in(&mut client, agent), json!(false));
+    }
+}
+
+#[test]
 fn a_link_of_the_agent_is_sent_to_the_client_that_logs_in() {
     let server = server();
     for agent in AGENTS {

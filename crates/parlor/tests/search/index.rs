@@ -64,7 +64,8 @@ fn text_from_before_a_crash_is_found_after_it() {
 fn downgrade(database: &Path) {
     let conn = rusqlite::Connection::open(database).unwrap();
     conn.execute_batch(
-        "DROP TABLE word_index; DROP TABLE words; DROP TABLE families; DROP TABLE unindexed; DROP TABLE indexed_texts; DROP TABLE journal;
+        "DROP INDEX sessions_owner; ALTER TABLE sessions DROP COLUMN owner;
+         DROP TABLE word_index; DROP TABLE words; DROP TABLE families; DROP TABLE unindexed; DROP TABLE indexed_texts; DROP TABLE journal;
          CREATE TABLE earlier (content INTEGER NOT NULL, n INTEGER NOT NULL, seq INTEGER NOT NULL,
              closed INTEGER NOT NULL, text TEXT NOT NULL, PRIMARY KEY (content, n)) STRICT, WITHOUT ROWID;
          INSERT INTO earlier SELECT key >> 20, key & 0xfffff, seq, closed, text FROM segments;

@@ -95,7 +95,8 @@ fn damaged(path: &str, error: &dyn std::fmt::Display) -> Check {
 fn sessions(store: &SqliteStore, full: bool) -> Check {
     let name = "sessions";
     let hint = "they are not changed; `parlor rm` deletes one";
-    let rows = read_pages(usize::MAX, |after, wanted| store.sessions(&Filter::default(), after, wanted));
+    let all = Filter { owned: true, ..Filter::default() };
+    let rows = read_pages(usize::MAX, |after, wanted| store.sessions(&all, after, wanted));
     let rows = match rows {
         Ok(rows) => rows,
         Err(error) => return Check::fail(name, error.to_string(), ""),

@@ -8,7 +8,6 @@ pub(crate) use self::agents::INITIALIZE_TIMEOUT;
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_server::config::Config;
 use parlor_server::data_dir::DataDir;
 use serde::Serialize;
 
@@ -123,7 +122,7 @@ fn run_checks(paths: &PathOptions, full: bool) -> Result<Vec<Check>, CommandErro
         checks.extend(["token", "token.read"].into_iter().filter_map(|name| files::token(&data, name)));
         checks.extend(server::running(&data));
     }
-    match Config::load(paths.config.clone(), std::env::var_os("PARLOR_CONFIG"), paths.installed_agents()) {
+    match paths.load_config() {
         Ok(config) => {
             checks.push(match &config.path {
                 Some(path) => Check::ok("configuration", short_path(&path.display().to_string())),
