@@ -20,7 +20,7 @@ pub struct Agent {
     /// The protocol versions that it speaks.
     pub versions: &'static [u8],
     /// Prepares its home directory; how it is started.
-    pub launch: fn(&Place<'_>) -> Launch,
+    pub launch: fn(&AgentEnvironment<'_>) -> Launch,
     /// Whether its stories take long.
     pub is_slow: bool,
     /// What it answers.
@@ -65,7 +65,7 @@ pub struct Tools {
 
 /// Where an agent runs.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct AgentEnvironment<'a> {
     /// The installed peers.
     pub peers: &'a Peers,
     /// The home directory of the agent.
@@ -127,7 +127,7 @@ fn variables(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-fn claude(place: &Place<'_>) -> Launch {
+fn claude(place: &AgentEnvironment<'_>) -> Launch {
     Launch {
         command: vec![text(place.peers.node()), text(place.peers.npm("claude-agent-acp"))],
         env: variables(&[
@@ -140,7 +140,7 @@ fn claude(place: &Place<'_>) -> Launch {
     }
 }
 
-fn codex(place: &Place<'_>) -> Launch {
+fn codex(place: &AgentEnvironment<'_>) -> Launch {
     let config = format!(
         "model = \"gpt-5.5\"\nmodel_provider = \"standin\"\napproval_policy = \"on-request\"\nsandbox_mode = \"read-only\"\n\
          [model_providers.standin]\nname = \"stand-in\"\nbase_url = \"{}/v1\"\nwire_api = \"responses\"\n\
@@ -154,7 +154,7 @@ fn codex(place: &Place<'_>) -> Launch {
     }
 }
 
-fn gemini(place: &Place<'_>) -> Launch {
+fn gemini(place: &AgentEnvironment<'_>) -> Launch {
     let settings = json!({ "security": { "auth": { "selectedType": "gemini-api-key" } },
         "privacy": { "usageStatisticsEnabled": false }, "general": { "disableAutoUpdate": true } });
     write(place.home.join(".gemini/settings.json"), &settings.to_string());
@@ -163,7 +163,7 @@ fn gemini(place: &Place<'_>) -> Launch {
     Launch { command, env: variables(&[("GOOGLE_GEMINI_BASE_URL", place.model), ("GEMINI_API_KEY", "none")]) }
 }
 
-fn opencode(place: &Place<'_>) -> Launch {
+fn opencode(place: &AgentEnvironment<'_>) -> Launch {
     let provider = json!({ "npm": "@ai-sdk/openai-compatible", "name": "Stand-in",
         "options": { "baseURL": format!("{}/v1", place.model), "apiKey": "none" },
         "models": { "stand-in": { "name": "Stand-in", "reasoning": true } } });
@@ -179,7 +179,7 @@ fn opencode(place: &Place<'_>) -> Launch {
     }
 }
 
-fn kimi(place: &Place<'_>) -> Launch {
+fn kimi(place: &AgentEnvironment<'_>) -> Launch {
     let config = format!(
         "default_model = \"standin/stand-in\"\n[providers.standin]\ntype = \"openai\"\napi_key = \"none\"\n\
          base_url = \"{}/v1\"\n[models.\"standin/stand-in\"]\nprovider = \"standin\"\nmodel = \"stand-in\"\n\
@@ -193,19 +193,19 @@ fn kimi(place: &Place<'_>) -> Launch {
     }
 }
 
-fn node_example(place: &Place<'_>, name: &str) -> Launch {
+fn node_example(place: &AgentEnvironment<'_>, name: &str) -> Launch {
     let file = place.peers.npm_file(&format!("@agentclientprotocol/sdk/dist/examples/{name}"));
     Launch { command: vec![text(place.peers.node()), text(file)], env: Vec::new() }
 }
 
-fn python_example(place: &Place<'_>, name: &str) -> Launch {
+fn python_example(place: &AgentEnvironment<'_>, name: &str) -> Launch {
     Launch {
         command: vec![text(place.peers.python()), text(place.peers.python_example(name))],
         env: Vec::new(),
     }
 }
 
-fn rust_example(place: &Place<'_>, name: &str) -> Launch {
+fn rust_example(place: &AgentEnvironment<'_>, name: &str) -> Launch {
     Launch { command: vec![text(place.peers.rust_example(name))], env: Vec::new() }
 }
 

@@ -1,10 +1,11 @@
-//! A client of another project as a process, on pipes or on a terminal.
+//! A client as a process, on pipes, on a terminal or in a browser.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parlor_testkit::browser::{Browser, Key, Tab};
 use parlor_testkit::screen::Screen;
 use parlor_testkit::wait::TIMEOUT;
 
@@ -20,6 +21,7 @@ pub struct ClientProcess(Process);
 enum Process {
     OnPipes { child: Child, input: Option<ChildStdin>, output: Arc<Mutex<Vec<u8>>> },
     OnTerminal(Screen),
+    InBrowser { tab: Tab, _browser: Browser },
 }
 
 impl ClientProcess {
@@ -39,6 +41,21 @@ impl ClientProcess {
         Self(Process::OnTerminal(Screen::run(program, COLUMNS, ROWS)))
     }
 
+    /// Opens the page with a link that signs the browser in.
+    pub fn in_browser(link: &str) -> Self {
+        let browser = Browser::start();
+        let tab = browser.open(link);
+        Self(Process::InBrowser { tab, _browser: browser })
+    }
+
+    /// The tab of a client in a browser.
+    pub fn tab(&self) -> Option<&Tab> {
+        match &self.0 {
+            Process::InBrowser { tab, .. } => Some(tab),
+            Process::OnPipes { .. } | Process::OnTerminal(_) => None,
+        }
+    }
+
     /// What it has written: all of it, or what is on the screen.
     pub fn text(&self) -> String {
         match &self.0 {
@@ -47,6 +64,7 @@ impl ClientProcess {
                 String::from_utf8_lossy(&output).into_owned()
             }
             Process::OnTerminal(screen) => screen.text(),
+            Process::InBrowser { tab, .. } => tab.text(),
         }
     }
 
@@ -70,6 +88,12 @@ impl ClientProcess {
                 input.write_all(text.as_bytes())
             }
             Process::OnTerminal(screen) => screen.try_press(text),
+            Process::InBrowser { tab, .. } => {
+                tab.click("#p");
+                tab.enter(text.trim_end());
+                tab.press_key(Key::Enter, 0);
+                Ok(())
+            }
         };
         written.map_err(|error| format!("it does not read: {error}"))
     }
@@ -93,13 +117,14 @@ impl ClientProcess {
                 Ok(child.try_wait().map_err(|error| error.to_string())?.is_some())
             }
             Process::OnTerminal(screen) => Ok(screen.has_ended()),
+            Process::InBrowser { .. } => Ok(false),
         }
     }
 }
 
 impl Drop for ClientProcess {
     fn drop(&mut self) {
-        // A screen ends its program by itself.
+        // A screen and a browser end by themselves.
         if let Process::OnPipes { child, .. } = &mut self.0 {
             // It may have ended already.
             let _ = child.kill();

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::agents::{self, Agent};
 use crate::client_process::ClientProcess;
-use crate::clients::{Answer, Client, Place};
+use crate::clients::{Answer, Client, ClientEnvironment};
 use crate::install::Peers;
 use crate::model::{Model, Reply};
 use crate::step::{ClientStep, Expectation, Outcome};
@@ -98,8 +98,8 @@ pub(crate) fn place<'a>(
     dir: &TestDir,
     bin: PathBuf,
     agent: &'a str,
-) -> Result<Place<'a>, String> {
-    Ok(Place {
+) -> Result<ClientEnvironment<'a>, String> {
+    Ok(ClientEnvironment {
         peers,
         command: bin.join("npx").to_str().ok_or("the path is text")?.to_owned(),
         bin,
@@ -120,7 +120,7 @@ impl<'a> ClientStory<'a> {
         let model = Model::start().map_err(|error| error.to_string())?;
         let dir = TestDir::new(parlor);
         let home = dir.path().join("home");
-        let launch = (agent.launch)(&agents::Place { peers, home: &home, model: &model.url() });
+        let launch = (agent.launch)(&agents::AgentEnvironment { peers, home: &home, model: &model.url() });
         let dir = dir.with_config(&config(None, peers, &launch, &home, client.name));
         let bin = dir.path().join("bin");
         fs::create_dir(&bin).map_err(|error| error.to_string())?;

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use parlor_testkit::browser::Key;
+
 use crate::client_process::ClientProcess;
 use crate::install::{self, Peers};
 use crate::step::{ClientStep, Expectation};
@@ -19,7 +21,7 @@ pub struct Client {
     /// The protocol version that it speaks.
     pub version: u8,
     /// Starts it so that it sends a prompt; some send always the same.
-    pub start: fn(&Place<'_>, &str) -> Result<ClientProcess, String>,
+    pub start: fn(&ClientEnvironment<'_>, &str) -> Result<ClientProcess, String>,
     /// The prompt that it sends, if it is always the same.
     pub fixed_prompt: Option<&'static str>,
     /// How it answers a permission request, in its own way.
@@ -45,7 +47,7 @@ pub enum Answer {
 
 /// Where a client runs.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct ClientEnvironment<'a> {
     /// The installed peers.
     pub peers: &'a Peers,
     /// A script that runs `parlor acp`.
@@ -70,7 +72,19 @@ impl Client {
     }
 }
 
-impl Place<'_> {
+impl ClientEnvironment<'_> {
+    /// The program parlor, to run a command of it.
+    fn parlor(&self) -> Command {
+        let mut command = Command::new(self.parlor.get_program());
+        for (name, value) in self.parlor.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    }
+
     fn command(&self, program: PathBuf) -> Command {
         let mut command = Command::new(program);
         let path = std::env::var("PATH").unwrap_or_default();
@@ -80,21 +94,21 @@ impl Place<'_> {
     }
 }
 
-fn acpx(place: &Place<'_>, prompt: &str) -> Result<ClientProcess, String> {
+fn acpx(place: &ClientEnvironment<'_>, prompt: &str) -> Result<ClientProcess, String> {
     let mut command = place.command(place.peers.npm("acpx"));
     command.args(["--agent", &place.command, "--cwd"]).arg(&place.work);
     command.args(["--approve-all", "exec", prompt]);
     ClientProcess::on_pipes(command)
 }
 
-fn typescript(place: &Place<'_>, _: &str) -> Result<ClientProcess, String> {
+fn typescript(place: &ClientEnvironment<'_>, _: &str) -> Result<ClientProcess, String> {
     let mut command = place.command(place.peers.node());
     // It runs its agent with `npx`, which is a script here.
     command.arg(place.peers.npm_file("@agentclientprotocol/sdk/dist/examples/client.js"));
     ClientProcess::on_pipes(command)
 }
 
-fn python(place: &Place<'_>, prompt: &str) -> Result<ClientProcess, String> {
+fn python(place: &ClientEnvironment<'_>, prompt: &str) -> Result<ClientProcess, String> {
     let mut command = place.command(place.peers.python());
     command.arg("-u").arg(place.peers.python_example("client.py")).arg(&place.command);
     let mut client = ClientProcess::on_pipes(command)?;
@@ -102,20 +116,14 @@ fn python(place: &Place<'_>, prompt: &str) -> Result<ClientProcess, String> {
     Ok(client)
 }
 
-fn rust(place: &Place<'_>, example: &str, prompt: &str) -> Result<ClientProcess, String> {
+fn rust(place: &ClientEnvironment<'_>, example: &str, prompt: &str) -> Result<ClientProcess, String> {
     let mut command = place.command(place.peers.rust_example(example));
     command.args(["--command", &place.command, prompt]);
     ClientProcess::on_pipes(command)
 }
 
-fn terminal(place: &Place<'_>, prompt: &str) -> Result<ClientProcess, String> {
-    let mut command = Command::new(place.parlor.get_program());
-    for (name, value) in place.parlor.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+fn terminal(place: &ClientEnvironment<'_>, prompt: &str) -> Result<ClientProcess, String> {
+    let mut command = place.parlor();
     command.args(["new", "--agent", place.agent, "--cwd"]).arg(&place.work).current_dir(&place.work);
     let mut client = ClientProcess::on_terminal(&command);
     client.wait_for("Enter start")?;
@@ -125,7 +133,35 @@ fn terminal(place: &Place<'_>, prompt: &str) -> Result<ClientProcess, String> {
     Ok(client)
 }
 
-/// A request takes the next key only if none was just pressed.
+/// Starts a session on the page.
+fn page(place: &ClientEnvironment<'_>, prompt: &str) -> Result<ClientProcess, String> {
+    let opened = place.parlor().args(["open", "--print"]).output().map_err(|error| error.to_string())?;
+    let link = String::from_utf8_lossy(&opened.stdout).trim().to_owned();
+    let client = ClientProcess::in_browser(&link);
+    let tab = client.tab().ok_or("it runs in a browser")?;
+    // Without sessions, the first page has the form of a new one; with some, a narrow window shows the list.
+    tab.resize(1280, 800);
+    tab.wait_for("location.pathname === '/' && socket?.readyState === 1");
+    tab.click(&format!("form.start input[value=\"{}\"]", place.agent));
+    tab.click("#dir");
+    tab.eval("document.getElementById('dir').select()");
+    tab.enter(place.work.to_str().ok_or("the path is text")?);
+    tab.click("#fp");
+    tab.enter(prompt);
+    tab.press_key(Key::Enter, 0);
+    tab.wait_for("location.pathname.startsWith('/s/') && socket?.readyState === 1");
+    Ok(client)
+}
+
+/// A request takes no answer in its first half second.
+fn allow_on_page(client: &mut ClientProcess) -> Result<(), String> {
+    let tab = client.tab().ok_or("it runs in a browser")?;
+    tab.wait_for("document.querySelector('#request .req') && performance.now() - requestSince > 500");
+    tab.click("#request .opts .btn.main");
+    Ok(())
+}
+
+/// A request that gets the focus by itself does not take the next letter; with Tab, it does.
 fn allow_on_terminal(client: &mut ClientProcess) -> Result<(), String> {
     if client.text().contains("Tab answers") {
         client.write("\t")?;
@@ -207,6 +243,17 @@ pub const CLIENTS: &[Client] = &[
         start: terminal,
         fixed_prompt: None,
         answer: Answer::Asks("peer asks", allow_on_terminal),
+        is_one_shot: false,
+        exceptions: &[],
+    },
+    Client {
+        name: "parlor's page",
+        column: "page",
+        package: || "`parlor open`, in Chromium".to_owned(),
+        version: 2,
+        start: page,
+        fixed_prompt: None,
+        answer: Answer::Asks("peer asks", allow_on_page),
         is_one_shot: false,
         exceptions: &[],
     },

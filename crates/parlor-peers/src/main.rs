@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use parlor_peers::suite::{self, Options, Selection};
+use parlor_peers::suite::{self, Selection, SuiteOptions};
 
 /// Runs parlor with the agents and clients of other projects, which it installs first
 #[derive(Debug, Parser)]
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     let selection = Selection { names: args.only, steps: args.step };
     let page = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compatibility.md"));
     let update = std::env::var_os("UPDATE_EXPECT").is_some();
-    let options = Options { dir: args.dir, parlor: args.parlor, jobs: args.jobs, update };
+    let options = SuiteOptions { dir: args.dir, parlor: args.parlor, jobs: args.jobs, update };
     match suite::run(&options, &selection, page) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

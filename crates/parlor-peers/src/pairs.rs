@@ -72,7 +72,8 @@ impl Stage {
             let home = dir.path().join("homes").join(agent.column);
             std::fs::create_dir_all(&home).map_err(|error| error.to_string())?;
             let model = Model::start().map_err(|error| error.to_string())?;
-            let launch = (agent.launch)(&agents::Place { peers, home: &home, model: &model.url() });
+            let launch =
+                (agent.launch)(&agents::AgentEnvironment { peers, home: &home, model: &model.url() });
             let section = agent_section(agent.column, None, peers, &launch, &home, "pairs");
             let _ = writeln!(config, "{section}");
             models.insert(agent.column, model);

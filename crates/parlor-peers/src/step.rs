@@ -58,7 +58,7 @@ steps! {
 steps! {
     /// One step of a story with a client.
     ClientStep {
-    Prompt => "prompt", "the client starts `parlor acp`, creates a session, sends a prompt and shows the answer";
+    Prompt => "prompt", "the client connects to parlor, creates a session, sends a prompt and shows the answer";
     Stream => "stream", "it shows the first part of an answer while the model has not sent the rest";
     Join => "join", "clients of both versions join its session during the turn and follow it to its end";
     Answer => "answer", "it answers a permission request, and the tool runs or does not, as it said";

@@ -15,7 +15,7 @@ use parlor_testkit::server::{Server, TestDir};
 use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
 
-use crate::agents::{Agent, Launch, Place};
+use crate::agents::{Agent, AgentEnvironment, Launch};
 use crate::install::Peers;
 use crate::model::{Model, ModelRequest};
 use crate::step::{Expectation, Outcome, Step};
@@ -145,7 +145,7 @@ impl Story {
         let dir = TestDir::new(parlor);
         let home = dir.path().join("home");
         fs::write(dir.work().join("hello.txt"), "hello from a file\n").map_err(|error| error.to_string())?;
-        let launch = (cast.agent.launch)(&Place { peers, home: &home, model: &model.url() });
+        let launch = (cast.agent.launch)(&AgentEnvironment { peers, home: &home, model: &model.url() });
         let config = config(Some(cast.version), peers, &launch, &home, &tag);
         let dir = dir.with_config(&config);
         let server = dir.serve();

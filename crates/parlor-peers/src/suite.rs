@@ -101,7 +101,7 @@ impl Selection {
 
 /// How the stories are run.
 #[derive(Debug)]
-pub struct Options {
+pub struct SuiteOptions {
     /// The directory into which the peers are installed.
     pub dir: PathBuf,
     /// The program that is tested; that of this workspace if there is none.
@@ -113,7 +113,7 @@ pub struct Options {
 }
 
 /// Installs the peers and runs the stories: whether everything is as expected. `page` is the page with the outcomes.
-pub fn run(options: &Options, selection: &Selection, page: &Path) -> Result<bool, String> {
+pub fn run(options: &SuiteOptions, selection: &Selection, page: &Path) -> Result<bool, String> {
     let start = Instant::now();
     story::print_other_panics();
     let peers = Peers::install(&options.dir)?;
