@@ -18,6 +18,7 @@ if [ "${1-}" = --real-peers ]; then
     shift
     step "agents and clients of other projects"
     install npm npm
+    install chromium chromium
     cargo build --quiet --package parlor --package parlor-peers
     exec "${CARGO_TARGET_DIR:-target}/debug/parlor-peers" "$@"
 fi

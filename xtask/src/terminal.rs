@@ -18,7 +18,7 @@ use crate::release;
 /// Measure the terminal client: the first screen of a long session, frames while chunks arrive, memory
 ///
 /// With `--peer`, other clients of the same agent are measured while they show the same stream, such as
-/// `--peer 'toad acp "parlor-test-agent"'`.
+/// `--peer 'toad acp AGENT .'`.
 #[derive(Args)]
 pub(crate) struct BenchTerminal {
     /// How many times the session is opened; medians are reported
@@ -41,8 +41,11 @@ const ROWS: u16 = 40;
 const RATE: usize = 500;
 const STREAMED: usize = 5000;
 const CHUNK_BYTES: usize = 40;
-/// The output has ended when there was none for so long.
+/// A client has started when there was no output for so long, or at the latest after this time: some have a cursor that blinks.
 const QUIET: Duration = Duration::from_secs(2);
+const START: Duration = Duration::from_secs(15);
+/// How long a client may take to show the whole stream.
+const SHOWN: Duration = Duration::from_secs(120);
 
 impl BenchTerminal {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
@@ -71,14 +74,14 @@ impl BenchTerminal {
         let screen = Screen::with_size(&scenario, &["attach", &id], COLUMNS, ROWS);
         screen.wait_for("Idle");
         print(format!("{RATE} chunks per second for {} s:", STREAMED / RATE))?;
-        report("parlor", &measure(screen, &stream))?;
+        report("parlor", &measure(screen, &stream)?)?;
         for peer in &self.peer {
             let line = peer.replace("AGENT", programs::test_agent());
             let mut command = Command::new("sh");
             command.args(["-c", &format!("exec {line}")]).current_dir(scenario.work());
             let screen = Screen::run(&command, COLUMNS, ROWS);
             wait_until_quiet(&screen);
-            report(peer, &measure(screen, &stream))?;
+            report(peer, &measure(screen, &stream)?)?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -94,35 +97,43 @@ struct Shown {
     seconds: f64,
 }
 
-/// Enters a prompt, and measures until there is no more output.
-fn measure(mut screen: Screen, prompt: &str) -> Shown {
+/// Enters a prompt, and measures until the last chunk is on the screen.
+fn measure(mut screen: Screen, prompt: &str) -> Result<Shown, Failure> {
     let (cpu, frames, bytes) = (cpu_seconds(screen.pid()), screen.frames().len(), screen.written().len());
     screen.press(prompt);
     screen.press(ENTER);
     let begun = Instant::now();
-    let ended = wait_until_quiet(&screen);
+    // Each chunk begins with its number.
+    let last = format!("{:08}", STREAMED - 1);
+    while !screen.text().contains(&last) {
+        if begun.elapsed() > SHOWN {
+            return Err(Failure::failed(format!("the stream was not shown within {} s", SHOWN.as_secs())));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ended = Instant::now();
     let frames = &screen.frames()[frames..];
     let intervals = frames.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e3).collect();
-    Shown {
+    Ok(Shown {
         intervals,
         cpu: cpu_seconds(screen.pid()) - cpu,
         memory: peak_memory(screen.pid()),
         bytes: screen.written().len() - bytes,
         seconds: (ended - begun).as_secs_f64(),
-    }
+    })
 }
 
-/// Waits until there was no output for a while; when the last output was.
-fn wait_until_quiet(screen: &Screen) -> Instant {
-    let (mut length, mut since) = (0, Instant::now());
-    while since.elapsed() < QUIET || length == 0 {
+/// Waits until there was no output for a while.
+fn wait_until_quiet(screen: &Screen) {
+    let begun = Instant::now();
+    let (mut length, mut since) = (0, begun);
+    while (since.elapsed() < QUIET || length == 0) && begun.elapsed() < START {
         let now = screen.written().len();
         if now != length {
             (length, since) = (now, Instant::now());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    since
 }
 
 fn report(name: &str, shown: &Shown) -> Result<(), Failure> {

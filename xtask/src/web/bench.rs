@@ -168,9 +168,13 @@ fn scroll_back(tab: &Tab) -> Vec<(f64, f64)> {
     for _ in 0..=SCROLLS {
         tab.eval("globalThis.gc?.()");
         steps.push((metric(tab, "Nodes"), metric(tab, "JSHeapUsedSize")));
+        if tab.eval("document.getElementById('log').dataset.before ?? null").is_null() {
+            break; // The first message is loaded.
+        }
         let first = tab.eval("document.querySelector('#log > [id]').id");
         tab.eval("document.getElementById('conversation').scrollTop = 0");
-        tab.wait_for(&format!("document.querySelector('#log > [id]').id !== {first}"));
+        let is_new = format!("document.querySelector('#log > [id]').id !== {first}");
+        tab.wait_for(&format!("{is_new} || !document.getElementById('log').dataset.before"));
     }
     steps
 }

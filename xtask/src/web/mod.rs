@@ -1,6 +1,7 @@
 //! The page in a real browser: its figures and its pictures.
 
 mod bench;
+mod past;
 mod screenshots;
 mod story;
 
@@ -12,6 +13,13 @@ pub(crate) use self::bench::BenchWeb;
 pub(crate) use self::screenshots::Screenshots;
 use crate::failure::Failure;
 
+/// A directory for a server, with parlor built by the profile of this program.
+fn scenario() -> Result<Scenario, Failure> {
+    let program = programs::build("parlor", "parlor", Profile::current()).map_err(Failure::failed)?;
+    let program = program.to_str().ok_or_else(|| Failure::failed("the path of parlor is not text"))?;
+    Ok(Scenario::new(program))
+}
+
 /// A server, and a browser that is signed in.
 struct Page {
     // The browser ends first: one that loses its server tries to connect again.
@@ -21,18 +29,20 @@ struct Page {
 }
 
 impl Page {
-    /// Builds parlor with the profile of this program, and starts a server with these arguments.
+    /// Starts a server with these arguments.
     fn start(args: &[&str]) -> Result<Self, Failure> {
-        let program = programs::build("parlor", "parlor", Profile::current()).map_err(Failure::failed)?;
-        let program = program.to_str().ok_or_else(|| Failure::failed("the path of parlor is not text"))?;
-        let mut scenario = Scenario::new(program);
+        Ok(Self::start_in(scenario()?, args))
+    }
+
+    /// Starts a server with these arguments in a directory that may have sessions.
+    fn start_in(mut scenario: Scenario, args: &[&str]) -> Self {
         scenario.serve(args);
         let browser = Browser::start();
         let output = scenario.run(&["open", "--print"]).success();
         let link = output.stdout.trim();
         browser.open(link).close();
         let origin = link.split_once("/sign-in").map_or(link, |(origin, _)| origin).to_owned();
-        Ok(Self { browser, scenario, origin })
+        Self { browser, scenario, origin }
     }
 
     fn open(&self, path: &str) -> Tab {

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_testkit::browser::{Key, Tab};
+use parlor_client::{Connector, Hello};
+use parlor_testkit::browser::{Browser, Key, Tab};
+use parlor_testkit::scenario::Scenario;
 
-use super::{Page, story};
+use super::{Page, past, story};
 use crate::failure::Failure;
 
 /// Make pictures of the page with Chromium: wide and narrow, light and dark
@@ -19,9 +21,9 @@ pub(crate) struct Screenshots {
     /// Write them to this directory
     #[arg(value_name = "DIR", default_value = "target/screenshots")]
     dir: PathBuf,
-    /// Be the agent of the pictures
-    #[arg(long, hide = true)]
-    agent: bool,
+    /// Be the agent of the pictures, which stores its sessions in this file
+    #[arg(long, hide = true, value_name = "FILE")]
+    agent: Option<PathBuf>,
 }
 
 /// A picture: its name, its width and height in CSS pixels, and the colour scheme.
@@ -46,19 +48,22 @@ struct Sessions {
 
 impl Screenshots {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        if self.agent {
-            return story::run();
+        if let Some(file) = &self.agent {
+            return story::run(file);
         }
         fs::create_dir_all(&self.dir).map_err(Failure::failed)?;
-        let program = std::env::current_exe().map_err(Failure::failed)?;
-        let agent = format!("coder={} screenshots --agent", program.display());
-        let page = Page::start(&["--agent", &agent])?;
-        let empty = page.open("/new");
-        self.take(&empty, &[Picture { name: "first-start", size: WIDE, scheme: "light" }])?;
-        empty.close();
-        let sessions = play(&page);
+        let empty = super::scenario()?;
+        let agents = agents(&empty)?;
+        self.take_of_first_start(&Page::start_in(empty, &texts(&agents)))?;
+        let mut scenario = super::scenario()?;
+        let agents = self::agents(&scenario)?;
+        let agents = texts(&agents);
+        let rotation = past::play(&mut scenario, &agents)?;
+        let page = Page::start_in(scenario, &agents);
+        let sessions = play(&page, rotation);
+        let _others = Others::attach(&page, &sessions.rotation)?;
         let tab = page.open(&format!("/s/{}", sessions.rotation));
-        tab.wait_for("document.querySelector('#dock .req')");
+        tab.wait_for("document.querySelector('#dock .req') && document.querySelectorAll('#details dt [data-browser]').length === 2");
         let wide = |name, scheme| Picture { name, size: WIDE, scheme };
         let phone = |name, scheme| Picture { name, size: PHONE, scheme };
         self.take(
@@ -80,6 +85,8 @@ impl Screenshots {
             "(() => { const cards = [...document.querySelectorAll('#log .call:has(.diff) > details')]; const card = cards.at(-2); \
              card.open = true; card.scrollIntoView({ block: 'center' }); })()",
         );
+        page.scenario.run(&["prompt", "-s", &sessions.rotation, "--no-wait", story::QUEUED]).success();
+        tab.wait_for("document.querySelector('#queue .queued')");
         self.take(
             &tab,
             &[wide("session-light", "light"), wide("session-dark", "dark"), phone("session-phone", "light")],
@@ -114,6 +121,21 @@ impl Screenshots {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// A server without sessions, and a browser that is not signed in.
+    fn take_of_first_start(&self, page: &Page) -> Result<(), Failure> {
+        let tab = page.open("/new");
+        self.take(&tab, &[Picture { name: "first-start", size: WIDE, scheme: "light" }])?;
+        let stranger = Browser::start();
+        let tab = stranger.open(&format!("{}/", page.origin));
+        self.take(
+            &tab,
+            &[
+                Picture { name: "sign-in", size: WIDE, scheme: "light" },
+                Picture { name: "sign-in-phone", size: PHONE, scheme: "dark" },
+            ],
+        )
+    }
+
     fn take(&self, tab: &Tab, pictures: &[Picture]) -> Result<(), Failure> {
         for Picture { name, size, scheme } in pictures {
             tab.resize(size.0, size.1);
@@ -125,6 +147,21 @@ impl Screenshots {
         }
         Ok(())
     }
+}
+
+/// The arguments of a server with the agents of the pictures.
+fn agents(scenario: &Scenario) -> Result<Vec<String>, Failure> {
+    let program = std::env::current_exe().map_err(Failure::failed)?;
+    let agent = |name: &str| {
+        let file = scenario.path().join(name);
+        format!("{name}={} screenshots --agent {}", program.display(), file.display())
+    };
+    let names = ["claude", "codex", "gemini", "opencode"];
+    Ok(names.iter().flat_map(|name| ["--agent".to_owned(), agent(name)]).collect())
+}
+
+fn texts(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
 }
 
 fn phone_name(name: &str) -> &'static str {
@@ -140,27 +177,55 @@ fn print(file: &Path) -> Result<(), Failure> {
     writeln!(anstream::stdout().lock(), "{}", file.display()).map_err(|error| Failure::writing(&error))
 }
 
-/// Plays all stories; some of them wait for a person.
-fn play(page: &Page) -> Sessions {
+/// Continues the story of an earlier session, and plays others that wait for a person or run.
+fn play(page: &Page, rotation: String) -> Sessions {
     let scenario = &page.scenario;
-    let new = |project: &str, prompt: &str, more: &[&str]| {
-        let directory = scenario.path().join("home/src").join(project);
-        fs::create_dir_all(&directory).expect("the directory can be created");
-        let directory = directory.to_str().expect("its name is text");
-        let args = [&["prompt", "--new", "--json", "--cwd", directory], more, &[prompt]].concat();
-        let output = scenario.run(&args);
-        output.last_json()["sessionId"].as_str().expect("a session has an id").to_owned()
+    let new = |project: &str, agent: &str, prompt: &str| {
+        let directory = past::project(scenario, project);
+        let args = ["prompt", "--new", "--json", "--no-wait", "--agent", agent, "--cwd", &directory, prompt];
+        scenario.run(&args).last_json()["sessionId"].as_str().expect("a session has an id").to_owned()
     };
-    new("tailfin", "Raise the MSRV to 1.89", &["--yes"]);
-    new("tailfin", "Benchmark memchr against std", &["--yes"]);
-    new("quorum", "Why is the lease renewed twice?", &["--yes"]);
-    let failed = new("courier", story::FAILURE, &["--yes"]);
-    new("quorum", story::LONG, &["--no-wait"]);
-    let release = new("tailfin", story::RELEASE, &["--no-wait"]);
-    new("courier", story::FORM, &["--no-wait"]);
-    let rotation = new("tailfin", story::ROTATION, &["--yes"]);
-    let fork = scenario.run(&["fork", "--at", "2", &rotation]).success().stdout.trim().to_owned();
-    scenario.run(&["title", &fork, "Use inotify instead of polling"]).success();
+    new("dev/quorum", "opencode", story::LONG);
+    new("dev/courier", "gemini", story::FORM);
+    let release = new("src/tailfin", "claude", story::RELEASE);
     scenario.run(&["prompt", "-s", &rotation, "--no-wait", story::WINDOWS]).success();
+    let failed = scenario.run(&["ls", "--json"]).success().json();
+    let failed = failed.as_array().into_iter().flatten().find(|row| row["title"] == story::FAILED_TITLE);
+    let failed = failed.and_then(|row| row["sessionId"].as_str()).expect("its story was played").to_owned();
     Sessions { rotation, release, failed }
+}
+
+/// An editor and a phone that show a session as well.
+struct Others {
+    _runtime: tokio::runtime::Runtime,
+    _editor: parlor_client::Session,
+    _phone: (Tab, Browser),
+}
+
+impl Others {
+    fn attach(page: &Page, session: &str) -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Runtime::new().map_err(Failure::failed)?;
+        let editor = runtime.block_on(async {
+            let connector = Connector::new("Zed", "1.0.0");
+            let (client, _) = connector.socket(&page.scenario.socket(), &Hello::new()).await?;
+            let mut requests = client.requests();
+            tokio::spawn(async move {
+                // Dropping a request would decline it.
+                while let Some(mut request) = requests.next().await {
+                    tokio::spawn(async move { request.cancelled().await });
+                }
+            });
+            client.join(&session.into(), page.scenario.path()).await
+        });
+        let link = page.scenario.run(&["open", "--print", "--observe"]).success().stdout;
+        let phone = Browser::start();
+        let tab = phone.open("about:blank");
+        tab.set_user_agent(
+            "Mozilla/5.0 (Linux; Android 16) AppleWebKit/537.36 Chrome/150.0.0.0 Mobile Safari/537.36",
+        );
+        tab.go_to(link.trim());
+        tab.go_to(&format!("{}/s/{session}", page.origin));
+        tab.wait_for("socket?.readyState === 1");
+        Ok(Self { _runtime: runtime, _editor: editor.map_err(Failure::failed)?, _phone: (tab, phone) })
+    }
 }

@@ -1,11 +1,12 @@
 //! The agent of the pictures, which plays the same stories each time.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use parlor_agent::{
-    Agent, Info, Json, Object, PermissionOption, PermissionOptionKind, PlanEntry, Server, StopReason,
-    ToolKind, Turn, TurnError,
+    Agent, Info, Json, Object, PermissionOption, PermissionOptionKind, PlanEntry, Server, Setting,
+    SettingCategory, StopReason, ToolKind, Turn, TurnError,
 };
 
 use crate::failure::Failure;
@@ -13,10 +14,11 @@ use crate::failure::Failure;
 /// Plays a story for each prompt that it knows.
 struct Storyteller;
 
-/// Runs the agent on standard input and output.
-pub(super) fn run() -> Result<ExitCode, Failure> {
+/// Runs the agent on standard input and output. It stores its sessions in this file.
+pub(super) fn run(file: &Path) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::failed)?;
-    let served = runtime.block_on(async { Server::builder(Storyteller).start().await?.stdio().await });
+    let server = Server::builder(Storyteller).persist(file);
+    let served = runtime.block_on(async { server.start().await?.stdio().await });
     served.map(|()| ExitCode::SUCCESS).map_err(Failure::failed)
 }
 
@@ -35,40 +37,77 @@ pub(super) const RELEASE: &str = "Tag 0.9.3 and push the tag.";
 /// The prompt of a story that fails.
 pub(super) const FAILURE: &str = "Move CI to the arm64 runners.";
 
+/// The title of that story.
+pub(super) const FAILED_TITLE: &str = "Move CI to the arm64 runners";
+
+/// The prompt of a fork that fails.
+pub(super) const KQUEUE: &str = "Same, with kqueue on macOS";
+
+/// The prompt that waits for the end of a turn.
+pub(super) const QUEUED: &str = "Then add the fix to CHANGELOG.md under 0.9.3";
+
 /// The prompt of a turn that runs until it is cancelled.
 pub(super) const LONG: &str = "Split the parser into a crate of its own.";
 
 impl Agent for Storyteller {
     fn info(&self) -> Info {
-        Info::new("coder", "1.0.0").title("coder")
+        let mode = Setting::new("mode", "Mode").category(SettingCategory::Mode);
+        let model = Setting::new("model", "Model").category(SettingCategory::Model);
+        Info::new("storyteller", "1.0.0")
+            .setting(mode.value("ask", "Ask first").value("edit", "Edit freely"))
+            .setting(model.value("large", "Large").value("small", "Small"))
+            .command("test", "Run the tests that a change affects", None)
     }
 
     async fn prompt(&self, turn: Turn) -> Result<StopReason, TurnError> {
+        // A fork with another agent has the earlier conversation before its prompt.
         let text = turn.prompt_text();
-        match text.trim() {
+        match text.trim().lines().last().unwrap_or_default() {
             ROTATION => rotation(&turn).await?,
             WINDOWS => windows(&turn).await?,
             FORM => form(&turn).await?,
             RELEASE => release(&turn).await?,
             FAILURE => {
-                turn.set_title("Move CI to the arm64 runners").await;
+                turn.set_title(FAILED_TITLE).await;
                 turn.send_text(
                     "The runners are listed in `.github/workflows/ci.yml`; I change the matrix first.",
                 )
                 .await;
+                usage(&turn, 38_000, "0.94").await?;
                 return Err(TurnError::new("the model is overloaded, try again in 30 seconds"));
+            }
+            KQUEUE => {
+                turn.set_title(KQUEUE).await;
+                usage(&turn, 9_000, "0.07").await?;
+                return Err(TurnError::new("no macOS runner is available"));
             }
             LONG => {
                 turn.set_title("Split the parser crate").await;
                 turn.send_text("The lexer has no dependencies, so it moves first.").await;
+                usage(&turn, 88_000, "2.40").await?;
                 tokio::time::sleep(Duration::from_secs(3600)).await;
             }
-            other => {
-                turn.set_title(other.lines().next().unwrap_or_default()).await;
+            title => {
+                turn.set_title(title).await;
                 turn.send_text("Done.").await;
+                turn.add_tokens(8_400, 1_100);
+                usage(&turn, 12_000, cost_of(title)).await?;
             }
         }
         Ok(StopReason::EndTurn)
+    }
+}
+
+/// The cost of a short story.
+fn cost_of(title: &str) -> &'static str {
+    match title {
+        "Review of the storage trait" => "1.10",
+        "Benchmark memchr against std" => "0.71",
+        "Use inotify instead of polling" => "0.61",
+        "Why is the lease renewed twice?" => "0.29",
+        "Keep polling, drain on rename" => "0.22",
+        "Raise the MSRV to 1.89" => "0.12",
+        _ => "0.08",
     }
 }
 
@@ -128,6 +167,7 @@ async fn rotation(turn: &Turn) -> Result<(), TurnError> {
     ])
     .await;
     turn.send_text("Fixed: the old file is read to its end before the new one is opened.\n\n| | before | after |\n|---|---|---|\n| lines lost per rotation | up to 64 KiB | none |\n| system calls per poll | 2 | 2 |\n\nThe old handle stays open for one more `read`, which returns at once:\n\n```rust\nlet drained = self.read_lines()?;\nself.file = File::open(&self.path)?;\n```\n").await;
+    turn.add_tokens(262_000, 30_000);
     usage(turn, 61_000, "1.52").await
 }
 
@@ -196,7 +236,7 @@ async fn permission(
 }
 
 async fn release(turn: &Turn) -> Result<(), TurnError> {
-    turn.set_title("Release 0.9.3").await;
+    turn.set_title("Release 0.9.3: changelog and tag").await;
     usage(turn, 18_000, "0.21").await?;
     permission(
         turn,
@@ -210,7 +250,7 @@ async fn release(turn: &Turn) -> Result<(), TurnError> {
 async fn form(turn: &Turn) -> Result<(), TurnError> {
     turn.set_title("Flaky retry test in uploads").await;
     let schema = r#"{"type":"object","required":["fix"],"properties":{
-        "fix":{"type":"string","title":"How should it be fixed?","oneOf":[{"const":"clock","title":"Inject a clock"},{"const":"delay","title":"Shorten the delay in tests"}]},
+        "fix":{"type":"string","title":"How should it be fixed?","oneOf":[{"const":"clock","title":"Inject a clock (changes the signature of Uploader::new)"},{"const":"delay","title":"Shorten the delay in tests (keeps the signature)"}],"default":"clock"},
         "note":{"type":"string","title":"Anything else?"}}}"#;
     let schema = Json::parse(schema)?;
     turn.request_form("The test waits 30 s for the third retry.", &schema).await?;
