@@ -391,6 +391,10 @@ impl Session {
             self.id_map.forget_all(self.transcript.seq());
             out.side_state_dirty = true;
         }
+        // Nothing ends a state that an agent of version 1 reported before, in the replay of an adopted session.
+        if mode == PromptMode::Serial && self.prompts.open.running().is_none() && self.peer_requests.is_empty() {
+            self.set_activity(Activity::Idle, out);
+        }
         // An adopted session has no generated title yet.
         self.retitle(Titles::generate_for, out);
     }

@@ -217,3 +217,15 @@ fn a_state_from_a_serial_agent_is_rejected() {
             queue: []
     "#]]);
 }
+
+#[test]
+fn a_state_that_an_agent_of_version_1_reports_while_its_session_is_adopted_ends_with_the_replay() {
+    check(&expect![[r#"
+            attach 1
+            state dreaming
+                - state dreaming
+            ready serial
+                - state idle
+            cancel by 1
+        "#]]);
+}
