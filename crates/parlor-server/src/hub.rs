@@ -135,11 +135,14 @@ pub struct Hub {
     shared: Arc<HubState>,
 }
 
+/// The inboxes of the live sessions; a cell is empty while its session is being opened.
+type LiveSessions = HashMap<SessionId, Arc<OnceCell<Inbox>>>;
+
 /// The state that sessions and connections share.
 pub(crate) struct HubState {
     store: Arc<StoreHandle>,
     registry: Registry,
-    sessions: Mutex<HashMap<SessionId, Arc<OnceCell<Inbox>>>>,
+    sessions: Mutex<LiveSessions>,
     /// The client that last acted in a live session: the session's agent is started in its environment.
     peers: Mutex<HashMap<SessionId, SessionPeer>>,
     /// Clients to attach to forked sessions when these are opened.

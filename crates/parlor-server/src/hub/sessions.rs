@@ -1,14 +1,14 @@
 //! The live sessions of a server: opens them, routes messages to them, and unregisters them.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use parlor_engine::{ClientCall, Event, no_session};
 use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
 use tokio::sync::{OnceCell, mpsc};
 
-use super::{HubState, MAX_ATTACH_ON_OPEN};
+use super::{HubState, LiveSessions, MAX_ATTACH_ON_OPEN};
 use crate::agent::BoundAgent;
 use crate::client::Client;
 use crate::lock;
@@ -166,40 +166,38 @@ impl HubState {
 
     /// Closes the inbox of an idle session and unregisters the session, unless the inbox has messages.
     pub(crate) fn unregister_if_idle(&self, id: &SessionId, inbox: &mut mpsc::Receiver<Message>) -> bool {
-        let mut sessions = lock(&self.sessions);
+        let sessions = lock(&self.sessions);
         if !inbox.is_empty() {
             return false;
         }
         inbox.close();
-        sessions.remove(id);
-        // Before another task can open and register it again.
-        self.subagents().remove(id);
-        drop(sessions);
-        self.on_unregistered(id);
+        self.remove(id, sessions);
         true
     }
 
     /// Unregisters a session that has ended.
     pub(crate) fn unregister(&self, id: &SessionId) {
-        let mut sessions = lock(&self.sessions);
-        sessions.remove(id);
-        self.subagents().remove(id);
-        drop(sessions);
-        self.on_unregistered(id);
+        self.remove(id, lock(&self.sessions));
     }
 
-    fn on_unregistered(&self, id: &SessionId) {
+    fn remove(&self, id: &SessionId, mut sessions: MutexGuard<'_, LiveSessions>) {
+        sessions.remove(id);
+        // Before another task can open and register it again.
+        self.subagents().remove(id);
+        drop(sessions);
         lock(&self.peers).remove(id);
         self.feed().set_requests(id, Vec::new());
         self.memory.on_evicted();
     }
 
-    /// Unregisters a session whose inbox is closed, unless it was opened again.
+    /// Unregisters a session whose inbox is closed although its task did not unregister it: the task panicked, or the server
+    /// stops.
     fn unregister_inbox(&self, id: &SessionId, inbox: &Inbox) {
-        let mut sessions = lock(&self.sessions);
+        let sessions = lock(&self.sessions);
         let is_same = |cell: &Arc<OnceCell<Inbox>>| cell.get().is_some_and(|other| other.same_channel(inbox));
         if sessions.get(id).is_some_and(is_same) {
-            sessions.remove(id);
+            self.remove(id, sessions);
+            self.subagents().end_delete(id);
         }
     }
 
@@ -265,6 +263,21 @@ mod tests {
         memory.set(1 << 30);
         assert!(matches!(messages.recv().await, Some(Message::Tick)));
         assert!(start.elapsed() < Duration::from_millis(10), "after {:?}", start.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_session_whose_task_panicked_leaves_nothing_behind() {
+        let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
+        let id = SessionId::from("s");
+        let (inbox, _) = mpsc::channel(1);
+        lock(&hub.shared.sessions).insert(id.clone(), Arc::new(OnceCell::new_with(Some(inbox))));
+        hub.shared.subagents().register(&id, vec!["owner".into()]);
+        hub.shared.subagents().set_busy(&id, true);
+        hub.shared.subagents().begin_delete(&id);
+        assert!(hub.shared.send(&id, Message::Tick).await.is_err(), "it is not stored");
+        assert_eq!(hub.shared.live_sessions(), 0);
+        assert!(!hub.shared.subagents().has_busy(&"owner".into()));
+        assert!(hub.shared.subagents().register(&"below".into(), vec![id]), "its subagents can be opened");
     }
 
     #[tokio::test]
