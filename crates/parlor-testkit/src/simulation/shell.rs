@@ -161,14 +161,19 @@ impl World {
         let now = self.now_for(started);
         let Some(shell) = self.shells.get_mut(key) else { return };
         let seq = shell.machine.transcript().seq();
-        for event in &events {
-            if let Event::Client { client, call: ClientCall::Attach { id, .. }, .. } = event {
-                shell.attaches.insert(client.id, number(id));
-            }
-        }
+        let attach_of = |event: &Event| match event {
+            Event::Client { client, call: ClientCall::Attach { id, .. }, .. } => Some((client.id, number(id))),
+            _ => None,
+        };
+        let attaches: Vec<_> = events.iter().map(attach_of).collect();
         shell.tokens = events.iter().flat_map(tokens_of_event).collect();
         let follows = follow_changes(&shell.machine, &events);
         let mut output = shell.machine.handle(events, now, &has_room);
+        // What follows the deletion of the session in the batch is not handled.
+        let is_deleted = matches!(shell.machine.end(), Some(SessionEnd::Deleted));
+        let unhandled = if is_deleted { shell.machine.queues().pending_events } else { 0 };
+        let handled = attaches.len().saturating_sub(unhandled);
+        shell.attaches.extend(attaches.into_iter().take(handled).flatten());
         for (client, change) in follows {
             let following = shell.following.entry(client).or_default();
             following.changes += 1;
