@@ -138,6 +138,8 @@ impl SessionMachine {
             self.end = Some(SessionEnd::Failed(error));
         }
         let mut released = std::mem::take(&mut self.output);
+        released.subagents = output.subagents;
+        released.subagents.retain(|one| one.command.is_due_if_not_stored());
         released.losses = output.losses;
         released.relayed = output.relayed;
         released.seq = self.rows.stored_seq;

@@ -67,6 +67,15 @@ impl SubagentCommand {
     pub fn is_of_client(&self) -> bool {
         matches!(self, Self::Follow { .. } | Self::Leave(_))
     }
+
+    /// Whether this is done even if the changes of the owner were not stored: it reveals none of them, and the owner does not
+    /// repeat it.
+    pub(super) fn is_due_if_not_stored(&self) -> bool {
+        match self {
+            Self::Unbind(_) | Self::Leave(_) => true,
+            Self::Bind { .. } | Self::Describe(_) | Self::Follow { .. } => false,
+        }
+    }
 }
 
 /// What a client of the owner is sent of a subagent's session.

@@ -178,6 +178,19 @@ fn subagents_are_bound_for_as_long_as_their_owner() {
 }
 
 #[test]
+fn subagents_are_unbound_although_the_end_of_their_owners_turn_is_not_stored() {
+    let mut script = Script::new(Dialect::V2);
+    script.attach(1, Dialect::V2);
+    script.says(&[RUNNING, &subagent("child", "")]);
+    script.subagents();
+    script.fails_next = true;
+    script.agent_ends();
+    assert!(script.has_failed());
+    let done = lines(&script.subagents());
+    assert!(done.contains("unbind: agent 'agent' ended"), "{done}");
+}
+
+#[test]
 fn a_replayed_announcement_of_an_adopted_session_is_bound_with_it() {
     let mut script = Script::new(Dialect::V2);
     script.epoch = parlor_engine::AgentEpoch(2);
