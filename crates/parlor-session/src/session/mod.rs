@@ -392,7 +392,10 @@ impl Session {
             out.side_state_dirty = true;
         }
         // Nothing ends a state that an agent of version 1 reported before, in the replay of an adopted session.
-        if mode == PromptMode::Serial && self.prompts.open.running().is_none() && self.peer_requests.is_empty() {
+        if mode == PromptMode::Serial
+            && self.prompts.open.running().is_none()
+            && self.peer_requests.is_empty()
+        {
             self.set_activity(Activity::Idle, out);
         }
         // An adopted session has no generated title yet.

@@ -49,6 +49,8 @@ pub(super) struct Faults {
     pub(super) stale_events: bool,
     /// Sessions are evicted.
     pub(super) evictions: bool,
+    /// Sessions of subagents are slow, so that they handle many messages in one batch.
+    pub(super) slow_subagents: bool,
 }
 
 /// A client program.
@@ -133,6 +135,7 @@ impl Plan {
             nonsense: on(60),
             stale_events: on(60),
             evictions: on(50),
+            slow_subagents: on(35),
         };
         Self {
             people,

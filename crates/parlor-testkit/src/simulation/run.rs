@@ -237,6 +237,10 @@ impl World {
         let ready: Vec<_> =
             self.shells.iter().filter(|(_, shell)| shell.is_ready()).map(|(key, _)| key.clone()).collect();
         if let Some(key) = self.random.pick(&ready) {
+            let is_owned = self.shells.get(&key).is_some_and(|shell| shell.machine.is_owned());
+            if is_owned && self.plan.faults.slow_subagents && self.random.percent(96) {
+                return;
+            }
             let most = match self.random.below(3) {
                 0 => 1,
                 1 => self.random.between(1, 4),

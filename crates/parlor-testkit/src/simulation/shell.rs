@@ -162,7 +162,9 @@ impl World {
         let Some(shell) = self.shells.get_mut(key) else { return };
         let seq = shell.machine.transcript().seq();
         let attach_of = |event: &Event| match event {
-            Event::Client { client, call: ClientCall::Attach { id, .. }, .. } => Some((client.id, number(id))),
+            Event::Client { client, call: ClientCall::Attach { id, .. }, .. } => {
+                Some((client.id, number(id)))
+            }
             _ => None,
         };
         let attaches: Vec<_> = events.iter().map(attach_of).collect();
@@ -219,6 +221,10 @@ impl World {
                 )
             });
             self.disk.submit(incarnation, batch);
+            // Subagents have ended by now, and must still be there if the deletion fails.
+            if is_deleted && self.plan.faults.store && self.random.percent(20) {
+                self.fail_write();
+            }
         }
     }
 
