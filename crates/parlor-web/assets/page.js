@@ -38,7 +38,8 @@ function changeLayout() {
 
 // Times in the zone of the browser.
 const today = new Date().toDateString();
-const clockOf = (at) => at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+// As the list, which the server renders.
+const clockOf = (at) => at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 function localTimes(within) {
   for (const time of within.querySelectorAll("time[datetime]:not([title])")) {
     const at = new Date(time.dateTime);

@@ -59,12 +59,16 @@ pub(super) fn page() -> Markup {
                 div.page {
                     h1 id="title" { "Keys" }
                     p { "Letters act outside text fields only, digits only in the request that has the focus." }
-                    @for (place, keys) in KEYS {
-                        h2 { (place) }
-                        dl.keys {
-                            @for (key, text) in keys {
-                                dt { @for part in key.split(' ') { kbd { (part) } " " } }
-                                dd { (text) }
+                    div.key-groups {
+                        @for (place, keys) in KEYS {
+                            section {
+                                h2 { (place) }
+                                dl.keys {
+                                    @for (key, text) in keys {
+                                        dt { @for part in key.split(' ') { @if part == "…" { "…" } @else { kbd { (part) } } " " } }
+                                        dd { (text) }
+                                    }
+                                }
                             }
                         }
                     }

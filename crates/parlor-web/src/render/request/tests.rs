@@ -68,7 +68,8 @@ fn a_link_of_a_form_is_shown_in_full_and_opens_only_web_pages() {
         let card = request_card("elicitation/create", r#"{"mode":"url","message":"x","url":"!"}"#, url);
         let html = card.html(CardPlace::Dock(&Markup::default())).into_string();
         assert_eq!(html.contains(&format!("href=\"{url}\"")), is_link, "{html}");
-        assert!(text_of_html(&html).contains(url), "{html}");
+        let text = text_of_html(&html);
+        assert!(text.contains(url) && text.contains("I opened it"), "{text}");
     }
 }
 
@@ -234,7 +235,7 @@ fn hidden_characters_are_shown_and_counted_wherever_they_are() {
     let text = card_text(permission, &escaped, "");
     assert!(text.contains("2 bidirectional control characters are shown as ‹U+…›"), "{text}");
     // An array that is too long to be read is counted as it is written.
-    let numbers = "0,".repeat(200_000);
+    let numbers = "0,".repeat(parlor_json::MAX_ELEMENTS);
     let hidden = '\u{202e}';
     let long = call(&format!(r#""title":"x","rawInput":{{"other":[{numbers}"{hidden}"]}}"#));
     assert!(card_text(permission, &long, "").contains("1 bidirectional"));
@@ -302,6 +303,15 @@ fn an_option_is_selected_by_its_id() {
     assert!(
         card.is("r1", "2026-03-04T09:41:00Z") && !card.is("r1", "2026-03-04T09:42:00Z") && !card.is("r2", "")
     );
+}
+
+#[test]
+fn the_first_nine_options_have_a_key() {
+    let options: Vec<_> =
+        (1..=10).map(|n| format!(r#"{{"optionId":"{n}","name":"Option","kind":"_other"}}"#)).collect();
+    let params = format!(r#"{{"options":[{}]}}"#, options.join(","));
+    let html = request_card("session/request_permission", &params, "").html(CardPlace::Inbox).into_string();
+    assert_eq!((html.matches("data-option=").count(), html.matches("Option <kbd>").count()), (10, 9));
 }
 
 #[test]
