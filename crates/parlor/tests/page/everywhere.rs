@@ -1,6 +1,7 @@
 //! All widths, screen readers, the keyboard.
 
 use parlor_testkit::browser::{Key, Tab};
+use parlor_testkit::wait::wait_until;
 use serde_json::json;
 
 use crate::Page;
@@ -15,12 +16,21 @@ fn full_page() -> (Page, String) {
          tool Edit the notes\nterminal printf 'a line %080d\\n' 1\nimage\nlink\nplan One;Two\nusage\nredact",
     );
     page.run(&["prompt", "-s", &id, "--no-wait", "ask Delete the notes"]).success();
+    wait_until("the request waits", || page.scenario.run(&["inbox", "--json"]).stdout.contains("requestId"));
     (page, id)
 }
 
 /// The paths of all pages.
 fn paths(id: &str) -> [String; 6] {
     ["/", "/inbox", "/new", "/keys", "/search?q=bold", &format!("/s/{id}")].map(str::to_owned)
+}
+
+/// Shows a path, with what comes over its connection: the request of a session.
+#[track_caller]
+fn show(page: &Page, tab: &Tab, path: &str) {
+    tab.go_to(&page.address(path));
+    tab.wait_for("socket?.readyState === 1");
+    tab.wait_for("!document.getElementById('log') || document.querySelector('#request .req')");
 }
 
 #[test]
@@ -30,7 +40,7 @@ fn no_page_scrolls_sideways_from_360_pixels_to_4k() {
     for width in [360, 720, 1024, 1440, 3840] {
         tab.resize(width, 800);
         for path in paths(&id) {
-            tab.go_to(&page.address(&path));
+            show(&page, &tab, &path);
             let widths = tab.eval("[document.documentElement.scrollWidth, innerWidth]");
             assert!(widths[0].as_f64() <= widths[1].as_f64(), "{path} at {width}: {widths}");
         }
@@ -48,7 +58,7 @@ fn axe_finds_no_serious_problem() {
         for width in [390, 1440] {
             tab.resize(width, 844);
             for path in paths(&id) {
-                tab.go_to(&page.address(&path));
+                show(&page, &tab, &path);
                 tab.eval(
                     "for (const details of document.querySelectorAll('#log details')) details.open = true",
                 );
@@ -148,7 +158,7 @@ fn the_page_is_usable_at_a_zoom_of_200_percent() {
         // A window of 1280 × 800 has half as many pixels; so has one of 1440 × 900.
         for (width, height) in [(640, 400), (720, 450)] {
             tab.resize(width, height);
-            tab.go_to(&page.address(&path));
+            show(&page, &tab, &path);
             assert_fits(&tab, &format!("{path} at {width} × {height}"));
         }
     }
@@ -175,7 +185,7 @@ fn screen_readers_find_landmarks_with_names() {
     let tab = page.open("/");
     tab.resize(1440, 900);
     for path in paths(&id) {
-        tab.go_to(&page.address(&path));
+        show(&page, &tab, &path);
         let count =
             |selector: &str| tab.eval(&format!("document.querySelectorAll({}).length", json!(selector)));
         for (landmark, selector) in [
@@ -282,6 +292,9 @@ fn the_options_of_a_long_request_are_in_view_at_all_sizes() {
     page.run(&["prompt", "-s", &id, "--no-wait", "ask Delete the notes"]).success();
     let tab = page.open_session(&id);
     tab.wait_for("document.querySelector('#request .req > .scroll')");
+    // Nothing replaces the request while it is made longer.
+    tab.wait_for("socket?.readyState === 1");
+    tab.eval("socket.onmessage = null");
     tab.eval(
         "document.querySelector('#request .req > .scroll').prepend(...Array.from({ length: 200 }, (_, line) => { \
          const part = document.createElement('p'); part.textContent = `line ${line}`; return part; }))",

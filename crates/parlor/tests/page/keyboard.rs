@@ -154,6 +154,28 @@ fn request_id(page: &Page) -> String {
 }
 
 #[test]
+fn a_message_that_changes_stays_selected() {
+    let page = Page::new();
+    let id = page.new_session("say one");
+    let tab = page.open_session(&id);
+    ready(&tab);
+    tab.press("k");
+    tab.wait_for("document.querySelector('#log > .cur')?.matches('.agent')");
+    // The server sends it again, as with the files that its turn has changed.
+    tab.eval(
+        "(() => { const { id } = selected; const copy = selected.cloneNode(true); copy.querySelector('#acts')?.remove(); \
+         copy.classList.remove('cur'); copy.removeAttribute('tabindex'); patches.put({ id, after: null, html: copy.outerHTML }); })()",
+    );
+    assert_eq!(
+        tab.eval("document.querySelector('#log > .cur') === selected && document.activeElement === selected"),
+        true
+    );
+    tab.press("m");
+    tab.wait_for("!document.getElementById('message-menu').hidden");
+    assert_eq!(tab.errors(), [""; 0]);
+}
+
+#[test]
 fn letters_in_text_fields_are_text() {
     let page = Page::new();
     let id = page.new_session("say hello");
