@@ -161,15 +161,21 @@ fn a_message_that_changes_stays_selected() {
     ready(&tab);
     tab.press("k");
     tab.wait_for("document.querySelector('#log > .cur')?.matches('.agent')");
-    // The server sends it again, as with the files that its turn has changed.
-    tab.eval(
-        "(() => { const { id } = selected; const copy = selected.cloneNode(true); copy.querySelector('#acts')?.remove(); \
-         copy.classList.remove('cur'); copy.removeAttribute('tabindex'); patches.put({ id, after: null, html: copy.outerHTML }); })()",
-    );
-    assert_eq!(
-        tab.eval("document.querySelector('#log > .cur') === selected && document.activeElement === selected"),
-        true
-    );
+    for has_focus in [true, false] {
+        if !has_focus {
+            tab.eval("document.activeElement.blur()");
+        }
+        // The server sends it again, as with the files that its turn has changed.
+        tab.eval(
+            "(() => { const { id } = selected; const copy = selected.cloneNode(true); copy.querySelector('#acts')?.remove(); \
+             copy.classList.remove('cur'); copy.removeAttribute('tabindex'); patches.put({ id, after: null, html: copy.outerHTML }); })()",
+        );
+        assert_eq!(
+            tab.eval("selected.isConnected && document.querySelector('#log > .cur') === selected"),
+            true
+        );
+        assert_eq!(tab.eval("document.activeElement === selected"), has_focus);
+    }
     tab.press("m");
     tab.wait_for("!document.getElementById('message-menu').hidden");
     assert_eq!(tab.errors(), [""; 0]);
