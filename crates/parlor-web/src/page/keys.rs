@@ -31,6 +31,8 @@ const KEYS: [(&str, &[(&str, &str)]); 5] = [
             ("r", "regenerate the answer in a fork"),
             ("a", "continue with another agent"),
             ("m", "all actions of the message"),
+            ("G", "go to the end"),
+            ("Enter", "write a prompt"),
         ],
     ),
     ("In a request that has the focus", &[("1 … 9", "select an option"), ("Esc", "not now")]),

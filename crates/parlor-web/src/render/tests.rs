@@ -263,12 +263,23 @@ fn plans_events_and_unknown_updates_are_shown() {
     let transcript = fold([
         r#"{"sessionUpdate":"plan_update","plan":{"type":"items","planId":"p","entries":[{"content":"a","status":"completed"},{"content":"b","status":"in_progress"}]}}"#,
         r#"{"sessionUpdate":"_parlor_event","eventId":"e","type":"turn_failed","at":"2026-03-04T09:29:00Z","error":{"message":"overloaded"}}"#,
+        r#"{"sessionUpdate":"_parlor_event","eventId":"f","type":"turn_cancelled","at":"2026-03-04T09:29:00Z"}"#,
+        r#"{"sessionUpdate":"_parlor_event","eventId":"g","type":"turn_refused","at":"2026-03-04T09:29:00Z"}"#,
         r#"{"sessionUpdate":"_new","x":1}"#,
     ]);
     let html = rendered(&transcript);
     assert_safe(&html, "events");
     let text = text_of_html(&html);
-    for part in ["1 of 2 done", "Turn failed", "overloaded", "2026-03-04 09:29 UTC", "_new", r#""x":1"#] {
+    for part in [
+        "1 of 2 done",
+        "Turn failed",
+        "overloaded",
+        "2026-03-04 09:29 UTC",
+        "Turn cancelled",
+        "Turn refused by the agent",
+        "_new",
+        r#""x":1"#,
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }

@@ -48,6 +48,19 @@ fn no_page_scrolls_sideways_from_360_pixels_to_4k() {
 }
 
 #[test]
+fn the_page_of_a_session_has_less_than_60_kilobytes_gzipped() {
+    let (page, id) = full_page();
+    let tab = page.open_session(&id);
+    let weight = tab.eval(
+        "Promise.all([location.href, ...performance.getEntriesByType('resource').map(({ name }) => name).filter(name => name.includes('/assets/'))] \
+         .map(async address => { const { body } = await fetch(address); \
+           return (await new Response(body.pipeThrough(new CompressionStream('gzip'))).arrayBuffer()).byteLength; })) \
+         .then(sizes => [sizes.length, sizes.reduce((sum, size) => sum + size)])",
+    );
+    assert!(weight[0].as_u64() >= Some(3) && weight[1].as_u64() < Some(60_000), "{weight}");
+}
+
+#[test]
 fn axe_finds_no_serious_problem() {
     let axe = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/npm/node_modules/axe-core/axe.min.js");
     let axe = std::fs::read_to_string(axe).expect("./test.sh installs axe-core");
@@ -263,7 +276,7 @@ fn nothing_moves_while_text_streams() {
     assert!(tab.eval("drawn").as_u64() > Some(5), "{}", tab.eval("drawn"));
     assert_eq!(places.as_array().map(Vec::len), Some(1), "{places}");
     // At the end, the view follows.
-    tab.click("[data-do=to_end]");
+    tab.press("G");
     tab.wait_for("following()");
     page.run(&["prompt", "-s", &id, "--yes", "stream 50 20 100\nsay The very end."]).success();
     tab.wait_for("document.querySelector('#log > .agent:last-child').innerText.includes('The very end.')");

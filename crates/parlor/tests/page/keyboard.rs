@@ -35,8 +35,8 @@ fn every_key_does_what_the_list_of_keys_says() {
     // All of them are listed.
     let listed = tab.eval("[...document.querySelectorAll('.keys kbd')].map(key => key.textContent)");
     for key in [
-        "/", "i", "c", "[", "]", "d", "p", "?", "j", "k", "o", "y", "l", "f", "e", "r", "a", "m", "1", "9",
-        "Esc", "@",
+        "/", "i", "c", "[", "]", "d", "p", "?", "j", "k", "o", "y", "l", "f", "e", "r", "a", "m", "G",
+        "Enter", "1", "9", "Esc", "@",
     ] {
         assert!(listed.as_array().unwrap().iter().any(|one| one == key), "{key}: {listed}");
     }
