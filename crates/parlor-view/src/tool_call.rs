@@ -240,6 +240,15 @@ impl ToolDetails {
         }
     }
 
+    /// What it does in one line, for lists and notifications: `run rm -rf target`, `edit src/http.rs`.
+    pub fn summary_line(&self) -> String {
+        let (verb, subject) = self.summary();
+        let subject = match subject {
+            ToolSubject::Command(text) | ToolSubject::Path(text) | ToolSubject::Text(text) => text,
+        };
+        format!("{} {subject}", verb.to_lowercase()).trim().to_owned()
+    }
+
     fn edit_summary(&self) -> (&'static str, ToolSubject) {
         let mut files: Vec<(&str, FileOperation)> = Vec::new();
         for diff in self.diffs() {

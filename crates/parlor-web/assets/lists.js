@@ -19,9 +19,12 @@
   };
 
   const query = byId("q");
+  let shownHits = null;
   const showHits = (html) => {
     const hits = byId("hits");
-    if (!hits) return;
+    // What is the same stays: somebody may be about to click it.
+    if (!hits || html === shownHits) return;
+    shownHits = html;
     // The style sheet hides the list beside hits.
     hits.outerHTML = html || '<div id="hits" hidden></div>';
   };
@@ -76,13 +79,17 @@
   let shown = names();
   let movedTimer;
   const inboxView = byId("inbox")?.parentElement;
+  const onMoved = () => {
+    inboxView.dataset.moved = "";
+    clearTimeout(movedTimer);
+    movedTimer = setTimeout(() => { delete inboxView.dataset.moved; }, 500);
+  };
   if (inboxView) {
+    onMoved();
     new MutationObserver(() => {
       if (names() === shown) return;
       shown = names();
-      inboxView.dataset.moved = "";
-      clearTimeout(movedTimer);
-      movedTimer = setTimeout(() => { delete inboxView.dataset.moved; }, 500);
+      onMoved();
     }).observe(inboxView, { childList: true, subtree: true });
   }
   for (const kind of ["click", "submit"]) {

@@ -38,7 +38,8 @@ function changeLayout() {
 
 // Times in the zone of the browser.
 const today = new Date().toDateString();
-const clockOf = (at) => at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+// As the list, which the server renders.
+const clockOf = (at) => at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 function localTimes(within) {
   for (const time of within.querySelectorAll("time[datetime]:not([title])")) {
     const at = new Date(time.dateTime);
@@ -119,6 +120,12 @@ let socket = null, attempts = 0, retryTimer, watchdog, lostAt = null, retryAt = 
 function send(message) {
   if (socket?.readyState === WebSocket.OPEN) { socket.send(JSON.stringify(message)); return true; }
   return false;
+}
+// Sends what a person does now, or says that it was not sent.
+function sendNow(message) {
+  const isSent = send(message);
+  if (!isSent) note("The page is not connected; nothing was sent.", true);
+  return isSent;
 }
 
 async function connect() {
@@ -241,10 +248,11 @@ function swap(old, html) {
     if (field.type === "radio" || field.type === "checkbox") same.checked = field.checked;
     else if (field.type !== "file") same.value = field.value;
   }
-  for (const attribute of ["data-page", "data-before"]) {
+  for (const attribute of ["data-page", "data-before", "tabindex"]) {
     if (old.hasAttribute(attribute)) fresh.setAttribute(attribute, old.getAttribute(attribute));
   }
   old.replaceWith(fresh);
+  if (old === selected) select(fresh, false);
   for (const [selector, index, top, left] of scrolls) {
     const element = selector ? fresh.querySelectorAll(selector)[index] : fresh;
     element?.scrollTo({ top, left });
@@ -724,14 +732,14 @@ function act(name, entry, button) {
     return;
   }
   if (menu && !menu.hidden) { menu.hidden = true; entry.focus({ preventScroll: true }); }
-  if (name === "copy") send({ do: "source", message: entry.id, to: "copy" });
+  if (name === "copy") sendNow({ do: "source", message: entry.id, to: "copy" });
   else if (name === "link") copy(`${location.origin}${location.pathname}#${entry.id}`, "Link copied");
-  else if (name === "fork") send({ do: "fork", message: entry.id, ...(button?.dataset.agent ? { agent: button.dataset.agent } : {}) });
+  else if (name === "fork") sendNow({ do: "fork", message: entry.id, ...(button?.dataset.agent ? { agent: button.dataset.agent } : {}) });
   else {
     const own = promptOf(entry);
     if (!own) { note("The prompt of this message is not shown: scroll up to it.", true); return; }
-    if (name === "regenerate") send({ do: "regenerate", message: own.id });
-    else if (name === "edit") send({ do: "source", message: own.id, to: "edit" });
+    if (name === "regenerate") sendNow({ do: "regenerate", message: own.id });
+    else if (name === "edit") sendNow({ do: "source", message: own.id, to: "edit" });
   }
 }
 function openEditor(id, text) {
@@ -774,7 +782,7 @@ const local = {
   theme: changeTheme,
   split: changeLayout,
   connect,
-  to_end() { if (below.length) send({ do: "latest" }); else toEnd(); },
+  to_end() { if (below.length) sendNow({ do: "latest" }); else toEnd(); },
   details() {
     closeMenus();
     root.dataset.details = isDetailsOpen() ? "closed" : "open";
@@ -811,10 +819,7 @@ function perform(element, more = {}) {
   if (card && performance.now() - requestSince < 500) return;
   const form = element.matches("form") ? element : null;
   const own = form?.matches(".start") ? { files: attached } : {};
-  if (!send({ ...element.dataset, ...(form ? fieldsOf(form) : {}), ...own, ...more })) {
-    note("The page is not connected; nothing was sent.", true);
-    return;
-  }
+  if (!sendNow({ ...element.dataset, ...(form ? fieldsOf(form) : {}), ...own, ...more })) return;
   closeMenus();
   if (form?.matches(".edit-form, .start")) form.querySelector(".btn.main").disabled = true;
 }
@@ -894,7 +899,7 @@ document.addEventListener("keydown", (event) => {
   if (event.isComposing) return;
   const target = event.target;
   const card = target.closest?.(".req");
-  if (event.key === "." && event.ctrlKey) { event.preventDefault(); send({ do: "stop" }); return; }
+  if (event.key === "." && event.ctrlKey) { event.preventDefault(); if (log) sendNow({ do: "stop" }); return; }
   if (event.key === "Escape") {
     if (closeMenus()) return;
     const form = target.closest?.(".edit-form");

@@ -7,7 +7,7 @@ use parlor_json::{Json, Object};
 use parlor_session::{EntryId, Role, SessionId, Transcript};
 use parlor_store::{SessionRow, Store, StoreError};
 use parlor_view::address::{element_id, percent_encoded, session_path};
-use parlor_view::tool_call::{ToolDetails, ToolSubject};
+use parlor_view::tool_call::ToolDetails;
 
 use super::schedule::DueNotification;
 use crate::config::NotifyKind;
@@ -168,15 +168,12 @@ fn of_requests(
     if let Some(call) = &request.tool_call {
         params.set("toolCall", call.to_json());
     }
-    let (verb, subject) = ToolDetails::of_request(&params, &Transcript::default(), cwd).summary();
-    let subject = match subject {
-        ToolSubject::Command(text) | ToolSubject::Path(text) | ToolSubject::Text(text) => text,
-    };
+    let summary = ToolDetails::of_request(&params, &Transcript::default(), cwd).summary_line();
     let subject_call = params.get_object("subject").unwrap_or_default();
     let call =
         params.get_object("toolCall").or_else(|| subject_call.get_object("toolCall")).unwrap_or(subject_call);
     let call = call.get_json_str("toolCallId").map(|id| EntryId::ToolCall(id.into()));
-    (format!("{} {subject}", verb.to_lowercase()).trim().to_owned(), call)
+    (summary, call)
 }
 
 /// The last message of the last turn, or the event of its failure, with its text.

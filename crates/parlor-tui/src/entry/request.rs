@@ -67,11 +67,7 @@ impl RequestDetails {
 
     /// The request in one line for a list: `run rm -rf target`, `edit src/http.rs`.
     pub fn summary(&self) -> Clean {
-        let (verb, subject) = self.details.summary();
-        let subject = match subject {
-            ToolSubject::Command(text) | ToolSubject::Path(text) | ToolSubject::Text(text) => text,
-        };
-        Clean::line(format!("{} {subject}", verb.to_lowercase()).trim_start())
+        Clean::line(&self.details.summary_line())
     }
 
     /// Everything that the request permits. Nothing is cut: lines wrap.

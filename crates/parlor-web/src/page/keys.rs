@@ -31,6 +31,8 @@ const KEYS: [(&str, &[(&str, &str)]); 5] = [
             ("r", "regenerate the answer in a fork"),
             ("a", "continue with another agent"),
             ("m", "all actions of the message"),
+            ("G", "go to the end"),
+            ("Enter", "write a prompt"),
         ],
     ),
     ("In a request that has the focus", &[("1 … 9", "select an option"), ("Esc", "not now")]),
@@ -59,12 +61,16 @@ pub(super) fn page() -> Markup {
                 div.page {
                     h1 id="title" { "Keys" }
                     p { "Letters act outside text fields only, digits only in the request that has the focus." }
-                    @for (place, keys) in KEYS {
-                        h2 { (place) }
-                        dl.keys {
-                            @for (key, text) in keys {
-                                dt { @for part in key.split(' ') { kbd { (part) } " " } }
-                                dd { (text) }
+                    div.key-groups {
+                        @for (place, keys) in KEYS {
+                            section {
+                                h2 { (place) }
+                                dl.keys {
+                                    @for (key, text) in keys {
+                                        dt { @for part in key.split(' ') { @if part == "…" { "…" } @else { kbd { (part) } } " " } }
+                                        dd { (text) }
+                                    }
+                                }
                             }
                         }
                     }

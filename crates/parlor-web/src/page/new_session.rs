@@ -74,7 +74,7 @@ impl AgentChoiceRow {
         match self.state {
             AgentState::Installed => "installed",
             AgentState::SignedOut => "not signed in",
-            AgentState::BuiltIn => "built in, for trying",
+            AgentState::BuiltIn => "built in",
             AgentState::Missing => "not installed",
         }
     }
@@ -111,14 +111,14 @@ pub(super) fn page(agents: &[AgentChoiceRow], directory: &str, is_first: bool) -
                             }
                         }
                         div {
-                            label.lab for="dir" { "Directory" }
+                            label.lab for="dir" { "Directory " span.muted { "on the machine of the server" } }
                             input.field.mono id="dir" name="directory" value=(short_path(directory)) list="dirs" required autocomplete="off"
                                 spellcheck="false" autocapitalize="off" maxlength="4096";
                             datalist id="dirs" {}
                         }
                         div {
                             label.lab for="fp" { "First prompt" }
-                            textarea.field id="fp" name="text" placeholder="What should be done?" {}
+                            textarea.field id="fp" name="text" placeholder="What should be done? Paste or drop images and files" {}
                             div.chips id="attached" {}
                             input id="files" type="file" multiple hidden;
                         }
@@ -126,7 +126,7 @@ pub(super) fn page(agents: &[AgentChoiceRow], directory: &str, is_first: bool) -
                             button.btn.quiet.small.icon type="button" data-do="attach" aria-label="Attach files" title="Attach files" {
                                 (icon("clip", ""))
                             }
-                            span.muted.grow { "The session begins in this directory, on the machine of the server" }
+                            span.grow {}
                             button.btn.main type="submit" { "Start " kbd { "↵" } }
                         }
                         p id="new-error" role="alert" {}
@@ -236,7 +236,7 @@ mod tests {
         ];
         assert_eq!(
             agents.each_ref().map(AgentChoiceRow::note),
-            ["not signed in", "not installed", "built in, for trying"]
+            ["not signed in", "not installed", "built in"]
         );
         let html = page(&agents, "/w", true).into_string();
         assert!(html.contains("value=\"demo\" checked") && html.contains("&lt;b&gt;"), "{html}");

@@ -208,12 +208,18 @@ impl SearchHit {
                 span.sub {
                     span.muted { (clean_line(role)) ": " }
                     @for (text, is_match) in &self.snippet {
-                        @if *is_match { mark { (clean(text)) } } @else { (clean(text)) }
+                        @if *is_match { mark { (clean(text)) } } @else { (without_rules(&clean(text))) }
                     }
                 }
             }
         }
     }
+}
+
+/// A part of a text without the rules of Markdown tables, `|---|---|`.
+fn without_rules(text: &str) -> String {
+    let is_rule = |word: &&str| word.contains("|--") && word.chars().all(|c| "|-:".contains(c));
+    text.split(' ').filter(|word| !is_rule(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// A text in parts that match and parts that do not. The positions are in characters; bad ones are ignored.
@@ -284,6 +290,12 @@ mod tests {
             let refused = SearchResults { hits: Err((*text).to_owned()), ..results };
             assert_safe(&refused.html(Timestamp::UNIX_EPOCH).into_string(), text);
         }
+    }
+
+    #[test]
+    fn the_rules_of_tables_are_left_out() {
+        assert_eq!(without_rules("a | b | |---|:--:| | c | d "), "a | b | | c | d ");
+        assert_eq!(without_rules("ls | wc --lines || -- |"), "ls | wc --lines || -- |");
     }
 
     #[test]

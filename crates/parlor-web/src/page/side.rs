@@ -117,8 +117,10 @@ impl SessionTree {
             tree.push_session(root, &forks, 0, now, &zone);
         }
         tree.push(if group.is_some() { "</ul>" } else { "" });
-        if all.is_empty() {
+        if rows.is_empty() {
             tree.push("<p class=\"group\">No sessions yet. The first one appears here, newest first.</p>");
+        } else if all.is_empty() {
+            tree.push("<p class=\"group\">All sessions are archived.</p>");
         }
         if let Some(more) = all.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
             tree.push(&format!("<p class=\"group\">{more} older sessions; the search finds them</p>"));
@@ -374,6 +376,9 @@ pub(super) mod tests {
                 && html(&rows).contains("<span class=\"num\">1</span>")
         );
         assert!(!html(&rows[1..]).contains("/archived"));
+        assert!(
+            html(&rows[..1]).contains("All sessions are archived.") && html(&[]).contains("No sessions yet.")
+        );
     }
 
     #[test]

@@ -6,7 +6,6 @@ use html5ever::tendril::StrTendril;
 use html5ever::tokenizer::{
     BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
 };
-use maud::Markup;
 use parlor_dialect::{Dialect, Fold};
 use parlor_session::Transcript;
 use proptest::prelude::*;
@@ -41,6 +40,11 @@ impl TokenSink for Collector {
         }
         TokenSinkResult::Continue
     }
+}
+
+/// The text of HTML, as a browser reads it.
+pub(crate) fn text_of_html(html: &str) -> String {
+    tokens(html).text.take()
 }
 
 /// Reads HTML as a browser does.
@@ -207,262 +211,6 @@ fn no_field_of_any_entry_becomes_a_script() {
     }
 }
 
-/// Requests with `!` in every string.
-const REQUESTS: [(&str, &str); 5] = [
-    (
-        "session/request_permission",
-        r#"{"title":"!","description":"!","toolCall":{"toolCallId":"!","title":"!","name":"!","kind":"!","status":"!",
-            "rawInput":{"command":"!","cwd":"!","other":"!"},"locations":[{"path":"!","line":3}],
-            "content":[{"type":"content","content":{"type":"text","text":"!"}},{"type":"diff","path":"!","oldText":"!","newText":"!\n!"},
-                {"type":"content","content":{"type":"resource","resource":{"uri":"!","text":"!"}}},{"type":"!","x":"!"},
-                {"type":"diff","changes":[{"operation":"move","path":"!","oldPath":"!"}],"patch":{"text":"!"}},
-                {"type":"terminal","terminalId":"!"}],"_meta":{"toolName":"!"}},
-            "options":[{"optionId":"!","name":"!","kind":"!"},{"optionId":"!","name":"!","kind":"allow_once"}]}"#,
-    ),
-    ("session/request_permission", r#"{"subject":{"type":"!","command":["!","!"],"cwd":"!"},"options":[]}"#),
-    (
-        "elicitation/create",
-        r#"{"mode":"form","message":"!","requestedSchema":{"type":"object","required":["a!"],"properties":{
-            "a!":{"type":"string","title":"!","description":"!","default":"!","minLength":1},
-            "b!":{"type":"number","default":1.5,"minimum":-1e3},"c!":{"type":"boolean","title":"!","default":true},
-            "d!":{"type":"string","oneOf":[{"const":"!","title":"!"},{"const":"x"}],"default":"!"},
-            "e!":{"type":"array","items":{"enum":["!"]},"default":["!"]},"f!":{"type":"string","format":"password"},
-            "g!":{"type":"string","enum":["!","1","2","3","4","5","6","7","8","9","10","11","12","13"]}}}}"#,
-    ),
-    ("elicitation/create", r#"{"mode":"url","message":"!","url":"!"}"#),
-    ("!", r#"{"!":"!"}"#),
-];
-
-fn request_card(method: &str, params: &str, text: &str) -> RequestCard {
-    let literal = parlor_json::string_literal(text);
-    let request = format!(
-        r#"{{"opened":[{{"requestId":"r1","sessionId":"!","agent":"!","cwd":"!","title":"!","openedAt":"2026-03-04T09:41:00Z",
-            "method":"{method}","params":{params}}}]}}"#
-    );
-    let request = request.replace('!', &literal[1..literal.len() - 1]);
-    let request = parlor_json::Json::parse(&request).unwrap_or_else(|error| panic!("{error}: {request}"));
-    let notification = parlor_client::Notification::new("_parlor/requests/update", Some(request));
-    RequestCard::new(&parlor_client::RequestsUpdate::of(&notification).unwrap().opened[0])
-}
-
-#[test]
-fn no_field_of_any_request_becomes_a_script() {
-    for text in HOSTILE {
-        for (method, params) in REQUESTS {
-            let card = request_card(method, params, text);
-            for place in [CardPlace::Dock(&Markup::default()), CardPlace::Inbox] {
-                assert_safe(&card.html(place).into_string(), text);
-            }
-        }
-    }
-}
-
-#[test]
-fn a_link_of_a_form_is_shown_in_full_and_opens_only_web_pages() {
-    for (url, is_link) in [
-        ("https://example.org/a?b=c", true),
-        ("javascript:alert(1)", false),
-        ("data:text/html,x", false),
-        ("file:///etc/passwd", false),
-    ] {
-        let card = request_card("elicitation/create", r#"{"mode":"url","message":"x","url":"!"}"#, url);
-        let html = card.html(CardPlace::Dock(&Markup::default())).into_string();
-        assert_eq!(html.contains(&format!("href=\"{url}\"")), is_link, "{html}");
-        assert!(tokens(&html).text.borrow().contains(url), "{html}");
-    }
-}
-
-const COMMAND: &str = r#"{"toolCall":{"toolCallId":"t","title":"!","kind":"execute","rawInput":{"command":"!"}},
-    "options":[{"optionId":"a b","name":"Yes","kind":"allow_once"},{"optionId":"n","name":"Reject","kind":"reject_once"}]}"#;
-
-#[test]
-fn a_command_is_shown_in_full_with_its_directory() {
-    let long = format!("echo {} && rm -rf ~\ncd  /", "x".repeat(200_000));
-    let card = request_card("session/request_permission", &COMMAND.replacen("\"!\"", "\"Run\"", 1), &long);
-    let html = card.html(CardPlace::Dock(&Markup::default())).into_string();
-    let text = tokens(&html).text.borrow().clone();
-    assert!(text.contains(&long), "{}", text.len());
-    assert!(text.contains("Command, in "), "the directory is missing");
-    let card = request_card("session/request_permission", COMMAND, "ls");
-    let text = tokens(&card.html(CardPlace::Inbox).into_string()).text.borrow().clone();
-    assert_eq!(
-        text,
-        "ls asks to run a commandCommand, in lslsEnd of the request: 1 commandYes (allow once) 1Reject 2Not now Esc"
-    );
-    assert_eq!(card.summary(), "run ls");
-    assert_eq!(card.tool_call(), Some(&"t".into()));
-}
-
-/// A permission for a command, with everything else that a request can have.
-const EVERYTHING: &str = r#"{"description":"Before the tag","toolCall":{"toolCallId":"t","title":"Prepare the release","kind":"execute",
-    "name":"shell","rawInput":{"command":"make dist","timeout":30},"locations":[{"path":"/w/VERSION","line":7}],"content":[
-        {"type":"diff","changes":[{"operation":"move","oldPath":"/w/old.txt","path":"/w/new.txt"}]},
-        {"type":"diff","path":"/w/a.txt","oldText":"a\n","newText":"b\n"},
-        {"type":"diff","path":"/w/a.txt","oldText":"b\n","newText":"c\n"},
-        {"type":"content","content":{"type":"text","text":"A remark!"}},
-        {"type":"content","content":{"type":"resource","resource":{"uri":"file:///r.txt","text":"of a resource"}}},
-        {"type":"_later","x":"of a later version"}]},
-    "options":[{"optionId":"always","name":"Always allow","kind":"allow_always"},{"optionId":"once","name":"Allow once","kind":"allow_once"}]}"#;
-
-#[test]
-fn a_permission_shows_everything_that_it_permits() {
-    let card = request_card("session/request_permission", EVERYTHING, "");
-    let html = card.html(CardPlace::Inbox).into_string();
-    let text = tokens(&html).text.borrow().clone();
-    for part in [
-        "asks to run a command and change 2 files",
-        "make dist",
-        "/w/old.txt → /w/new.txt",
-        "/w/VERSION:7",
-        "shell",
-        "Prepare the release",
-        "Before the tag",
-        "timeout",
-        "A remark",
-        "of a resource",
-        "of a later version",
-        "End of the request: 1 command, 2 files",
-    ] {
-        assert!(text.contains(part), "{part}: {text}");
-    }
-    // What permits it once is the main option; each names the request as it was opened.
-    let button = |option: &str| {
-        let at = html.find(&format!("data-option=\"{option}\"")).unwrap();
-        html[..at].rsplit_once("<button").unwrap().1.to_owned()
-    };
-    assert!(button("once").contains("btn main") && !button("always").contains("btn main"), "{html}");
-    for option in ["once", "always"] {
-        assert!(button(option).contains("data-opened=\"2026-03-04T09:41:00Z\""), "{html}");
-    }
-    let long = request_card("session/request_permission", EVERYTHING, &"x".repeat(70_000));
-    assert!(long.html(CardPlace::Inbox).into_string().contains(" more bytes are not shown"));
-}
-
-#[test]
-fn the_directory_of_a_command_is_that_of_the_session_unless_the_agent_names_one() {
-    for (input, shown) in
-        [(r#"{"command":"ls"}"#, "in /w"), (r#"{"command":"ls","cwd":"/elsewhere"}"#, "in /elsewhere")]
-    {
-        let params = format!(
-            r#"{{"toolCall":{{"toolCallId":"t","title":"ls","kind":"execute","rawInput":{input}}},"options":[]}}"#
-        );
-        let html =
-            request_card("session/request_permission", &params, "/w").html(CardPlace::Inbox).into_string();
-        let text = tokens(&html).text.borrow().clone();
-        assert!(text.contains(&format!("Command, {shown}ls")), "{text}");
-        assert!(text.contains("Decline"), "without options it can only be declined: {text}");
-    }
-}
-
-#[test]
-fn a_permission_that_names_nothing_says_so() {
-    let params = r#"{"toolCall":{"toolCallId":"t","title":"Do it"},"options":[]}"#;
-    let html = request_card("session/request_permission", params, "").html(CardPlace::Inbox).into_string();
-    assert!(html.contains("The agent gave no command, no files and no input."), "{html}");
-}
-
-#[test]
-fn hidden_characters_are_counted_wherever_they_are() {
-    let warning = |params: &str| {
-        let html =
-            request_card("session/request_permission", params, "").html(CardPlace::Inbox).into_string();
-        let text = tokens(&html).text.borrow().clone();
-        text.split_once(" bidirectional").map(|(before, _)| before.chars().last())
-    };
-    let hidden = '\u{202e}';
-    for params in [
-        format!(r#"{{"options":[{{"optionId":"o","name":"Re{hidden}ject","kind":"allow_once"}}]}}"#),
-        format!(
-            r#"{{"toolCall":{{"toolCallId":"t","content":[{{"type":"diff","path":"a","oldText":"x","newText":"{hidden}"}}]}},"options":[]}}"#
-        ),
-        format!(r#"{{"description":"a{hidden}b","options":[]}}"#),
-        format!(r#"{{"toolCall":{{"toolCallId":"t","locations":[{{"path":"a{hidden}"}}]}},"options":[]}}"#),
-    ] {
-        assert_eq!(warning(&params), Some(Some('1')), "{params}");
-    }
-    assert_eq!(warning(r#"{"options":[]}"#), None);
-}
-
-#[test]
-fn a_request_of_an_unknown_method_can_only_be_declined() {
-    let form = r#"{"mode":"form","message":"x","requestedSchema":{"type":"object","properties":{}}}"#;
-    let card = request_card("_other/ask", form, "");
-    assert!(card.headline().ends_with("sends a request that can only be declined"), "{}", card.headline());
-    assert_eq!(card.answer(None, &|_| Vec::new()), Err(AnswerError::NotAnswerable));
-    let html = request_card(
-        "elicitation/create",
-        r#"{"mode":"form","message":"x","requestedSchema":{"type":"object","properties":{"p":{"type":"string","format":"password"}}}}"#,
-        "",
-    );
-    assert!(html.html(CardPlace::Inbox).into_string().contains("type=\"password\""));
-}
-
-#[test]
-fn an_option_is_selected_by_its_id() {
-    let card = request_card("session/request_permission", COMMAND, "ls");
-    assert!(card.html(CardPlace::Dock(&Markup::default())).into_string().contains("data-option=\"a%20b\""));
-    let answer = |option: Option<&str>| card.answer(option, &|_| Vec::new());
-    let selected = r#"{"outcome":{"outcome":"selected","optionId":"a b"}}"#;
-    assert_eq!(answer(Some("a%20b")).unwrap().to_json().as_str(), selected);
-    assert_eq!(answer(Some("x")), Err(AnswerError::UnknownOption));
-    assert_eq!(answer(None), Err(AnswerError::UnknownOption));
-    assert_eq!(card.decline().to_json().as_str(), r#"{"outcome":{"outcome":"cancelled"}}"#);
-    assert!(
-        card.is("r1", "2026-03-04T09:41:00Z") && !card.is("r1", "2026-03-04T09:42:00Z") && !card.is("r2", "")
-    );
-}
-
-#[test]
-fn an_option_whose_name_hides_its_effect_says_it() {
-    let shown = |name: &str, kind: &str| {
-        let params = format!(r#"{{"options":[{{"optionId":"o","name":"{name}","kind":"{kind}"}}]}}"#);
-        let html = request_card("session/request_permission", &params, "")
-            .html(CardPlace::Dock(&Markup::default()))
-            .into_string();
-        let text = tokens(&html).text.borrow().clone();
-        text.split_once("End of the request").unwrap().1.split_once(" 1").unwrap().0.to_owned()
-    };
-    for (name, kind, text) in [
-        ("Allow once", "allow_once", "Allow once"),
-        ("Reject", "allow_always", "Reject (always allow)"),
-        ("Always allow edits here", "allow_always", "Always allow edits here"),
-        ("Allow", "allow_always", "Allow (always allow)"),
-        ("No", "reject_once", "No (reject once)"),
-        ("New", "_new", "New"),
-    ] {
-        assert_eq!(shown(name, kind), text);
-    }
-}
-
-#[test]
-fn the_values_of_a_form_are_checked() {
-    let form = r#"{"mode":"form","message":"Coffee?","requestedSchema":{"type":"object","required":["name","size"],
-        "properties":{"name":{"type":"string","title":"Your name","maxLength":5},"cups":{"type":"integer","maximum":3},
-            "sugar":{"type":"boolean"},"size":{"type":"string","enum":["s","l"]},
-            "milk":{"type":"array","items":{"anyOf":[{"const":"o","title":"Oat"},{"const":"c","title":"Cow"}]}}}}}"#;
-    let card = request_card("elicitation/create", form, "");
-    let answer = |fields: &[(&str, &str)]| {
-        let values = |name: &str| {
-            let named = fields.iter().filter(|(field, _)| *field == name);
-            named.map(|(_, value)| (*value).to_owned()).collect()
-        };
-        let result = card.answer(None, &values);
-        result.map(|result| result.to_json().as_str().to_owned()).map_err(|error| error.to_string())
-    };
-    assert_eq!(answer(&[]).unwrap_err(), "Your name: a value is required");
-    assert_eq!(answer(&[("r1.0", "Adalbert")]).unwrap_err(), "Your name: the length has to be at most 5");
-    assert_eq!(
-        answer(&[("r1.0", "Ada"), ("r1.1", "9")]).unwrap_err(),
-        "cups: the number has to be at most 3"
-    );
-    assert_eq!(answer(&[("r1.0", "Ada"), ("r1.3", "2")]).unwrap_err(), "size: there is no such choice");
-    assert_eq!(answer(&[("r1.0", "Ada"), ("r1.3", "-1")]).unwrap_err(), "size: there is no such choice");
-    let all = [("r1.0", "Ada"), ("r1.1", "2"), ("r1.2", "true"), ("r1.3", "1"), ("r1.4", "0"), ("r1.4", "1")];
-    let content = r#"{"name":"Ada","cups":2,"sugar":true,"size":"l","milk":["o","c"]}"#;
-    assert_eq!(answer(&all).unwrap(), format!(r#"{{"action":"accept","content":{content}}}"#));
-    assert_eq!(card.decline().to_json().as_str(), r#"{"action":"decline"}"#);
-}
-
 #[test]
 fn kinds_of_tool_calls_show_what_they_do() {
     let call = |fields: &str| {
@@ -471,7 +219,7 @@ fn kinds_of_tool_calls_show_what_they_do() {
         assert_safe(&html, fields);
         let summary = html.split_once("<summary>").unwrap().1.split_once("</summary>").unwrap().0;
         // The time at which it was created.
-        let text = tokens(summary).text.borrow().replace("00:00", "");
+        let text = text_of_html(summary).replace("00:00", "");
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     for (fields, summary) in [
@@ -515,12 +263,23 @@ fn plans_events_and_unknown_updates_are_shown() {
     let transcript = fold([
         r#"{"sessionUpdate":"plan_update","plan":{"type":"items","planId":"p","entries":[{"content":"a","status":"completed"},{"content":"b","status":"in_progress"}]}}"#,
         r#"{"sessionUpdate":"_parlor_event","eventId":"e","type":"turn_failed","at":"2026-03-04T09:29:00Z","error":{"message":"overloaded"}}"#,
+        r#"{"sessionUpdate":"_parlor_event","eventId":"f","type":"turn_cancelled","at":"2026-03-04T09:29:00Z"}"#,
+        r#"{"sessionUpdate":"_parlor_event","eventId":"g","type":"turn_refused","at":"2026-03-04T09:29:00Z"}"#,
         r#"{"sessionUpdate":"_new","x":1}"#,
     ]);
     let html = rendered(&transcript);
     assert_safe(&html, "events");
-    let text = tokens(&html).text.borrow().clone();
-    for part in ["1 of 2 done", "Turn failed", "overloaded", "2026-03-04 09:29 UTC", "_new", r#""x":1"#] {
+    let text = text_of_html(&html);
+    for part in [
+        "1 of 2 done",
+        "Turn failed",
+        "overloaded",
+        "2026-03-04 09:29 UTC",
+        "Turn cancelled",
+        "Turn refused by the agent",
+        "_new",
+        r#""x":1"#,
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }

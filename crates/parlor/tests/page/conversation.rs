@@ -140,6 +140,26 @@ fn a_prompt_that_is_sent_without_a_connection_arrives_once() {
 }
 
 #[test]
+fn an_action_without_a_connection_says_that_it_was_not_sent() {
+    let mut page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    tab.press("k");
+    page.kill();
+    tab.wait_for("!socket");
+    for key in ["y", "f", "e", "r"] {
+        tab.press(key);
+        tab.wait_for_text("The page is not connected; nothing was sent.");
+        tab.click(".note.bad button");
+        tab.wait_for("!document.querySelector('.note.bad')");
+        tab.eval("select(document.querySelector('#log > .agent'))");
+    }
+    tab.press_key(Key::Period, 2);
+    tab.wait_for_text("The page is not connected; nothing was sent.");
+}
+
+#[test]
 fn a_server_that_does_not_respond_for_a_while_loses_no_prompt() {
     let page = Page::new();
     let id = page.new_session("say hello");

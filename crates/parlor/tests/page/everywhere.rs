@@ -1,6 +1,7 @@
 //! All widths, screen readers, the keyboard.
 
 use parlor_testkit::browser::{Key, Tab};
+use parlor_testkit::wait::wait_until;
 use serde_json::json;
 
 use crate::Page;
@@ -15,12 +16,21 @@ fn full_page() -> (Page, String) {
          tool Edit the notes\nterminal printf 'a line %080d\\n' 1\nimage\nlink\nplan One;Two\nusage\nredact",
     );
     page.run(&["prompt", "-s", &id, "--no-wait", "ask Delete the notes"]).success();
+    wait_until("the request waits", || page.scenario.run(&["inbox", "--json"]).stdout.contains("requestId"));
     (page, id)
 }
 
 /// The paths of all pages.
 fn paths(id: &str) -> [String; 6] {
     ["/", "/inbox", "/new", "/keys", "/search?q=bold", &format!("/s/{id}")].map(str::to_owned)
+}
+
+/// Shows a path, with what comes over its connection: the request of a session.
+#[track_caller]
+fn show(page: &Page, tab: &Tab, path: &str) {
+    tab.go_to(&page.address(path));
+    tab.wait_for("socket?.readyState === 1");
+    tab.wait_for("!document.getElementById('log') || document.querySelector('#request .req')");
 }
 
 #[test]
@@ -30,11 +40,24 @@ fn no_page_scrolls_sideways_from_360_pixels_to_4k() {
     for width in [360, 720, 1024, 1440, 3840] {
         tab.resize(width, 800);
         for path in paths(&id) {
-            tab.go_to(&page.address(&path));
+            show(&page, &tab, &path);
             let widths = tab.eval("[document.documentElement.scrollWidth, innerWidth]");
             assert!(widths[0].as_f64() <= widths[1].as_f64(), "{path} at {width}: {widths}");
         }
     }
+}
+
+#[test]
+fn the_page_of_a_session_has_less_than_60_kilobytes_gzipped() {
+    let (page, id) = full_page();
+    let tab = page.open_session(&id);
+    let weight = tab.eval(
+        "Promise.all([location.href, ...performance.getEntriesByType('resource').map(({ name }) => name).filter(name => name.includes('/assets/'))] \
+         .map(async address => { const { body } = await fetch(address); \
+           return (await new Response(body.pipeThrough(new CompressionStream('gzip'))).arrayBuffer()).byteLength; })) \
+         .then(sizes => [sizes.length, sizes.reduce((sum, size) => sum + size)])",
+    );
+    assert!(weight[0].as_u64() >= Some(3) && weight[1].as_u64() < Some(60_000), "{weight}");
 }
 
 #[test]
@@ -48,7 +71,7 @@ fn axe_finds_no_serious_problem() {
         for width in [390, 1440] {
             tab.resize(width, 844);
             for path in paths(&id) {
-                tab.go_to(&page.address(&path));
+                show(&page, &tab, &path);
                 tab.eval(
                     "for (const details of document.querySelectorAll('#log details')) details.open = true",
                 );
@@ -148,7 +171,7 @@ fn the_page_is_usable_at_a_zoom_of_200_percent() {
         // A window of 1280 × 800 has half as many pixels; so has one of 1440 × 900.
         for (width, height) in [(640, 400), (720, 450)] {
             tab.resize(width, height);
-            tab.go_to(&page.address(&path));
+            show(&page, &tab, &path);
             assert_fits(&tab, &format!("{path} at {width} × {height}"));
         }
     }
@@ -175,7 +198,7 @@ fn screen_readers_find_landmarks_with_names() {
     let tab = page.open("/");
     tab.resize(1440, 900);
     for path in paths(&id) {
-        tab.go_to(&page.address(&path));
+        show(&page, &tab, &path);
         let count =
             |selector: &str| tab.eval(&format!("document.querySelectorAll({}).length", json!(selector)));
         for (landmark, selector) in [
@@ -253,7 +276,7 @@ fn nothing_moves_while_text_streams() {
     assert!(tab.eval("drawn").as_u64() > Some(5), "{}", tab.eval("drawn"));
     assert_eq!(places.as_array().map(Vec::len), Some(1), "{places}");
     // At the end, the view follows.
-    tab.click("[data-do=to_end]");
+    tab.press("G");
     tab.wait_for("following()");
     page.run(&["prompt", "-s", &id, "--yes", "stream 50 20 100\nsay The very end."]).success();
     tab.wait_for("document.querySelector('#log > .agent:last-child').innerText.includes('The very end.')");
@@ -282,6 +305,9 @@ fn the_options_of_a_long_request_are_in_view_at_all_sizes() {
     page.run(&["prompt", "-s", &id, "--no-wait", "ask Delete the notes"]).success();
     let tab = page.open_session(&id);
     tab.wait_for("document.querySelector('#request .req > .scroll')");
+    // Nothing replaces the request while it is made longer.
+    tab.wait_for("socket?.readyState === 1");
+    tab.eval("socket.onmessage = null");
     tab.eval(
         "document.querySelector('#request .req > .scroll').prepend(...Array.from({ length: 200 }, (_, line) => { \
          const part = document.createElement('p'); part.textContent = `line ${line}`; return part; }))",

@@ -35,8 +35,8 @@ fn every_key_does_what_the_list_of_keys_says() {
     // All of them are listed.
     let listed = tab.eval("[...document.querySelectorAll('.keys kbd')].map(key => key.textContent)");
     for key in [
-        "/", "i", "c", "[", "]", "d", "p", "?", "j", "k", "o", "y", "l", "f", "e", "r", "a", "m", "1", "9",
-        "Esc", "@",
+        "/", "i", "c", "[", "]", "d", "p", "?", "j", "k", "o", "y", "l", "f", "e", "r", "a", "m", "G",
+        "Enter", "1", "9", "Esc", "@",
     ] {
         assert!(listed.as_array().unwrap().iter().any(|one| one == key), "{key}: {listed}");
     }
@@ -151,6 +151,34 @@ fn request_id(page: &Page) -> String {
     let open = page.run(&["inbox", "--json"]).success().last_json();
     let open = if open.is_array() { open[0].clone() } else { open };
     open["requestId"].as_str().unwrap_or_else(|| panic!("{open}")).to_owned()
+}
+
+#[test]
+fn a_message_that_changes_stays_selected() {
+    let page = Page::new();
+    let id = page.new_session("say one");
+    let tab = page.open_session(&id);
+    ready(&tab);
+    tab.press("k");
+    tab.wait_for("document.querySelector('#log > .cur')?.matches('.agent')");
+    for has_focus in [true, false] {
+        if !has_focus {
+            tab.eval("document.activeElement.blur()");
+        }
+        // The server sends it again, as with the files that its turn has changed.
+        tab.eval(
+            "(() => { const { id } = selected; const copy = selected.cloneNode(true); copy.querySelector('#acts')?.remove(); \
+             copy.classList.remove('cur'); copy.removeAttribute('tabindex'); patches.put({ id, after: null, html: copy.outerHTML }); })()",
+        );
+        assert_eq!(
+            tab.eval("selected.isConnected && document.querySelector('#log > .cur') === selected"),
+            true
+        );
+        assert_eq!(tab.eval("document.activeElement === selected"), has_focus);
+    }
+    tab.press("m");
+    tab.wait_for("!document.getElementById('message-menu').hidden");
+    assert_eq!(tab.errors(), [""; 0]);
 }
 
 #[test]

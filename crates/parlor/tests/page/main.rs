@@ -2,6 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod acting;
 mod conversation;
 mod everywhere;
 mod keyboard;

@@ -11,6 +11,7 @@ fn a_conversation_is_shown_with_its_kinds_of_entries() {
     let tab = page.open("/");
     tab.wait_for_text("Kinds of entries");
     tab.click(&format!("a[href='/s/{id}']"));
+    tab.wait_for(&format!("location.pathname === '/s/{id}' && socket?.readyState === 1"));
     tab.wait_for_text("Some bold text");
     assert_eq!(tab.eval("document.querySelector('h1').textContent"), "Kinds of entries");
     assert_eq!(tab.eval("document.querySelector('#log strong').textContent"), "bold");
@@ -65,13 +66,34 @@ fn a_search_while_typing_finds_a_message_and_opens_it() {
     tab.wait_for("socket?.readyState === 1");
     tab.press("/");
     tab.press("needle");
-    tab.wait_for("document.querySelector('#hits:not([hidden]) .hit')");
+    // The hits of the whole word: those of its beginning would be replaced under the mouse.
+    tab.wait_for("document.querySelector('#hits:not([hidden]) .hit mark')?.textContent === 'needle'");
     tab.click("#hits .hit");
     tab.wait_for(&format!("location.pathname === '/s/{id}' && location.hash"));
     // The hit is far above the latest entries, which are loaded first.
     tab.wait_for("(() => { const it = document.getElementById(location.hash.slice(1)); if (!it) return false; \
                    const { top, bottom } = it.getBoundingClientRect(); return bottom > 0 && top < innerHeight; })()");
     tab.wait_for_text("the needle in the hay");
+}
+
+#[test]
+fn hits_that_stay_the_same_are_not_replaced() {
+    let page = Page::new();
+    page.new_session("say the needle in the hay");
+    let tab = page.open("/");
+    tab.wait_for("socket?.readyState === 1");
+    tab.press("/");
+    tab.press("needle");
+    tab.wait_for("document.querySelector('#hits:not([hidden]) .hit mark')?.textContent === 'needle'");
+    tab.eval(
+        "window.replaced = 0; new MutationObserver(() => { replaced += 1; }).observe(document.getElementById('hits').parentElement, { childList: true }); \
+         window.searched = () => performance.getEntriesByType('resource').filter(({ name }) => name.includes('q=needle%20')).length",
+    );
+    tab.press(" ");
+    tab.wait_for("searched() === 1");
+    tab.press("quokka");
+    tab.wait_for_text("Nothing found in messages");
+    assert_eq!(tab.eval("replaced"), 1);
 }
 
 #[test]
@@ -138,6 +160,24 @@ fn the_inbox_answers_requests_of_all_sessions() {
     let left = page.run(&["inbox", "--json"]).success().stdout;
     assert_eq!(left.matches("requestId").count(), 1, "not now leaves it open: {left}");
     assert!(page.run(&["show", &ids[0]]).success().stdout.contains("You allowed it this once."));
+}
+
+#[test]
+fn an_inbox_that_was_just_loaded_accepts_nothing() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    page.run(&["prompt", "-s", &id, "--no-wait", "ask Delete the notes"]).success();
+    let tab = page.open("/inbox");
+    tab.wait_for("document.querySelector('#inbox .req')");
+    tab.wait_for("socket?.readyState === 1 && !document.querySelector('[data-moved]')");
+    tab.eval("window.sent = []; window.send = ({ do: action }) => { sent.push(action); return true; }");
+    // The script runs as in a page that is loaded, and a person clicks at once.
+    let script = include_str!("../../../parlor-web/assets/lists.js");
+    tab.inject(&format!("{script}\ndocument.querySelector('#inbox [data-do=answer]').click();"));
+    tab.wait_for("!document.querySelector('[data-moved]')");
+    assert_eq!(tab.eval("sent"), serde_json::json!([]));
+    tab.click("#inbox [data-do=answer]");
+    assert_eq!(tab.eval("sent"), serde_json::json!(["answer"]));
 }
 
 #[test]
