@@ -61,6 +61,17 @@ pub struct Tools {
     pub read: fn(&Path) -> (&'static str, Value),
     /// A call that needs a permission; the path is a file to write.
     pub write: fn(&Path) -> (&'static str, Value),
+    /// A call that starts a subagent; none if the agent announces no subagents.
+    pub spawn: Option<Spawn>,
+}
+
+/// How an agent's model starts a subagent.
+#[derive(Debug, Clone, Copy)]
+pub struct Spawn {
+    /// The call; the text is the prompt of the subagent.
+    pub call: fn(&str) -> (&'static str, Value),
+    /// Whether the call returns when the subagent has ended, and not at once.
+    pub is_awaited: bool,
 }
 
 /// Where an agent runs.
@@ -235,6 +246,10 @@ const ECHOES: &[Exception] = &[
     (Step::ClientKilled, None, AT_ONCE),
 ];
 
+/// The exceptions of an agent that announces no subagents.
+const NO_SUBAGENTS: &[Exception] =
+    &[(Step::Subagent, None, Expectation::NotTried { why: "it announces no subagents" })];
+
 /// All agents.
 pub const AGENTS: &[Agent] = &[
     Agent {
@@ -247,6 +262,14 @@ pub const AGENTS: &[Agent] = &[
         script: Script::Model(Tools {
             read: |path| ("Read", json!({ "file_path": path })),
             write: |path| ("Write", json!({ "file_path": path, "content": "written\n" })),
+            spawn: Some(Spawn {
+                call: |prompt| {
+                    let arguments = json!({ "description": "Look around", "prompt": prompt,
+                        "subagent_type": "general-purpose", "run_in_background": false });
+                    ("Agent", arguments)
+                },
+                is_awaited: true,
+            }),
         }),
         mode: None,
         comes_back: Some("restored"),
@@ -269,6 +292,10 @@ pub const AGENTS: &[Agent] = &[
                     json!({ "cmd": cmd, "sandbox_permissions": "require_escalated", "justification": why }),
                 )
             },
+            spawn: Some(Spawn {
+                call: |prompt| ("multi_agent_v1.spawn_agent", json!({ "message": prompt })),
+                is_awaited: false,
+            }),
         }),
         // In its default mode another model decides.
         mode: Some("workspace-write"),
@@ -287,15 +314,22 @@ pub const AGENTS: &[Agent] = &[
             write: |path| {
                 ("run_shell_command", json!({ "command": format!("echo written > {}", path.display()) }))
             },
+            spawn: None,
         }),
         mode: None,
         // It empties the file of a session that is loaded in the minute in which it was created, and then does not find it.
         comes_back: None,
-        exceptions: &[&[(
-            Step::Adopt,
-            None,
-            Expectation::Fails { why: "it does not list its sessions", with: "does not list its sessions" },
-        )]],
+        exceptions: &[
+            NO_SUBAGENTS,
+            &[(
+                Step::Adopt,
+                None,
+                Expectation::Fails {
+                    why: "it does not list its sessions",
+                    with: "does not list its sessions",
+                },
+            )],
+        ],
     },
     Agent {
         name: "opencode",
@@ -307,10 +341,11 @@ pub const AGENTS: &[Agent] = &[
         script: Script::Model(Tools {
             read: |path| ("read", json!({ "filePath": path })),
             write: |path| ("write", json!({ "filePath": path, "content": "written\n" })),
+            spawn: None,
         }),
         mode: None,
         comes_back: Some("restored"),
-        exceptions: &[],
+        exceptions: &[NO_SUBAGENTS],
     },
     Agent {
         name: "kimi-code",
@@ -322,10 +357,11 @@ pub const AGENTS: &[Agent] = &[
         script: Script::Model(Tools {
             read: |path| ("Read", json!({ "path": path })),
             write: |path| ("Write", json!({ "path": path, "content": "written\n" })),
+            spawn: None,
         }),
         mode: None,
         comes_back: Some("restored"),
-        exceptions: &[],
+        exceptions: &[NO_SUBAGENTS],
     },
     Agent {
         name: "TypeScript SDK, agent.js",
@@ -338,11 +374,14 @@ pub const AGENTS: &[Agent] = &[
         script: Script::Permission { first: "I'll help you with that", last: "I've successfully updated" },
         mode: None,
         comes_back: None,
-        exceptions: &[&[
-            (Step::Thought, None, NO_THOUGHTS),
-            (Step::ModelError, None, NO_MODEL),
-            (Step::Adopt, None, NO_LIST),
-        ]],
+        exceptions: &[
+            NO_SUBAGENTS,
+            &[
+                (Step::Thought, None, NO_THOUGHTS),
+                (Step::ModelError, None, NO_MODEL),
+                (Step::Adopt, None, NO_LIST),
+            ],
+        ],
     },
     Agent {
         name: "TypeScript SDK, dual-version-agent.js",
@@ -354,7 +393,11 @@ pub const AGENTS: &[Agent] = &[
         script: Script::Fixed("Hello from the v"),
         mode: None,
         comes_back: None,
-        exceptions: &[ECHOES, &[(Step::Adopt, Some(1), NO_LIST), (Step::Adopt, Some(2), IN_MEMORY)]],
+        exceptions: &[
+            ECHOES,
+            NO_SUBAGENTS,
+            &[(Step::Adopt, Some(1), NO_LIST), (Step::Adopt, Some(2), IN_MEMORY)],
+        ],
     },
     Agent {
         name: "Python SDK, agent.py",
@@ -366,7 +409,7 @@ pub const AGENTS: &[Agent] = &[
         script: Script::Echo,
         mode: None,
         comes_back: None,
-        exceptions: &[ECHOES, &[(Step::Adopt, None, NO_LIST)]],
+        exceptions: &[ECHOES, NO_SUBAGENTS, &[(Step::Adopt, None, NO_LIST)]],
     },
     Agent {
         name: "Python SDK, echo_agent.py",
@@ -378,7 +421,7 @@ pub const AGENTS: &[Agent] = &[
         script: Script::Echo,
         mode: None,
         comes_back: None,
-        exceptions: &[ECHOES, &[(Step::Adopt, None, NO_LIST)]],
+        exceptions: &[ECHOES, NO_SUBAGENTS, &[(Step::Adopt, None, NO_LIST)]],
     },
     Agent {
         name: "Rust SDK, simple_agent_v2",
@@ -390,7 +433,7 @@ pub const AGENTS: &[Agent] = &[
         script: Script::Echo,
         mode: None,
         comes_back: None,
-        exceptions: &[ECHOES, &[(Step::Adopt, None, IN_MEMORY)]],
+        exceptions: &[ECHOES, NO_SUBAGENTS, &[(Step::Adopt, None, IN_MEMORY)]],
     },
     Agent {
         name: "Rust SDK, simple_agent",

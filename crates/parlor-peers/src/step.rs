@@ -45,6 +45,7 @@ steps! {
     Title => "title", "the session has a title; a title that one client sets reaches the other one";
     List => "list", "both clients list the session with its directory and title";
     Load => "load", "a new client of each version loads the session; both have the same messages and tool calls under the same ids";
+    Subagent => "subagent", "both clients are sent the announcement of a subagent and its answer in its own session; new clients load that session; it is listed only on demand, and deleted with its owner";
     Adopt => "adopt", "another server that has never seen the session finds it at the agent and loads it";
     Fork => "fork", "a fork at an answer; the model is given what was before and nothing of what came after";
     ForkEnd => "fork at the end", "a fork of the whole session; the model is given all of it";

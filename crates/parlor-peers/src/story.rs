@@ -237,6 +237,7 @@ impl Story {
             Step::Title => self.title(),
             Step::List => self.list(),
             Step::Load => self.load(),
+            Step::Subagent => self.subagent(),
             Step::Adopt => self.adopt(),
             Step::Fork => return self.fork().map(Some),
             Step::ForkEnd => return self.fork_end().map(Some),

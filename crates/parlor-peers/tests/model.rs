@@ -156,6 +156,19 @@ fn a_tool_is_called_once_and_its_result_gets_the_text() {
 }
 
 #[test]
+fn a_tool_of_a_namespace_is_called_with_both_names() {
+    let model = Model::start().unwrap();
+    model.reply("beta", Reply::tool("agents.spawn", json!({ "message": "look" }), "it is done"));
+    let (_, path, body) = requests("beta").into_iter().find(|(api, ..)| *api == Api::Responses).unwrap();
+    let response: Value = serde_json::from_str(&post(&model, path, &body)).unwrap();
+    let call = &response["output"][0];
+    assert_eq!((&call["namespace"], &call["name"]), (&json!("agents"), &json!("spawn")), "{response}");
+    model.reply("beta", Reply::tool("run", json!({}), "it is done"));
+    let response: Value = serde_json::from_str(&post(&model, path, &body)).unwrap();
+    assert_eq!(response["output"][0].get("namespace"), None, "{response}");
+}
+
+#[test]
 fn a_held_reply_waits_after_its_first_part_until_it_is_released() {
     let model = Model::start().unwrap();
     for (api, path, body) in requests("gamma") {

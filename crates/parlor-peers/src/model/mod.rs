@@ -97,7 +97,7 @@ impl Reply {
         Self::new(ReplyBody::Text(parts.iter().map(|&part| part.to_owned()).collect()))
     }
 
-    /// A call of a tool, and the text when the model has its result.
+    /// A call of a tool, and the text when the model has its result. In the responses API, `NAMESPACE.NAME` is a tool of a namespace.
     pub fn tool(name: &str, arguments: Value, then: &str) -> Self {
         Self::new(ReplyBody::Tool { name: name.to_owned(), arguments, then: then.to_owned() })
     }

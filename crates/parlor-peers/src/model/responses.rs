@@ -41,7 +41,16 @@ pub(super) fn write(request: &ModelRequest, answer: &Answer) -> (Vec<Event>, Val
         AnswerBody::Tool { name, arguments } => {
             let (id, call) = (unique("fc"), unique("call"));
             let arguments = arguments.to_string();
-            let item = |status: &str, arguments: &str| json!({ "type": "function_call", "id": id, "call_id": call, "name": name, "arguments": arguments, "status": status });
+            let (namespace, name) = name
+                .split_once('.')
+                .map_or((None, name.as_str()), |(namespace, name)| (Some(namespace), name));
+            let item = |status: &str, arguments: &str| {
+                let mut item = json!({ "type": "function_call", "id": id, "call_id": call, "name": name, "arguments": arguments, "status": status });
+                if let Some(namespace) = namespace {
+                    item["namespace"] = json!(namespace);
+                }
+                item
+            };
             let place = json!({ "item_id": id });
             writer.start(&item("in_progress", ""));
             writer.in_item("response.function_call_arguments.delta", &place, json!({ "delta": arguments }));

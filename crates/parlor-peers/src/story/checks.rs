@@ -4,9 +4,10 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use parlor_dialect::Dialect;
-use parlor_testkit::client::Client;
+use parlor_testkit::client::{Client, ClientBuilder};
 use parlor_testkit::process::{is_alive, send_signal};
 use parlor_testkit::server::TestDir;
+use parlor_testkit::transport::TransportKind;
 use parlor_testkit::wait::wait_until;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -89,6 +90,18 @@ fn allow(client: &mut Client, request: &Value) -> Checked {
         option.and_then(|option| option["optionId"].as_str()).ok_or("there is no option to allow it once")?;
     client.choose(request, option);
     Ok(())
+}
+
+/// Waits until a client is sent the announcement of a subagent: the id of its session.
+fn announced_subagent(client: &mut Client, owner: &str) -> String {
+    let is_announcement = |update: &Value| update["sessionUpdate"] == "subagent_update";
+    let update = client.wait_for_update(owner, 0, "the announcement of a subagent", is_announcement);
+    update["sessionId"].as_str().unwrap_or_default().to_owned()
+}
+
+/// The parameters of a list that has the sessions of subagents too.
+fn with_subagents() -> Value {
+    json!({ "_meta": { "parlor/subagents": true } })
 }
 
 /// The id of a message in a line of the transcript.
@@ -484,8 +497,12 @@ impl Story {
 
     /// The session in the list of a client.
     fn listed(client: &mut Client, session: &str) -> Result<Option<Value>, String> {
-        let list =
-            client.call("session/list", json!({})).map_err(|error| format!("session/list: {error}"))?;
+        Self::listed_with(client, session, json!({}))
+    }
+
+    /// The session in the list that a client gets with these parameters.
+    fn listed_with(client: &mut Client, session: &str, params: Value) -> Result<Option<Value>, String> {
+        let list = client.call("session/list", params).map_err(|error| format!("session/list: {error}"))?;
         let sessions = list["sessions"].as_array().cloned().unwrap_or_default();
         Ok(sessions.into_iter().find(|listed| listed["sessionId"] == session))
     }
@@ -526,6 +543,71 @@ impl Story {
         contains(&one.join("\n"), "Say APPLE.", "the session")
     }
 
+    /// A client that knows subagents.
+    fn connect_with_subagents(&self, dialect: Dialect) -> Client {
+        let client = ClientBuilder::new(TransportKind::Unix, dialect, NAME);
+        client.with_capabilities(json!({ "subagents": {} })).connect(self.server())
+    }
+
+    pub(super) fn subagent(&mut self) -> Checked {
+        let spawn = self.cast.agent.tools().and_then(|tools| tools.spawn);
+        let spawn = spawn.ok_or("the agent announces no subagents")?;
+        let (name, arguments) = (spawn.call)("Say SESAME.");
+        self.model.reply("COCONUT", Reply::tool(name, arguments, "COCONUT-ANSWER"));
+        let hold = self.model.reply_held("SESAME", Reply::text(&["SESAME-FIRST ", "SESAME-LAST"]));
+        let work = self.work();
+        let mut first = self.connect_with_subagents(self.cast.client);
+        let mut second = self.connect_with_subagents(other(self.cast.client));
+        // A session of its own, so that it can be deleted.
+        let owner = first.new_session_in(&work);
+        second.load_in(&owner, &work);
+        let prompt = first.prompt(&owner, "Say COCONUT.");
+        let [subagent, same] = [&mut first, &mut second].map(|client| announced_subagent(client, &owner));
+        ensure(subagent == same, || format!("the clients have other ids: {subagent} and {same}"))?;
+        // The end of a subagent during the turn would be one more prompt of this turn.
+        if !spawn.is_awaited {
+            end_of_turn(&mut first, &owner, prompt)?;
+        }
+        hold.release();
+        if spawn.is_awaited {
+            end_of_turn(&mut first, &owner, prompt)?;
+        }
+        for client in [&mut first, &mut second] {
+            wait_for_line(client, &owner, "agent_message", "COCONUT-ANSWER", 0);
+            wait_for_line(client, &subagent, "agent_message", "SESAME-FIRST SESAME-LAST", 0);
+            client.wait_for_update(&owner, 0, "the end of the subagent", |update| {
+                update["sessionUpdate"] == "subagent_update" && update["state"]["state"] == "idle"
+            });
+            let answers = lines_with(client, &owner, "agent_message", "SESAME");
+            ensure(answers.is_empty(), || format!("the owner has the subagent's answer: {answers:?}"))?;
+        }
+        let [one, two] = [Dialect::V1, Dialect::V2].map(|dialect| {
+            let mut client = self.connect(dialect);
+            client.load_in(&subagent, &work);
+            client.transcript(&subagent)
+        });
+        ensure(one == two, || format!("version 1: {one:#?}\nversion 2: {two:#?}"))?;
+        contains(&one.join("\n"), "SESAME-FIRST SESAME-LAST", "the subagent's session")?;
+        for client in [&mut first, &mut second] {
+            let listed = Self::listed(client, &subagent)?;
+            ensure(listed.is_none(), || format!("the subagent's session is listed: {listed:?}"))?;
+            let listed = Self::listed_with(client, &subagent, with_subagents())?;
+            let listed = listed.ok_or("the subagent's session is not listed on demand")?;
+            let listed_owner = &listed["_meta"]["parlor/owner"];
+            ensure(*listed_owner == owner.as_str(), || format!("its owner is {listed_owner}"))?;
+        }
+        first
+            .call("session/delete", json!({ "sessionId": owner }))
+            .map_err(|error| format!("session/delete: {error}"))?;
+        for client in [&mut first, &mut second] {
+            let listed = Self::listed_with(client, &subagent, with_subagents())?;
+            ensure(listed.is_none(), || format!("the deleted subagent's session is listed: {listed:?}"))?;
+            let loaded = client.try_load_in(&subagent, &work);
+            ensure(loaded.is_err(), || "the deleted subagent's session can be loaded".to_owned())?;
+        }
+        Ok(())
+    }
+
     pub(super) fn adopt(&mut self) -> Checked {
         // An agent may keep a session for itself that it has open.
         self.clients = None;
@@ -540,8 +622,7 @@ impl Story {
         let dir = TestDir::new(&self.parlor).with_config(&self.config);
         let work = self.work();
         let server = dir.serve();
-        let mut client =
-            server.client(parlor_testkit::transport::TransportKind::Unix, self.cast.client, NAME);
+        let mut client = server.client(TransportKind::Unix, self.cast.client, NAME);
         let list = client.call("_parlor/agent_sessions", json!({ "agent": NAME }));
         let list = list.map_err(|error| format!("the agent's sessions cannot be listed: {error}"))?;
         let sessions = list["sessions"].as_array().cloned().unwrap_or_default();
