@@ -220,9 +220,9 @@ impl Sessions {
     pub fn lines(&self, filter: &str) -> Vec<ListLine> {
         let mut rows = self.latest_first();
         if let Some(frozen) = &self.frozen {
-            let place = |row: &SessionRow| frozen.iter().position(|id| *id == row.id);
+            let position = |row: &SessionRow| frozen.iter().position(|id| *id == row.id);
             // New sessions come first, as they would without a cursor.
-            rows.sort_by_key(|row| place(row).map_or(0, |place| place + 1));
+            rows.sort_by_key(|row| position(row).map_or(0, |index| index + 1));
         }
         if !filter.is_empty() {
             let mut fits: Vec<_> = rows

@@ -328,7 +328,7 @@ impl App {
         self.list_cursor = Some(opened.id);
         self.editing = None;
         self.needs_login = None;
-        self.history_place = None;
+        self.history_index = None;
         self.queued_cursor = None;
         self.put_off = None;
         self.focus = Focus::Input;

@@ -22,9 +22,9 @@ use crate::theme::Role;
 
 impl App {
     /// Where the keys go.
-    fn place(&self) -> KeyContext {
+    fn key_context(&self) -> KeyContext {
         match (self.overlays.last(), self.focus) {
-            (Some(overlay), _) => overlay.place(),
+            (Some(overlay), _) => overlay.key_context(),
             (None, Focus::Input) => KeyContext::Input,
             (None, Focus::Messages) => KeyContext::Messages,
             (None, Focus::Sessions) => KeyContext::Sessions,
@@ -38,8 +38,8 @@ impl App {
         if !self.takes_key(key) {
             return;
         }
-        let place = self.place();
-        let action = self.keys.action(place, key);
+        let context = self.key_context();
+        let action = self.keys.action(context, key);
         if self.ignore_keys_until.is_some_and(|until| now < until) && action != Some(Action::Interrupt) {
             return;
         }
@@ -60,7 +60,7 @@ impl App {
             _ => {}
         }
         if self.overlays.is_empty() {
-            self.on_pane_key(place, key, action, effects);
+            self.on_pane_key(context, key, action, effects);
         } else {
             self.on_overlay_key(key, action, effects);
         }
@@ -185,23 +185,23 @@ impl App {
 
     fn on_pane_key(
         &mut self,
-        place: KeyContext,
+        context: KeyContext,
         key: Key,
         action: Option<Action>,
         effects: &mut Vec<Effect>,
     ) {
-        if place == KeyContext::Input && self.on_completion_key(key) {
+        if context == KeyContext::Input && self.on_completion_key(key) {
             return;
         }
-        if place == KeyContext::Input && self.on_queued_key(key, effects) {
+        if context == KeyContext::Input && self.on_queued_key(key, effects) {
             return;
         }
         if let Some(digit) = key.typed().and_then(|letter| letter.to_digit(10))
-            && place == KeyContext::Request
+            && context == KeyContext::Request
         {
             return self.choose_option(usize::try_from(digit).unwrap_or(0), effects);
         }
-        if place == KeyContext::Form && self.on_form_key(key, action, effects) {
+        if context == KeyContext::Form && self.on_form_key(key, action, effects) {
             return;
         }
         match action {
@@ -212,10 +212,10 @@ impl App {
                 Focus::Sessions => self.on_session_action(action, effects),
                 Focus::Request => self.on_request_action(action, effects),
             },
-            None if place == KeyContext::Input => {
+            None if context == KeyContext::Input => {
                 self.is_send_pending = false;
                 if self.input.on_key(key) {
-                    self.history_place = None;
+                    self.history_index = None;
                     self.closed_completion = None;
                 }
             }
@@ -236,8 +236,8 @@ impl App {
             Action::Palette => self.pick_command(),
             Action::Options => self.pick_option(effects),
             Action::Help => {
-                let place = self.place();
-                self.overlays.push(Overlay::Help(HelpView { place, scroll: 0, query: None }));
+                let context = self.key_context();
+                self.overlays.push(Overlay::Help(HelpView { context, scroll: 0, query: None }));
             }
             Action::Suspend => effects.push(Effect::Suspend),
             Action::Redraw => effects.push(Effect::Redraw),

@@ -80,8 +80,8 @@ impl App {
             (Action::Help, "Help"),
         ];
         let item = |(action, name): (Action, &str)| {
-            let places = [KeyContext::Messages, KeyContext::Sessions];
-            let key = places.into_iter().find_map(|place| self.keys.key(place, action));
+            let contexts = [KeyContext::Messages, KeyContext::Sessions];
+            let key = contexts.into_iter().find_map(|context| self.keys.key(context, action));
             let key = key.filter(|_| action != Action::Filter).map(|key| key.to_string());
             PickItem {
                 section: None,
@@ -190,16 +190,16 @@ impl App {
             } else {
                 option.values.into_iter().map(|value| (value.value, Clean::line(&value.name))).collect()
             };
-            let place =
+            let index =
                 values.iter().position(|(value, _)| Some(value) == option.value.as_ref()).unwrap_or(0);
-            let shown = values.get(place).map(|(_, name)| name.clone()).unwrap_or_default();
+            let shown = values.get(index).map(|(_, name)| name.clone()).unwrap_or_default();
             rest.push(PickItem {
                 section: Some("Options").filter(|_| rest.is_empty()),
                 mark: None,
                 name: name.clone(),
                 about: shown,
                 right: Clean::default(),
-                choice: Choice::Values { option: option.id, name, values, now: place },
+                choice: Choice::Values { option: option.id, name, values, now: index },
                 needs_confirmation: false,
             });
         }

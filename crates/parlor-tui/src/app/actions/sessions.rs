@@ -20,13 +20,13 @@ impl App {
 
     pub(super) fn on_session_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
         let listed = self.listed();
-        let place = self.list_cursor.as_ref().and_then(|id| listed.iter().position(|known| known == id));
-        let go = |place: usize| listed.get(place).cloned();
-        let current = place.and_then(go);
+        let index = self.list_cursor.as_ref().and_then(|id| listed.iter().position(|known| known == id));
+        let go = |index: usize| listed.get(index).cloned();
+        let current = index.and_then(go);
         match action {
-            Action::Next => self.list_cursor = go(place.map_or(0, |place| step(place, listed.len(), true))),
+            Action::Next => self.list_cursor = go(index.map_or(0, |index| step(index, listed.len(), true))),
             Action::Previous => {
-                self.list_cursor = go(place.map_or(0, |place| step(place, listed.len(), false)));
+                self.list_cursor = go(index.map_or(0, |index| step(index, listed.len(), false)));
             }
             Action::First => self.list_cursor = go(0),
             Action::Last => self.list_cursor = listed.last().cloned(),
@@ -53,7 +53,7 @@ impl App {
             }
             Action::Archive | Action::Delete => {
                 if let Some(id) = current {
-                    let next = place.and_then(|place| go(place + 1).or_else(|| go(place.checked_sub(1)?)));
+                    let next = index.and_then(|index| go(index + 1).or_else(|| go(index.checked_sub(1)?)));
                     self.list_cursor = next;
                     self.remove_session(&id, action == Action::Delete, effects);
                 }

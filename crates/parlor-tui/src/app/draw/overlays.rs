@@ -143,7 +143,7 @@ impl App {
         let mut rows: Vec<Line<'static>> = Vec::new();
         let mut cursor_row = 0;
         let is_filtered = !picker.query.text().trim().is_empty();
-        for (place, (index, places)) in picker.shown.iter().enumerate() {
+        for (row, (index, matches)) in picker.shown.iter().enumerate() {
             let item = &picker.items[*index];
             if let Some(section) = item.section.filter(|_| !is_filtered) {
                 if !rows.is_empty() {
@@ -151,7 +151,7 @@ impl App {
                 }
                 rows.push(Line::from(vec![self.bold(format!(" {section}"))]));
             }
-            let is_current = place == picker.cursor;
+            let is_current = row == picker.cursor;
             if is_current {
                 cursor_row = rows.len();
             }
@@ -167,7 +167,7 @@ impl App {
             let right_room = width(item.right.as_str()) + 1;
             let lead = 3 + width(indent);
             let room = if is_alone { usize::from(columns).saturating_sub(lead + right_room) } else { names };
-            left.extend(self.marked(&pad(item.name.as_str(), room, self.mark(Mark::Ellipsis)), places));
+            left.extend(self.marked(&pad(item.name.as_str(), room, self.mark(Mark::Ellipsis)), matches));
             if !is_alone {
                 left.push(self.span(format!("  {}", item.about), Role::Dim));
             }
@@ -193,11 +193,11 @@ impl App {
     }
 
     /// A text in which some characters are marked as matches.
-    fn marked(&self, text: &str, places: &[usize]) -> Vec<Span<'static>> {
+    fn marked(&self, text: &str, matches: &[usize]) -> Vec<Span<'static>> {
         let mut spans: Vec<Span<'static>> = Vec::new();
         let mut last = None;
-        for (place, letter) in text.chars().enumerate() {
-            let is_match = places.binary_search(&place).is_ok();
+        for (index, letter) in text.chars().enumerate() {
+            let is_match = matches.binary_search(&index).is_ok();
             if last == Some(is_match)
                 && let Some(span) = spans.last_mut()
             {
@@ -432,25 +432,25 @@ impl App {
     }
 
     fn snippet_spans(&self, hit: &crate::event::Hit) -> Vec<Span<'static>> {
-        let places: Vec<usize> = hit.matches.iter().flat_map(|(start, end)| *start..*end).collect();
-        self.marked(hit.snippet.as_str(), &places)
+        let matches: Vec<usize> = hit.matches.iter().flat_map(|(start, end)| *start..*end).collect();
+        self.marked(hit.snippet.as_str(), &matches)
     }
 
     /// A text in which words are marked as matches.
     fn words_marked(&self, text: &str, words: &[String]) -> Vec<Span<'static>> {
         let lower = text.to_lowercase();
-        let mut places = Vec::new();
+        let mut matches = Vec::new();
         // Lower case may have other lengths: then nothing is marked.
         if lower.chars().count() == text.chars().count() {
             for word in words {
                 for (offset, found) in lower.match_indices(word.as_str()) {
                     let start = lower[..offset].chars().count();
-                    places.extend(start..start + found.chars().count());
+                    matches.extend(start..start + found.chars().count());
                 }
             }
         }
-        places.sort_unstable();
-        self.marked(text, &places)
+        matches.sort_unstable();
+        self.marked(text, &matches)
     }
 
     // The fork tree.
@@ -554,8 +554,8 @@ impl App {
             }
         } else {
             // The section of the pane that had the focus comes first.
-            let others = KeyContext::ALL.into_iter().filter(|place| *place != help.place);
-            lines.extend([help.place].into_iter().chain(others).flat_map(section));
+            let others = KeyContext::ALL.into_iter().filter(|context| *context != help.context);
+            lines.extend([help.context].into_iter().chain(others).flat_map(section));
         }
         let room = usize::from(area.height) - usize::from(help.query.is_some());
         help.scroll = help.scroll.min(lines.len().saturating_sub(room));

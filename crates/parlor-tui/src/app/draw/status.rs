@@ -76,11 +76,11 @@ impl App {
 
     /// The keys that work now.
     fn hints(&self) -> Vec<Hint> {
-        let at = |place: KeyContext| {
-            move |action: Action, text: &'static str| (self.keys.label(place, action), text)
+        let at = |context: KeyContext| {
+            move |action: Action, text: &'static str| (self.keys.label(context, action), text)
         };
-        let both = |place: KeyContext, one: Action, other: Action, text: &'static str| {
-            (format!("{} {}", self.keys.label(place, one), self.keys.label(place, other)), text)
+        let both = |context: KeyContext, one: Action, other: Action, text: &'static str| {
+            (format!("{} {}", self.keys.label(context, one), self.keys.label(context, other)), text)
         };
         if self.completion.is_some() && self.focus == Focus::Input {
             let arrows = format!("{} {}", self.mark(Mark::Up), self.mark(Mark::Down));
