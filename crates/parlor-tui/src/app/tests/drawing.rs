@@ -50,6 +50,34 @@ fn the_help_lists_all_keys() {
 }
 
 #[test]
+fn the_help_is_readable_at_every_width() {
+    for (width, height) in [(40, 10), (60, 20), (80, 24), (110, 30), (120, 36)] {
+        let mut script = Script::open(&[PROMPT, IDLE]);
+        script.press("F1");
+        let mut all = String::new();
+        for _ in 0..20 {
+            all += &script.screen(width, height);
+            script.press("PgDn");
+        }
+        for row in KeyMap::default().help() {
+            for word in row.keys.split_whitespace().chain(row.text.split_whitespace()) {
+                assert!(all.split_whitespace().any(|shown| shown == word), "{width}: {row:?} lacks {word}");
+            }
+        }
+    }
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    script.press("F1");
+    screen!(script, 40 x 24, "help-40");
+    // Keys that need more columns have their text below.
+    script.app.keys = KeyMap::with_settings([("anywhere", "inbox", "Ctrl-T Alt-Shift-F12 Alt-i")]).unwrap();
+    let screen = script.screen(40, 60);
+    assert!(
+        screen.contains("\n Ctrl-T  Alt-Shift-F12  Alt-i\n                   inbox: requests"),
+        "{screen}"
+    );
+}
+
+#[test]
 fn a_screen_that_is_too_small_says_so() {
     let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
     assert_eq!(script.screen(39, 10).lines().next(), Some("40x10 at least"));
