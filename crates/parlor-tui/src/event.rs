@@ -115,8 +115,17 @@ pub enum Event {
         server: String,
         /// Why.
         reason: String,
+        /// Whether nothing listens there: the server does not run.
+        is_down: bool,
         /// When the next attempt is made.
         retry_at: jiff::Timestamp,
+    },
+    /// The server cannot be used, and trying again would not help. No connection was made before.
+    Refused {
+        /// Where the server is, for people.
+        server: String,
+        /// Why.
+        reason: String,
     },
     /// All sessions.
     List(Vec<SessionRow>),
@@ -241,6 +250,8 @@ pub enum Effect {
     Redraw,
     /// Ends the program; the turn goes on.
     Quit,
+    /// Ends the program with an error.
+    Fail(String),
 }
 
 /// A request to the server.

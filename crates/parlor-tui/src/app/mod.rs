@@ -121,6 +121,8 @@ pub struct App {
     agents: Vec<AgentInfo>,
     agent: Option<String>,
     can_log_in: bool,
+    /// The command that starts the server, if it runs on this machine.
+    serve: Option<String>,
     /// When the connection was made again: an Enter right after that was meant to connect, and not to send.
     reconnected: Option<Timestamp>,
     /// The agent that requires a login before it accepts what is in the input.
@@ -160,7 +162,7 @@ pub struct App {
 impl App {
     /// The client before its first event.
     pub fn new(options: TerminalOptions, now: Timestamp) -> Self {
-        let TerminalOptions { theme, keys, zone, home, cwd, agent, start, version, login } = options;
+        let TerminalOptions { theme, keys, zone, home, cwd, agent, start, version, serve, login } = options;
         let link = if start == Start::Direct { Link::Direct } else { Link::Connecting };
         Self {
             look: Look { theme, zone, now, home },
@@ -202,6 +204,7 @@ impl App {
             agents: Vec::new(),
             agent,
             can_log_in: !login.is_empty(),
+            serve,
             reconnected: None,
             needs_login: None,
             new_cwd: cwd,

@@ -25,6 +25,8 @@ pub struct TerminalOptions {
     pub start: Start,
     /// The version of the program.
     pub version: String,
+    /// The command that starts the server; `None` if it runs on another machine.
+    pub serve: Option<String>,
     /// The command that logs in to an agent, whose name follows; empty if the agents run on another machine.
     pub login: Vec<String>,
 }

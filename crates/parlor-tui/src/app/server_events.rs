@@ -12,13 +12,16 @@ impl App {
     pub(super) fn on_server_event(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
             Event::Connected { server } => self.on_connected(&server, effects),
-            Event::Disconnected { server, reason, retry_at } => {
+            Event::Disconnected { server, reason, is_down, retry_at } => {
                 let since = match &self.link {
                     Link::Retrying { since, .. } => *since,
                     Link::Connecting | Link::Live | Link::Direct => self.look.now,
                 };
                 let (server, reason) = (Clean::line(&server), Clean::line(&reason));
-                self.link = Link::Retrying { since, next: retry_at, server, reason };
+                self.link = Link::Retrying { since, next: retry_at, server, reason, is_down };
+            }
+            Event::Refused { server, reason } => {
+                effects.push(Effect::Fail(format!("cannot use the server {server}: {reason}")));
             }
             Event::List(rows) => {
                 self.sessions.replace(rows);

@@ -39,6 +39,8 @@ pub enum Link {
         server: Clean,
         /// Why.
         reason: Clean,
+        /// Whether nothing listens there.
+        is_down: bool,
     },
     /// An agent without a server: there are no other sessions.
     Direct,

@@ -44,7 +44,7 @@ pub enum ShellError {
     /// The terminal cannot be used.
     #[error("cannot use the terminal: {0}")]
     Terminal(#[from] std::io::Error),
-    /// The agent that was to be attached cannot be started.
+    /// The agent cannot be started, or the server cannot be used.
     #[error("{0}")]
     Start(String),
 }
@@ -93,11 +93,17 @@ impl Shell {
         loop {
             while let Some(event) = self.pending.pop_front() {
                 for effect in self.app.update(event, Timestamp::now()) {
-                    if effect == Effect::Quit {
-                        self.stop().await;
-                        return Ok(self.app.detached());
+                    match effect {
+                        Effect::Quit => {
+                            self.stop().await;
+                            return Ok(self.app.detached());
+                        }
+                        Effect::Fail(reason) => {
+                            self.stop().await;
+                            return Err(ShellError::Start(reason));
+                        }
+                        effect => self.run_effect(effect).await?,
                     }
-                    self.run_effect(effect).await?;
                 }
             }
             is_dirty |= self.app.take_dirty();
@@ -169,7 +175,7 @@ impl Shell {
                 let outcome = self.outside(move || external::login(&command, &agent)).await?;
                 self.pending.push_front(Event::LoginEnded(outcome));
             }
-            Effect::Quit => {}
+            Effect::Quit | Effect::Fail(_) => {}
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ fn a_restarted_server_is_connected_again_without_duplicates_and_the_draft_is_kep
     scenario.stop();
     screen.wait_for("✗ offline");
     screen.wait_for("No connection to the server since");
+    screen.wait_for("`parlor serve` starts the server.");
     screen.press(" goes on");
     screen.wait_for("› my draft goes on");
     scenario.serve(&["--agent", "demo"]);
@@ -96,14 +97,25 @@ fn port(scenario: &Scenario) -> u16 {
 }
 
 #[test]
-fn a_refused_connection_is_shown_with_the_reason_of_the_server() {
+fn a_refused_first_connection_ends_the_client_with_the_reason_of_the_server() {
     let scenario = with_server();
     let url = format!("ws://127.0.0.1:{}", port(&scenario));
     let mut command = scenario.command(&["attach", "--server", &url]);
     command.env("PARLOR_TOKEN", "x".repeat(20));
-    let screen = Screen::run(&command, 200, 24);
-    screen.wait_for("401 Unauthorized: A token is required");
-    assert_eq!(screen.detach(), Some(0));
+    let mut screen = Screen::run(&command, 200, 24);
+    assert_eq!(screen.wait(), Some(1));
+    screen
+        .wait_for(&format!("parlor: cannot use the server {url}/acp: 401 Unauthorized: A token is required"));
+    screen.wait_for("PARLOR_TOKEN");
+}
+
+#[test]
+fn a_host_that_does_not_exist_ends_the_client() {
+    let scenario = Scenario::new(PARLOR);
+    let mut screen =
+        Screen::with_size(&scenario, &["attach", "--server", "ws://nowhere.invalid:7667"], 200, 24);
+    assert_eq!(screen.wait(), Some(1));
+    screen.wait_for("parlor: cannot use the server ws://nowhere.invalid:7667/acp: ");
 }
 
 #[test]
@@ -111,9 +123,9 @@ fn a_certificate_that_is_not_trusted_is_refused() {
     let scenario = with_server();
     let proxy = tls::Proxy::start(port(&scenario));
     let url = format!("wss://localhost:{}", proxy.port);
-    let screen = Screen::open(&scenario, &["attach", "--server", &url]);
+    let mut screen = Screen::open(&scenario, &["attach", "--server", &url]);
+    assert_eq!(screen.wait(), Some(1));
     screen.wait_for("certificate");
-    assert_eq!(screen.detach(), Some(0));
 }
 
 #[test]

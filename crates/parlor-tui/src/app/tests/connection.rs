@@ -10,10 +10,13 @@ fn a_lost_connection_is_shown_and_keeps_what_is_written() {
     let lost = || Event::Disconnected {
         server: "ws://build-box:7667".to_owned(),
         reason: "connection refused".to_owned(),
+        is_down: true,
         retry_at,
     };
     script.event(lost());
     screen!(script, 80 x 24, "offline-80");
+    script.app.serve = None;
+    assert!(script.screen(80, 24).contains("`parlor serve` on that machine starts the server."));
     // Enter retries at once, and nothing is sent by itself.
     assert_eq!(script.press("Enter"), [Effect::Reconnect]);
     script.wait(38_000);
@@ -23,6 +26,17 @@ fn a_lost_connection_is_shown_and_keeps_what_is_written() {
     script.opened("s1", &[PROMPT, ANSWER, TOOL, RUNNING]);
     let screen = script.screen(80, 24);
     assert!(screen.contains("Connected again after 0:38.") && screen.contains("› Also check█"), "{screen}");
+}
+
+#[test]
+fn a_server_that_refuses_the_client_ends_it() {
+    let mut script = Script::new(Start::Latest);
+    let refused = Event::Refused {
+        server: "ws://build-box:7667/acp".to_owned(),
+        reason: "401 Unauthorized".to_owned(),
+    };
+    let error = "cannot use the server ws://build-box:7667/acp: 401 Unauthorized".to_owned();
+    assert_eq!(script.event(refused), [Effect::Fail(error)]);
 }
 
 #[test]

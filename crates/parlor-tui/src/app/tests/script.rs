@@ -38,6 +38,7 @@ impl Script {
             agent: None,
             start,
             version: "0.2.0".to_owned(),
+            serve: Some("parlor serve".to_owned()),
             login: vec!["parlor".to_owned(), "login".to_owned()],
         };
         let mut script = Self { app: App::new(options, noon()), now: noon() };
@@ -232,6 +233,7 @@ pub(super) fn disconnect(script: &mut Script) {
     script.event(Event::Disconnected {
         server: "/data/parlor.sock".to_owned(),
         reason: "connection refused".to_owned(),
+        is_down: true,
         retry_at: script.now + SignedDuration::from_secs(1),
     });
 }
