@@ -46,7 +46,7 @@ const REOPEN_TIMES: [SignedDuration; 5] = [
     SignedDuration::from_secs(10),
 ];
 
-/// A second Ctrl-C within this time detaches.
+/// A second Ctrl-C within this time detaches, and a second Esc cancels the turn.
 const INTERRUPT_TIME: SignedDuration = SignedDuration::from_secs(2);
 
 /// The note while a turn is being cancelled.
@@ -141,6 +141,8 @@ pub struct App {
     was_busy: bool,
     prompts_sent: u64,
     last_escape: Option<Timestamp>,
+    /// When the client said that another Esc cancels the turn.
+    cancel_announced: Option<Timestamp>,
     last_interrupt: Option<Timestamp>,
     last_key: Option<Timestamp>,
     ignore_keys_until: Option<Timestamp>,
@@ -218,6 +220,7 @@ impl App {
             was_busy: false,
             prompts_sent: 0,
             last_escape: None,
+            cancel_announced: None,
             last_interrupt: None,
             last_key: None,
             ignore_keys_until: None,
@@ -338,6 +341,11 @@ impl App {
     fn note(&mut self, text: &str) {
         self.note =
             Some(Note { text: Clean::line(text), role: Role::Text, until: self.look.now + NOTE_TIME });
+    }
+
+    /// Shows a warning for a time.
+    fn warn(&mut self, text: &str, time: SignedDuration) {
+        self.note = Some(Note { text: Clean::line(text), role: Role::Warning, until: self.look.now + time });
     }
 
     /// Shows a failure for a few seconds.

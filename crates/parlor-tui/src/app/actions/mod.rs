@@ -14,7 +14,6 @@ use crossterm::event::KeyCode;
 
 pub(super) use self::messages::SelectedKind;
 use super::{App, CANCELLING, Focus, GUARD_TIME, INTERRUPT_TIME, Link, TAB_GUARD_TIME};
-use crate::clean::Clean;
 use crate::event::{Call, Effect, SessionCall};
 use crate::keys::{Action, Key, KeyContext};
 use crate::overlay::{AskPurpose, HelpView, InboxView, Overlay, Search};
@@ -49,6 +48,9 @@ impl App {
         self.note = self.note.take().filter(|note| note.role != Role::Text);
         if action != Some(Action::Interrupt) {
             self.last_interrupt = None;
+        }
+        if action != Some(Action::Escape) {
+            self.cancel_announced = None;
         }
         // Whoever writes has seen that the connection is back.
         if action != Some(Action::Send) {
@@ -92,11 +94,11 @@ impl App {
             (_, true) => "Ctrl-C again detaches; the turn goes on",
             (_, false) => "Ctrl-C again detaches",
         };
-        self.note =
-            Some(super::Note { text: Clean::line(text), role: Role::Warning, until: now + INTERRUPT_TIME });
+        self.warn(text, INTERRUPT_TIME);
     }
 
-    /// Esc: closes the topmost thing, else cancels the turn.
+    /// Esc: closes the topmost thing, else cancels the turn. While a request waits, the first Esc only announces it: the person
+    /// may have meant the request.
     fn on_escape(&mut self, effects: &mut Vec<Effect>) {
         let now = self.look.now;
         let is_soon = self.last_escape.is_some_and(|last| last + GUARD_TIME > now);
@@ -104,13 +106,18 @@ impl App {
             self.last_escape = Some(now);
             return;
         }
-        if is_soon {
+        if is_soon || !self.is_busy() || self.is_offline() {
             return;
         }
-        if self.is_busy() && !self.is_offline() {
-            self.send_to_session(SessionCall::Cancel, effects);
-            self.note(CANCELLING);
+        let is_announced = self.cancel_announced.take().is_some_and(|at| now < at + INTERRUPT_TIME);
+        if self.shown_request().is_some() && !is_announced {
+            (self.last_escape, self.cancel_announced) = (Some(now), Some(now));
+            let escape = self.keys.label(KeyContext::Anywhere, Action::Escape);
+            self.warn(&format!("{escape} again cancels the turn"), INTERRUPT_TIME);
+            return;
         }
+        self.send_to_session(SessionCall::Cancel, effects);
+        self.note(CANCELLING);
     }
 
     /// Closes the topmost thing. Returns false if nothing is open.

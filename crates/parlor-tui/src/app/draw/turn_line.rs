@@ -29,7 +29,11 @@ impl App {
         };
         if let Some(request) = self.shown_request() {
             let text = format!("! {} asks: {}", self.requesting_agent(), self.summary_of(request));
-            let right = format!("{} answers", self.keys.label(KeyContext::Input, Action::NextPane));
+            let mut right = format!("{} answers", self.keys.label(KeyContext::Input, Action::NextPane));
+            if conversation.is_busy() && !self.is_narrow() {
+                let escape = self.keys.label(KeyContext::Anywhere, Action::Escape);
+                right = format!("{right}{}{escape} {escape} cancels", self.dot());
+            }
             return self.turn_rule((text, Role::Warning), (right, Role::Warning), columns, Role::Dim);
         }
         if self.editing.is_some() {

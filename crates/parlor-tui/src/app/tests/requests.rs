@@ -108,6 +108,29 @@ fn escape_puts_a_request_off_and_never_rejects_it() {
 }
 
 #[test]
+fn escape_does_not_cancel_a_turn_that_waits_for_an_answer_by_surprise() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5000);
+    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    script.press("Esc");
+    script.wait(600);
+    assert_eq!(script.press("Esc"), [], "the second one only announces it");
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("Esc again cancels the turn") && screen.contains("Esc Esc cancels"), "{screen}");
+    script.wait(300);
+    assert_eq!(script.press("Esc"), [], "too soon to be deliberate");
+    // Another key means something else, and so does an Esc much later.
+    script.press("x Backspace");
+    script.wait(600);
+    assert_eq!(script.press("Esc"), []);
+    script.wait(2100);
+    assert!(!script.screen(80, 24).contains("Esc again"));
+    assert_eq!(script.press("Esc"), []);
+    script.wait(600);
+    assert_eq!(session_calls(&script.press("Esc")), [&SessionCall::Cancel]);
+}
+
+#[test]
 fn an_answer_of_another_client_is_noted() {
     let decision = r#"{"sessionUpdate":"_parlor_event","eventId":"e1","type":"decision","at":"2026-11-17T14:05:28Z","request":"session/request_permission","toolCallId":"t9","outcome":"selected","option":{"optionId":"y","name":"Allow once","kind":"allow_once"},"by":{"client":9,"name":"zed"}}"#;
     let mut script = Script::open(&[PROMPT, RUNNING]);
