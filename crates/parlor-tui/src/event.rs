@@ -200,6 +200,15 @@ pub enum Event {
         /// What to say about it.
         note: String,
     },
+    /// A session was not forked.
+    ForkFailed {
+        /// The session.
+        parent: SessionId,
+        /// The edited prompt, if the fork was for one.
+        prompt: Option<String>,
+        /// Why.
+        failure: Failure,
+    },
     /// The hits of a search.
     Hits {
         /// Which search.

@@ -2,6 +2,7 @@
 
 mod actions;
 mod draw;
+mod forking;
 mod open_session;
 mod options;
 mod requests;
@@ -17,13 +18,13 @@ use parlor_client::{DuringTurn, MessageId, SessionId};
 
 pub use self::options::{Start, TerminalOptions};
 use self::state::{
-    AnsweredRequest, Completion, CompletionItem, FormState, Note, OpenAt, Opening, PendingRemoval,
+    AnsweredRequest, Completion, CompletionItem, Forking, FormState, Note, OpenAt, Opening, PendingRemoval,
     QueuedPrompt, Reopening,
 };
 pub use self::state::{Detached, Focus, Link};
 use crate::clean::Clean;
 use crate::conversation::{Conversation, Look};
-use crate::event::{AgentInfo, Call, Effect, Event, SessionCall};
+use crate::event::{AgentInfo, Call, Effect, Event, Failure, SessionCall};
 use crate::input::{Completed, InputBox};
 use crate::keys::KeyMap;
 use crate::overlay::Overlay;
@@ -95,6 +96,8 @@ pub struct App {
     /// The request that opened the session.
     opened_with: u64,
     opening: Option<Opening>,
+    /// The fork that the person waits for.
+    forking: Option<Forking>,
     reopening: Option<Reopening>,
     /// Whether an agent without a server has ended.
     has_ended: bool,
@@ -187,6 +190,7 @@ impl App {
             conversation: None,
             opened_with: 0,
             opening: None,
+            forking: None,
             reopening: None,
             has_ended: false,
             has_opened: false,

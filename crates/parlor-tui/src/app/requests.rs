@@ -115,7 +115,10 @@ impl App {
         };
         let is_put_off = self.put_off.as_ref() == Some(&request.id);
         let is_typing = self.last_key.is_some_and(|key| key + TYPING_TIME > self.look.now);
-        let is_free = self.input.is_empty() && self.focus == Focus::Input && self.overlays.is_empty();
+        let is_free = self.input.is_empty()
+            && self.focus == Focus::Input
+            && self.overlays.is_empty()
+            && self.forking.is_none();
         if is_free && !is_put_off && (!is_typing || !is_new) {
             self.focus = Focus::Request;
             self.took_focus = Some(self.look.now);

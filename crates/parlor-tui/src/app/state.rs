@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use parlor_client::{Json, MessageId, SessionId};
 
 use crate::clean::Clean;
-use crate::event::{Call, Effect};
+use crate::event::{Call, Effect, Event};
 use crate::field::TextField;
 use crate::input::Completed;
 use crate::theme::Role;
@@ -83,6 +83,17 @@ pub(super) struct Opening {
     pub(super) session: Option<SessionId>,
     /// What the client says when the session is open.
     pub(super) note: Option<String>,
+}
+
+/// A fork that is being made or opened.
+#[derive(Debug)]
+pub(super) struct Forking {
+    pub(super) parent: SessionId,
+    /// The request that opens the fork, as soon as there is a fork.
+    pub(super) ticket: Option<u64>,
+    pub(super) since: Timestamp,
+    /// The first key that is not typed into the input, and what followed it.
+    pub(super) held: Vec<Event>,
 }
 
 /// When a session whose connection was lost is opened again, while the server itself is connected.

@@ -25,6 +25,7 @@ impl App {
             || !self.removals.is_empty()
             || matches!(self.link, Link::Retrying { .. })
             || self.reopening.is_some()
+            || self.forking.is_some()
             || self.shown_request().is_some();
         if counts {
             // The next full second.

@@ -73,6 +73,6 @@ impl App {
         let is_connected = matches!(self.link, Link::Live | Link::Direct);
         let has_session = self.conversation.is_some() && self.reopening.is_none() && !self.has_ended;
         let is_new = self.conversation.is_none() && self.opening.is_none();
-        is_connected && self.is_started && (has_session || is_new)
+        is_connected && self.is_started && self.forking.is_none() && (has_session || is_new)
     }
 }

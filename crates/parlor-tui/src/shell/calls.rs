@@ -80,17 +80,20 @@ impl Context {
                     }
                     params
                 };
-                self.fork(&id, "session/fork", with, note).await
+                let forked = self.fork(&id, "session/fork", with, note).await;
+                self.report_fork(id, None, forked).await;
+                Ok(())
             }
             SessionCall::EditPrompt { message, text, note } => {
-                if let Err(error) = self.edit(&id, &message.as_json().into(), &text, note).await {
-                    self.event(Event::PromptFailed { session: id, text, failure: failure(&error) }).await;
-                }
+                let forked = self.edit(&id, &message.as_json().into(), &text, note).await;
+                self.report_fork(id, Some(text), forked).await;
                 Ok(())
             }
             SessionCall::Regenerate { message, note } => {
                 let with = |params: Object| params.with("messageId", message.as_json());
-                self.fork(&id, "_parlor/regenerate", with, note).await
+                let forked = self.fork(&id, "_parlor/regenerate", with, note).await;
+                self.report_fork(id, None, forked).await;
+                Ok(())
             }
             SessionCall::SetOption { option, value, note } => {
                 let with = |params: Object| params.with("configId", option).with("value", value);
@@ -191,6 +194,12 @@ impl Context {
     async fn report_removal(&self, id: SessionId, removed: Result<(), Error>) {
         if let Err(error) = removed {
             self.event(Event::RemovalFailed { id, reason: reason(&error) }).await;
+        }
+    }
+
+    async fn report_fork(&self, parent: SessionId, prompt: Option<String>, forked: Result<(), Error>) {
+        if let Err(error) = forked {
+            self.event(Event::ForkFailed { parent, prompt, failure: failure(&error) }).await;
         }
     }
 

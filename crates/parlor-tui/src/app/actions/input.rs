@@ -79,7 +79,7 @@ impl App {
         conversation.follow();
         if let Some(message) = self.editing.take() {
             let note = "Forked with the edited prompt. Esc returns to the parent.".to_owned();
-            self.send_to_session(SessionCall::EditPrompt { message, text, note }, effects);
+            self.start_fork(SessionCall::EditPrompt { message, text, note }, effects);
             return;
         }
         self.send_prompt(text, during_turn, effects);
@@ -179,6 +179,9 @@ impl App {
 
     pub(in crate::app) fn on_paste(&mut self, text: &str, effects: &mut Vec<Effect>) {
         self.last_key = Some(self.look.now);
+        if self.hold_paste(text) {
+            return;
+        }
         let is_form = self.focus == Focus::Request && self.shown_form();
         match self.overlays.last_mut() {
             None if is_form => {
@@ -275,7 +278,7 @@ impl App {
     }
 
     /// Keys of the open completion. Returns whether the key was used.
-    pub(super) fn on_completion_key(&mut self, key: Key) -> bool {
+    pub(in crate::app) fn on_completion_key(&mut self, key: Key) -> bool {
         let Some(completion) = &mut self.completion else { return false };
         match key.code() {
             KeyCode::Up => completion.cursor = step(completion.cursor, completion.items.len(), false),

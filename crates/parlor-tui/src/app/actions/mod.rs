@@ -37,6 +37,10 @@ impl App {
         if !self.takes_key(key) {
             return;
         }
+        if self.forking.is_some() {
+            // A click may have moved the focus.
+            self.focus = Focus::Input;
+        }
         let context = self.key_context();
         let action = self.keys.action(context, key);
         if self.ignore_keys_until.is_some_and(|until| now < until) && action != Some(Action::Interrupt) {
@@ -55,6 +59,9 @@ impl App {
         // Whoever writes has seen that the connection is back.
         if action != Some(Action::Send) {
             self.reconnected = None;
+        }
+        if self.hold_key(key, action) {
+            return;
         }
         match action {
             Some(Action::Interrupt) => return self.on_interrupt(effects),
@@ -160,6 +167,11 @@ impl App {
                 true
             }
             Focus::Input => {
+                if self.forking.is_some() {
+                    self.end_forking();
+                    self.note("The fork will be in the list of sessions");
+                    return true;
+                }
                 if self.queued_cursor.take().is_some() {
                     return true;
                 }
@@ -315,6 +327,7 @@ impl App {
     }
 
     pub(super) fn new_session(&mut self, effects: &mut Vec<Effect>) {
+        self.end_forking();
         self.keep_draft();
         self.conversation = None;
         self.opening = None;

@@ -103,3 +103,155 @@ fn hits_of_an_earlier_search_are_not_shown_in_a_new_one() {
     let Some(Overlay::Search(search)) = script.app.overlays.last() else { panic!() };
     assert_eq!(search.problem, None);
 }
+
+/// The prompts that are sent, with their sessions.
+fn prompts(effects: &[Effect]) -> Vec<(String, String)> {
+    let prompt = |call: &&Call| match call {
+        Call::InSession(id, SessionCall::Prompt { text, .. }) => Some((id.to_string(), text.clone())),
+        _ => None,
+    };
+    call(effects).iter().filter_map(prompt).collect()
+}
+
+fn sent(session: &str, text: &str) -> (String, String) {
+    (session.to_owned(), text.to_owned())
+}
+
+#[test]
+fn what_is_typed_while_a_fork_is_made_is_for_the_fork() {
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.type_text("draft of the parent");
+    script.press("Tab f");
+    // These would edit, regenerate and copy in the parent.
+    assert_eq!(call(&script.type_text("er")), [&Call::Agents; 0]);
+    script.event(Event::Paste("y".to_owned()));
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("Opening the fork  0:00") && screen.contains("› ery█"), "{screen}");
+    // What follows the first key that is not typed waits for the fork.
+    assert_eq!(call(&script.press("Enter")), [&Call::Agents; 0]);
+    script.forked("s9");
+    script.type_text("mo");
+    script.event(Event::Paste("re".to_owned()));
+    let effects = script.opened("s9", &[PROMPT, ANSWER, IDLE]);
+    assert_eq!(prompts(&effects), [sent("s9", "ery")]);
+    assert_eq!(script.app.input.text(), "more");
+    // The draft of the parent is kept for the parent.
+    script.press("Ctrl-U");
+    script.press("Esc");
+    script.opened("s1", &[PROMPT, ANSWER, IDLE]);
+    assert_eq!(script.app.input.text(), "draft of the parent");
+}
+
+#[test]
+fn other_keys_wait_until_the_fork_is_open() {
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.press("Tab f Tab y Ctrl-T");
+    assert!(script.app.overlays.is_empty());
+    script.forked("s9");
+    let effects = script.opened("s9", &[PROMPT, IDLE]);
+    assert!(
+        effects.iter().any(|effect| matches!(effect, Effect::Copy(text) if text.starts_with("The port")))
+    );
+    assert!(matches!(script.app.overlays.last(), Some(Overlay::Inbox(_))));
+    // A request of the fork does not get them.
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.press("Tab f Enter y");
+    script.wait(5_000);
+    script.forked("s9");
+    let request = COMMAND_REQUEST.replace("\"s1\"", "\"s9\"");
+    script.event(Event::Requests(requests(&[&request]), Vec::new()));
+    assert_eq!(answers(&script.opened("s9", &[PROMPT, RUNNING])), [""; 0]);
+    assert_eq!(script.app.input.text(), "y");
+}
+
+#[test]
+fn a_request_of_the_parent_does_not_take_the_keys_for_a_fork() {
+    let mut script = Script::open(&[PROMPT, ANSWER, RUNNING]);
+    script.press("Tab f");
+    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    script.wait(5_000);
+    assert_eq!(answers(&script.type_text("y1")), [""; 0]);
+    assert_eq!(script.app.input.text(), "y1");
+}
+
+#[test]
+fn a_fork_that_fails_leaves_what_was_typed_in_the_parent_and_sends_nothing() {
+    let fork_failed = |prompt: Option<&str>| Event::ForkFailed {
+        parent: "s1".into(),
+        prompt: prompt.map(str::to_owned),
+        failure: failure("being written"),
+    };
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.type_text("draft");
+    script.press("Tab f");
+    script.type_text("for the fork");
+    script.press("Enter");
+    script.type_text("more");
+    let effects = script.event(fork_failed(None));
+    assert_eq!(call(&effects), [&Call::Agents; 0]);
+    assert_eq!(script.app.input.text(), "draft\nfor the fork\nmore");
+    assert!(script.screen(80, 24).contains("being written"));
+    // An edited prompt comes back; what was written before the edit stays a draft.
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.type_text("draft");
+    script.press("Tab k e Enter");
+    script.event(fork_failed(Some("edited")));
+    assert_eq!(script.app.input.text(), "edited");
+    assert_eq!(script.app.drafts[&Some("s1".into())], "draft");
+    // A fork that cannot be opened is not one to return from.
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.press("Tab f");
+    script.type_text("kept");
+    script.forked("s9");
+    let ticket = script.app.opening.as_ref().unwrap().ticket;
+    script.event(Event::OpenFailed { ticket, failure: failure("gone") });
+    assert_eq!(script.app.input.text(), "kept");
+    assert_eq!(script.app.parents, []);
+}
+
+#[test]
+fn escape_stays_in_the_parent_while_a_fork_is_made() {
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.press("Tab f");
+    script.type_text("kept");
+    script.press("Esc");
+    assert_eq!(call(&script.forked("s9")), [&Call::Agents; 0]);
+    assert_eq!(script.app.input.text(), "kept");
+    let effects = script.press("Enter");
+    assert_eq!(prompts(&effects), [sent("s1", "kept")]);
+    // The same if another session is opened with the mouse, or the connection is made again.
+    script.press("Tab f");
+    script.type_text("draft");
+    script.press("Enter");
+    disconnect(&mut script);
+    connect(&mut script);
+    assert_eq!(call(&script.forked("s9")), [&Call::Agents; 0]);
+    let effects = script.opened("s1", &[PROMPT, ANSWER, IDLE]);
+    assert_eq!(prompts(&effects), []);
+    assert_eq!(script.app.input.text(), "draft");
+}
+
+#[test]
+fn a_fork_that_is_never_made_holds_a_bounded_number_of_keys() {
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.press("Tab f Enter");
+    script.type_text(&"x".repeat(1000));
+    assert_eq!(script.app.forking.as_ref().unwrap().held.len(), 256);
+    assert_eq!(script.press("Ctrl-C Ctrl-C").last(), Some(&Effect::Quit));
+}
+
+#[test]
+fn a_session_that_cannot_be_opened_keeps_the_draft_of_a_new_one() {
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    script.press("Ctrl-N");
+    script.type_text("a new one");
+    open_other(&mut script);
+    script.opened("s2", &[PROMPT, IDLE]);
+    script.press("Ctrl-O");
+    script.type_text("fix");
+    script.press("Enter");
+    let ticket = script.app.opening.as_ref().unwrap().ticket;
+    script.event(Event::OpenFailed { ticket, failure: failure("gone") });
+    script.press("Ctrl-N");
+    assert_eq!(script.app.input.text(), "a new one");
+}

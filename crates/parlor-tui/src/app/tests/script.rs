@@ -86,6 +86,12 @@ impl Script {
         })))
     }
 
+    /// A fork of the first session was made.
+    pub(super) fn forked(&mut self, id: &str) -> Vec<Effect> {
+        let (cwd, note) = ("/home/dev/src/parlor".to_owned(), "Forked".to_owned());
+        self.event(Event::Forked { parent: "s1".into(), id: id.into(), cwd, note })
+    }
+
     /// Replaces the transcript of the open session.
     pub(super) fn changed(&mut self, updates: &[&str]) -> Vec<Effect> {
         let replica = Replica::Fixed(Arc::new(transcript(updates)));

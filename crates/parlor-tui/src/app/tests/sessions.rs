@@ -174,12 +174,14 @@ fn messages_are_forked_edited_and_regenerated() {
         matches!(session_calls(&effects)[..], [SessionCall::Fork { at: Some(at), .. }] if at.to_string() == "a1"),
         "{effects:?}"
     );
-    let effects = script.press("r");
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    let effects = script.press("Tab r");
     assert!(
         matches!(session_calls(&effects)[..], [SessionCall::Regenerate { message, .. }] if message.to_string() == "a1"),
         "{effects:?}"
     );
-    script.press("k e");
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.press("Tab k e");
     assert!(script.app.input.text().starts_with("The port test"));
     script.type_text(" Now.");
     let effects = script.press("Enter");
@@ -188,14 +190,9 @@ fn messages_are_forked_edited_and_regenerated() {
     };
     assert!(message.to_string() == "u1" && text.ends_with("timeout. Now."));
     // The fork is opened, and Esc returns to the parent.
-    let effects = script.event(Event::Forked {
-        parent: "s1".into(),
-        id: "s9".into(),
-        cwd: "/".to_owned(),
-        note: "Forked".to_owned(),
-    });
+    let effects = script.forked("s9");
     assert!(matches!(call(&effects)[..], [Call::Open { .. }]));
-    // While it is being opened, keys are those of the parent, and nothing says otherwise.
+    // Nothing says that it is there before it is open.
     assert!(!script.screen(80, 24).contains("Forked"));
     script.opened("s9", &[PROMPT]);
     assert!(script.screen(80, 24).contains("Forked"));
