@@ -481,7 +481,8 @@ pub(super) fn reason(error: &Error) -> String {
         }
         Error::Connect(error) => error.to_string(),
         Error::Disconnected => "the connection was lost".to_owned(),
-        Error::Refused(_) | Error::Rpc(_) | Error::Protocol(_) | Error::Busy | _ => error.to_string(),
+        Error::Refused(reason) => reason.clone(),
+        Error::Rpc(_) | Error::Protocol(_) | Error::Busy | _ => error.to_string(),
     }
 }
 

@@ -123,9 +123,9 @@ fn a_certificate_that_is_not_trusted_is_refused() {
     let scenario = with_server();
     let proxy = tls::Proxy::start(port(&scenario));
     let url = format!("wss://localhost:{}", proxy.port);
-    let mut screen = Screen::open(&scenario, &["attach", "--server", &url]);
+    let mut screen = Screen::with_size(&scenario, &["attach", "--server", &url], 200, 24);
     assert_eq!(screen.wait(), Some(1));
-    screen.wait_for("certificate");
+    screen.wait_for("invalid peer certificate");
 }
 
 #[test]
