@@ -186,6 +186,8 @@ pub enum Event {
     RemovalFailed {
         /// The session.
         id: SessionId,
+        /// Whether it was to be deleted.
+        is_deletion: bool,
         /// Why.
         reason: String,
     },
@@ -299,6 +301,13 @@ pub enum Call {
     SetTitle(SessionId, String),
     /// Archives a session.
     Archive(SessionId),
+    /// Restores an archived session.
+    Restore {
+        /// The session.
+        id: SessionId,
+        /// What to say about it.
+        note: String,
+    },
     /// Deletes a session.
     Delete(SessionId),
     /// Says that a person has seen the open session.

@@ -308,10 +308,7 @@ pub struct ForkTree {
 impl ForkTree {
     /// The session under the cursor.
     pub fn current(&self) -> Option<&SessionId> {
-        match self.lines.get(self.cursor)? {
-            ListLine::Session { id, .. } => Some(id),
-            ListLine::Directory(_) => None,
-        }
+        self.lines.get(self.cursor)?.session()
     }
 }
 

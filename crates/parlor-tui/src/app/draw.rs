@@ -263,6 +263,9 @@ impl App {
                 }
                 facts.extend(self.option_name("model").map(|model| model.to_string()));
                 facts.extend(self.option_name("mode").map(|mode| format!("mode {mode}")));
+                if row.is_some_and(|row| row.is_archived) {
+                    facts.push("archived".to_owned());
+                }
                 if self.size.0 >= WIDE {
                     facts.extend(row.map(|row| self.look.short_path(&row.cwd).to_string()));
                 }

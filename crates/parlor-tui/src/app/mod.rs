@@ -387,8 +387,24 @@ impl App {
 
     /// Sends what is delayed, and ends the program.
     fn quit(&mut self, effects: &mut Vec<Effect>) {
-        effects.extend(self.removals.drain(..).map(|removal| removal.effect()));
+        self.carry_out_all(effects);
         effects.push(Effect::Quit);
+    }
+
+    /// Carries out all removals that can be taken back until now.
+    fn carry_out_all(&mut self, effects: &mut Vec<Effect>) {
+        for removal in std::mem::take(&mut self.removals) {
+            self.carry_out(&removal, effects);
+        }
+    }
+
+    /// Sends an archiving or a deletion. An archived session is listed among the archived ones at once.
+    fn carry_out(&mut self, removal: &PendingRemoval, effects: &mut Vec<Effect>) {
+        if !removal.is_deletion {
+            self.sessions.hidden.remove(&removal.id);
+            self.sessions.set_archived(&removal.id, true);
+        }
+        effects.push(removal.effect());
     }
 }
 

@@ -31,6 +31,12 @@ impl App {
                 if let Some(open) = self.open_id().filter(|open| removed.contains(open)) {
                     self.on_deleted_elsewhere(&open);
                 }
+                let open = self.open_id().and_then(|open| self.sessions.get(&open));
+                if let Some(open) = open.filter(|open| !open.is_archived)
+                    && changed.iter().any(|row| row.id == open.id && row.is_archived)
+                {
+                    self.note("The session was archived by another client. A prompt restores it.");
+                }
                 self.sessions.change(changed, &removed);
                 self.mark_seen(effects);
             }
@@ -62,8 +68,11 @@ impl App {
             }
             Event::Forked { parent, id, cwd, note } => self.on_forked(parent, id, cwd, note, effects),
             Event::ForkFailed { parent, prompt, failure } => self.on_fork_failed(&parent, prompt, &failure),
-            Event::RemovalFailed { id, reason } => {
+            Event::RemovalFailed { id, is_deletion, reason } => {
                 self.sessions.hidden.remove(&id);
+                if !is_deletion {
+                    self.sessions.set_archived(&id, false);
+                }
                 self.fail(&reason);
             }
             Event::Hits { generation, hits, millis } => {
@@ -407,7 +416,7 @@ impl App {
             self.input.set(&draft);
         }
         self.conversation = None;
-        self.fail("The session was deleted or archived by another client. What you wrote is kept.");
+        self.fail("The session was deleted by another client. What you wrote is kept.");
     }
 
     /// The commands of the agent: name, hint of the input, description.

@@ -53,7 +53,7 @@ impl App {
         let is_due = |removal: &PendingRemoval| self.link == Link::Live && removal.at + UNDO_TIME <= now;
         let due: Vec<_> = self.removals.iter().filter(|removal| is_due(removal)).cloned().collect();
         self.removals.retain(|removal| !is_due(removal));
-        due.into_iter().for_each(|removal| effects.push(removal.effect()));
+        due.into_iter().for_each(|removal| self.carry_out(&removal, effects));
         if let Some(Overlay::Search(search)) = self.overlays.last_mut()
             && search.changed.is_some_and(|changed| changed + SEARCH_DELAY <= now)
         {

@@ -18,6 +18,7 @@ use parlor_client::{
     ToolCallId, ToolCallStatus, Transcript, is_numbered,
 };
 
+pub use self::selection::NumberedText;
 pub use self::turn::{Doing, TurnChanges};
 use crate::clean::Clean;
 use crate::entry::{EntryTimes, EntryView, Fold};

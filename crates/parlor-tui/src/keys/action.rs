@@ -119,8 +119,10 @@ actions! {
     Filter = "filter",
     /// Changes the title.
     Title = "title",
-    /// Archives.
+    /// Archives, or restores what is archived.
     Archive = "archive",
+    /// Shows or hides archived sessions.
+    Archived = "archived",
     /// Deletes.
     Delete = "delete",
     /// Takes back an archiving or a deletion.

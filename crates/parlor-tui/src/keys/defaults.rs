@@ -62,6 +62,7 @@ pub(super) const DEFAULTS: &[(KeyContext, Action, &str)] = &[
     (KeyContext::Sessions, Action::Title, "t"),
     (KeyContext::Sessions, Action::Archive, "x"),
     (KeyContext::Sessions, Action::Delete, "D"),
+    (KeyContext::Sessions, Action::Archived, "A"),
     (KeyContext::Sessions, Action::Undo, "u"),
     (KeyContext::Sessions, Action::ForkTree, "F"),
     (KeyContext::Sessions, Action::Detach, "q"),

@@ -77,8 +77,9 @@ const HELP: &[(KeyContext, &[Keys], &str)] = &[
     (
         KeyContext::Sessions,
         &[Keys::Of(&[Action::Archive, Action::Delete, Action::Undo])],
-        "archive; delete; undo",
+        "archive, restore; delete; undo",
     ),
+    (KeyContext::Sessions, &[Keys::Of(&[Action::Archived])], "show, hide archived sessions"),
     (KeyContext::Sessions, &[Keys::Of(&[Action::ForkTree, Action::Detach])], "fork tree; detach"),
     (KeyContext::Inbox, &[Keys::Of(&[Action::Next, Action::Previous])], "next, previous request"),
     (

@@ -223,9 +223,11 @@ impl Context {
         let mut notifications = client.notifications();
         self.shared().control = Some(client.clone());
         self.event(Event::Connected { server: self.target.name() }).await;
-        client.subscribe_list().await?;
+        client.subscribe_list_with_archived().await?;
         self.send_agents().await?;
-        self.send_list(client).await?;
+        // Archived sessions may be many, and are not shown at first.
+        let rows = client.list_all_agents().await?.iter().map(SessionRow::of).collect();
+        self.event(Event::List(rows)).await;
         match client.subscribe_requests().await {
             Ok(()) => {
                 let open = client.open_requests().await?;
@@ -235,6 +237,7 @@ impl Context {
             Err(Error::Rpc(_)) => {}
             Err(error) => return Err(error),
         }
+        self.send_list(client).await?;
         while let Some(notification) = notifications.next().await {
             if let Some(update) = ListUpdate::of(&notification) {
                 if update.list_again {
@@ -252,7 +255,7 @@ impl Context {
     }
 
     async fn send_list(&self, client: &Client) -> Result<(), Error> {
-        let rows = client.list_all_agents().await?.iter().map(SessionRow::of).collect();
+        let rows = client.list_with_archived().await?.iter().map(SessionRow::of).collect();
         self.event(Event::List(rows)).await;
         Ok(())
     }

@@ -37,12 +37,20 @@ impl Context {
             Call::Archive(id) => {
                 let archived =
                     self.control_call("_parlor/archive", &id, |params| params.with("archived", true)).await;
-                self.report_removal(id, archived).await;
+                self.report_removal(id, false, archived).await;
                 Ok(())
+            }
+            Call::Restore { id, note } => {
+                let restored =
+                    self.control_call("_parlor/archive", &id, |params| params.with("archived", false)).await;
+                if restored.is_ok() {
+                    self.event(Event::Note(note)).await;
+                }
+                restored
             }
             Call::Delete(id) => {
                 let deleted = self.control_call("session/delete", &id, |params| params).await;
-                self.report_removal(id, deleted).await;
+                self.report_removal(id, true, deleted).await;
                 Ok(())
             }
             // A number after the last change counts as the last one.
@@ -191,9 +199,9 @@ impl Context {
         self.control()?.call(method, &params).await.map(drop)
     }
 
-    async fn report_removal(&self, id: SessionId, removed: Result<(), Error>) {
+    async fn report_removal(&self, id: SessionId, is_deletion: bool, removed: Result<(), Error>) {
         if let Err(error) = removed {
-            self.event(Event::RemovalFailed { id, reason: reason(&error) }).await;
+            self.event(Event::RemovalFailed { id, is_deletion, reason: reason(&error) }).await;
         }
     }
 

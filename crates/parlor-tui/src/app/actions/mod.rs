@@ -2,6 +2,7 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "each pane handles some of the actions and keys")]
 
+mod fork_tree;
 mod input;
 mod messages;
 mod mouse;

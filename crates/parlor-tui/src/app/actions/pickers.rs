@@ -61,7 +61,7 @@ impl App {
     }
 
     pub(super) fn pick_command(&mut self) {
-        const COMMANDS: [(Action, &str); 16] = [
+        const COMMANDS: [(Action, &str); 17] = [
             (Action::OpenSession, "Open a session"),
             (Action::NewSession, "New session"),
             (Action::Inbox, "Inbox"),
@@ -74,7 +74,8 @@ impl App {
             (Action::ForkTree, "Fork tree"),
             (Action::Title, "Change the title"),
             (Action::Filter, "Directory of new sessions"),
-            (Action::Archive, "Archive this session"),
+            (Action::Archive, "Archive or restore this session"),
+            (Action::Archived, "Show or hide archived sessions"),
             (Action::Delete, "Delete this session"),
             (Action::Undo, "Undo"),
             (Action::Help, "Help"),
@@ -327,14 +328,14 @@ impl App {
             Action::ForkTree => self.show_forks(),
             Action::Detach => self.quit(effects),
             Action::Undo => self.undo(effects),
-            Action::Title | Action::Archive | Action::Delete => {
-                self.list_cursor = self.open_id();
-                if self.list_cursor.is_some() {
-                    self.on_session_action(action, effects);
-                } else {
-                    self.note("No session is open");
-                }
+            Action::Archived => {
+                self.toggle_archived();
+                self.set_focus(Focus::Sessions);
             }
+            Action::Title | Action::Archive | Action::Delete => match self.open_id() {
+                Some(id) => self.change_session(&id, action, effects),
+                None => self.note("No session is open"),
+            },
             _ => {}
         }
     }

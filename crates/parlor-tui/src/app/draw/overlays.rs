@@ -69,6 +69,9 @@ impl App {
                     Span::raw(Clean::line(ask.text.text()).to_string()),
                 ])
             }
+            (_, Some(Overlay::Forks(_))) if !self.removals.is_empty() => {
+                self.removal_line(status.width).unwrap_or_default()
+            }
             (Some(note), _) => {
                 self.spread(vec![self.span(format!(" {}", note.text), note.role)], right, status.width)
             }

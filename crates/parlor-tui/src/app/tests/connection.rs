@@ -170,6 +170,10 @@ fn a_deletion_waits_for_the_connection_and_a_failed_one_shows_the_session_again(
     let effects = connect(&mut script);
     assert!(call(&effects).contains(&&Call::Delete("s1".into())), "{effects:?}");
     assert!(script.app.sessions.hidden.contains(&"s1".into()));
-    script.event(Event::RemovalFailed { id: "s1".into(), reason: "the disk is full".to_owned() });
+    script.event(Event::RemovalFailed {
+        id: "s1".into(),
+        is_deletion: true,
+        reason: "the disk is full".to_owned(),
+    });
     assert!(script.app.sessions.hidden.is_empty());
 }

@@ -4,8 +4,8 @@ pub(super) const SESSIONS: &[&str] = &[
     r#"{"sessionId":"s1","cwd":"/home/dev/src/parlor","title":"Fix flaky port test","updatedAt":"2026-11-17T14:03:00Z","_meta":{"parlor/agent":"claude","parlor/row":{"state":"running","mode":"ask","model":"opus","lastPromptAt":"2026-11-17T14:03:32Z","usage":{"used":124000,"size":200000,"cost":{"amount":1.84,"currency":"USD"}}}}}"#,
     r#"{"sessionId":"s2","cwd":"/home/dev/src/parlor","title":"Axum upgrade","updatedAt":"2026-11-17T14:00:20Z","_meta":{"parlor/agent":"codex","parlor/row":{"state":"needs_you","openRequests":1}}}"#,
     r#"{"sessionId":"s3","cwd":"/home/dev/src/parlor","title":"Document the token","updatedAt":"2026-11-17T13:00:00Z","_meta":{"parlor/agent":"gemini","parlor/row":{"state":"idle","unread":true}}}"#,
-    r#"{"sessionId":"s4","cwd":"/home/dev/src/parlor","title":"shorter","updatedAt":"2026-11-17T13:00:00Z","_meta":{"parlor/agent":"claude","parlor/parent":"s3","parlor/row":{"state":"idle"}}}"#,
-    r#"{"sessionId":"s5","cwd":"/home/dev/src/parlor","title":"for operators","updatedAt":"2026-11-17T12:00:00Z","_meta":{"parlor/agent":"gemini","parlor/parent":"s3","parlor/row":{"state":"idle"}}}"#,
+    r#"{"sessionId":"s4","cwd":"/home/dev/src/parlor","title":"shorter","updatedAt":"2026-11-17T13:00:00Z","_meta":{"parlor/agent":"claude","parlor/parent":"s3","parlor/forkedAt":"a1","parlor/row":{"forkedFrom":{"sessionId":"s3","messageId":"a1","messages":2},"state":"idle"}}}"#,
+    r#"{"sessionId":"s5","cwd":"/home/dev/src/parlor","title":"for operators","updatedAt":"2026-11-17T12:00:00Z","_meta":{"parlor/agent":"gemini","parlor/parent":"s3","parlor/forkedAt":"a1","parlor/row":{"forkedFrom":{"sessionId":"s3","messageId":"a1","messages":2},"state":"idle"}}}"#,
     r#"{"sessionId":"s6","cwd":"/home/dev/src/shop","title":"Invoice rounding","updatedAt":"2026-11-17T11:00:00Z","_meta":{"parlor/agent":"claude","parlor/row":{"state":"failed"}}}"#,
     r#"{"sessionId":"s7","cwd":"/home/dev/src/shop","title":"請求書の丸め誤差を直す","updatedAt":"2026-11-15T11:00:00Z","_meta":{"parlor/agent":"codex","parlor/row":{"state":"idle","unread":true}}}"#,
 ];

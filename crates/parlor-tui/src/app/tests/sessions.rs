@@ -47,12 +47,98 @@ fn a_mode_that_asks_nothing_needs_a_second_enter() {
 }
 
 #[test]
-fn the_fork_tree_is_drawn() {
-    let mut script =
-        Script::connected(Start::Session("s4".into(), "/home/dev/src/parlor".to_owned()), SESSIONS);
-    script.opened("s4", &[PROMPT, ANSWER, IDLE]);
+fn the_fork_tree_shows_where_each_fork_was_made() {
+    let own = r#"{"sessionUpdate":"user_message","messageId":"u2","content":[{"type":"text","text":"Now write it shorter."}]}"#;
+    let start = Start::Session("s4".into(), "/home/dev/src/parlor".to_owned());
+    let archived = SESSIONS[4].replace(r#""title""#, r#""archived":true,"title""#);
+    let sessions = [&SESSIONS[..4], &[archived.as_str()]].concat();
+    let mut script = Script::connected(start, &sessions);
+    script.opened("s4", &[PROMPT, ANSWER, own, IDLE]);
     script.press("Tab F");
     screen!(script, 80 x 24, "forks-80");
+    screen!(script, 40 x 20, "forks-40");
+    // The other fork was made at the same message, and the tree has it although it is archived.
+    script.press("j");
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("for operators: differs after #2"), "{screen}");
+    assert!(screen.contains("the open session continues with"), "{screen}");
+    // Forks are folded and unfolded.
+    script.press("h");
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("1 session\n") && !screen.contains("shorter"), "{screen}");
+    script.press("l");
+    assert!(script.screen(80, 24).contains("3 sessions\n"));
+    // A fork that is made meanwhile appears, and the cursor stays.
+    script.press("G");
+    let new = SESSIONS[3].replace("s4", "s8").replace("shorter", "longer");
+    script.event(Event::ListChanged(rows(&[&new]), Vec::new()));
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("4 sessions\n") && screen.contains("for operators: differs"), "{screen}");
+}
+
+#[test]
+fn a_session_is_archived_and_restored_in_the_fork_tree() {
+    let start = Start::Session("s3".into(), "/home/dev/src/parlor".to_owned());
+    let mut script = Script::connected(start, SESSIONS);
+    script.opened("s3", &[PROMPT, ANSWER, IDLE]);
+    script.press("Tab F j x");
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("Archived \"shorter\".  u undo") && screen.contains("2 sessions"), "{screen}");
+    script.press("u");
+    assert!(script.screen(80, 24).contains("3 sessions"));
+    script.press("g j x");
+    assert_eq!(call(&script.wait(10_000)), [&Call::Archive("s4".into())]);
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("3 sessions") && screen.contains("archived  1h"), "{screen}");
+    let effects = script.press("g j x");
+    assert!(matches!(call(&effects)[..], [Call::Restore { id, .. }] if *id == SessionId::from("s4")));
+}
+
+#[test]
+fn archived_sessions_are_shown_on_demand_and_restored() {
+    let archived = SESSIONS[5].replace(r#""title""#, r#""archived":true,"title""#);
+    let sessions = [&SESSIONS[..2], &[archived.as_str()]].concat();
+    let mut script = Script::connected(Start::Session("s1".into(), "/".to_owned()), &sessions);
+    script.opened("s1", &[PROMPT, IDLE]);
+    script.press("Tab Tab");
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("Sessions 2\n") && screen.contains(" 1 archived"), "{screen}");
+    assert!(screen.contains("A shows") && !screen.contains("Invoice rounding"), "{screen}");
+    script.press("A G");
+    screen!(script, 80 x 24, "archived-80");
+    screen!(script, 40 x 12, "archived-40");
+    let effects = script.press("x");
+    assert!(
+        matches!(call(&effects)[..], [Call::Restore { id, .. }] if *id == SessionId::from("s6")),
+        "{effects:?}"
+    );
+    script.event(Event::ListChanged(rows(&[SESSIONS[5]]), Vec::new()));
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("Sessions 3\n") && !screen.contains("archived"), "{screen}");
+    // The next one that is archived is below them at once, and back if the server refuses.
+    script.press("x");
+    assert_eq!(call(&script.wait(10_000)), [&Call::Archive("s6".into())]);
+    assert!(script.screen(80, 24).contains(" 1 archived"));
+    script.event(Event::RemovalFailed {
+        id: "s6".into(),
+        is_deletion: false,
+        reason: "the disk is full".to_owned(),
+    });
+    assert!(script.screen(80, 24).contains("Sessions 3\n"));
+    // Without any, the key says so.
+    script.press("A A");
+    assert!(script.screen(80, 24).contains("No sessions are archived"));
+}
+
+#[test]
+fn a_session_that_is_archived_elsewhere_stays_open() {
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    let archived = SESSIONS[0].replace(r#""title""#, r#""archived":true,"title""#);
+    script.event(Event::ListChanged(rows(&[&archived]), Vec::new()));
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("archived by another client. A prompt restores it."), "{screen}");
+    assert!(screen.lines().next().unwrap().contains("archived"), "{screen}");
+    assert!(script.app.conversation.is_some());
 }
 
 #[test]
@@ -133,10 +219,7 @@ fn a_session_that_is_deleted_elsewhere_keeps_the_draft() {
     script.type_text("draft");
     script.event(Event::ListChanged(Vec::new(), vec!["s1".into()]));
     let screen = script.screen(80, 24);
-    assert!(
-        screen.contains("deleted or archived by another client") && screen.contains("› draft█"),
-        "{screen}"
-    );
+    assert!(screen.contains("deleted by another client") && screen.contains("› draft█"), "{screen}");
 }
 
 #[test]
