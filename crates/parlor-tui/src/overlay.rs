@@ -39,6 +39,21 @@ impl Overlay {
     }
 }
 
+impl Overlay {
+    /// Whether it acts on the open session, so that it makes no sense for another one.
+    pub fn is_of_session(&self) -> bool {
+        match self {
+            Self::Picker(picker) => {
+                let is_of_list =
+                    |choice: &Choice| matches!(choice, Choice::Session(_) | Choice::NewSession(_));
+                !picker.items.iter().all(|item| is_of_list(&item.choice))
+            }
+            Self::Ask(ask) => ask.purpose == AskPurpose::Find,
+            Self::Inbox(_) | Self::Search(_) | Self::Forks(_) | Self::Help(_) => false,
+        }
+    }
+}
+
 /// What choosing an item does.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Choice {
@@ -299,6 +314,8 @@ impl Default for Search {
 /// The forks of a session.
 #[derive(Debug)]
 pub struct ForkTree {
+    /// The session for which it was opened. The list may not have it yet.
+    pub of: SessionId,
     /// The lines: the first session and its forks.
     pub lines: Vec<ListLine>,
     /// The cursor.

@@ -343,7 +343,8 @@ impl App {
         self.put_off = None;
         self.focus = Focus::Input;
         self.sessions.thaw();
-        self.overlays.clear();
+        // What was opened meanwhile stays, unless it is about the session before.
+        self.overlays.retain(|overlay| !overlay.is_of_session());
         if let Some(note) = opening.and_then(|opening| opening.note) {
             self.note(&note);
         }

@@ -21,7 +21,7 @@ impl App {
         self.sessions.reveal(id);
         let lines = self.sessions.tree(id);
         let cursor = lines.iter().position(|line| line.session() == Some(id)).unwrap_or(0);
-        self.overlays.push(Overlay::Forks(ForkTree { lines, cursor }));
+        self.overlays.push(Overlay::Forks(ForkTree { of: id.clone(), lines, cursor }));
     }
 
     pub(super) fn on_fork_tree_action(&mut self, action: Option<Action>, effects: &mut Vec<Effect>) {
@@ -72,8 +72,8 @@ impl App {
         });
         let Some(forks) = forks else { return };
         let is_there = |id: &&SessionId| sessions.get(id).is_some() && !sessions.hidden.contains(*id);
-        let root = forks.lines.iter().filter_map(ListLine::session).find(is_there);
-        let lines = root.map(|root| sessions.tree(root)).unwrap_or_default();
+        let root = forks.lines.iter().filter_map(ListLine::session).find(is_there).unwrap_or(&forks.of);
+        let lines = sessions.tree(root);
         let cursor = forks.current().and_then(|id| lines.iter().position(|line| line.session() == Some(id)));
         forks.cursor = cursor.unwrap_or(forks.cursor.min(lines.len().saturating_sub(1)));
         forks.lines = lines;

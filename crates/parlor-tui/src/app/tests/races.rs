@@ -255,3 +255,40 @@ fn a_session_that_cannot_be_opened_keeps_the_draft_of_a_new_one() {
     script.press("Ctrl-N");
     assert_eq!(script.app.input.text(), "a new one");
 }
+
+#[test]
+fn what_is_open_over_the_panes_stays_when_a_session_is_opened_late() {
+    for (keys, text) in
+        [("Ctrl-O a x", "Open a session"), ("Ctrl-T", "Inbox"), ("Ctrl-F", "Search"), ("F1", "Anywhere")]
+    {
+        let mut script = Script::connected(Start::Latest, SESSIONS);
+        script.press(keys);
+        script.opened("s1", &[PROMPT, OPTIONS, IDLE]);
+        let screen = script.screen(80, 24);
+        assert!(screen.contains(text), "{screen}");
+        script.press("Esc");
+        assert!(script.screen(80, 24).contains("The port test"));
+    }
+    // The options of another session would be set in this one.
+    for keys in ["Shift-Tab", "Ctrl-P", "Tab /"] {
+        let mut script = Script::open(&[PROMPT, OPTIONS, IDLE]);
+        open_other(&mut script);
+        script.press(keys);
+        assert!(!script.app.overlays.is_empty());
+        script.opened("s2", &[PROMPT, IDLE]);
+        assert!(script.app.overlays.is_empty(), "{keys}");
+    }
+}
+
+#[test]
+fn a_fork_that_is_listed_late_appears_in_its_tree() {
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.press("Tab f");
+    script.forked("s9");
+    script.opened("s9", &[PROMPT, ANSWER, IDLE]);
+    script.press("Tab F");
+    assert!(script.screen(80, 24).contains("0 sessions"));
+    let fork = SESSIONS[3].replace("s4", "s9").replace("s3", "s1");
+    script.event(Event::ListChanged(rows(&[&fork]), Vec::new()));
+    assert!(script.screen(80, 24).contains("2 sessions"));
+}
