@@ -3,8 +3,8 @@
 use parlor_testkit::programs;
 use parlor_testkit::scenario::Scenario;
 
-use crate::{PARLOR, tls, with_server};
-use parlor_testkit::screen::{ENTER, Screen, TAB};
+use crate::{PARLOR, go_to_request, tls, with_server};
+use parlor_testkit::screen::{ENTER, Screen};
 
 #[test]
 fn a_restarted_server_is_connected_again_without_duplicates_and_the_draft_is_kept() {
@@ -21,7 +21,7 @@ fn a_restarted_server_is_connected_again_without_duplicates_and_the_draft_is_kep
     screen.press(" goes on");
     screen.wait_for("› my draft goes on");
     scenario.serve(&["--agent", "demo"]);
-    screen.press(ENTER);
+    // Enter would connect at once; a second later it would send the draft.
     screen.wait_for("Connected again after");
     screen.wait_for_no("offline");
     assert!(screen.text().contains("› my draft goes on"), "{}", screen.text());
@@ -150,10 +150,7 @@ fn an_agent_is_used_without_a_server() {
     screen.prompt("say hello directly");
     screen.wait_for("\n   hello directly");
     screen.wait_for("─ Idle");
-    screen.prompt("ask Delete the notes");
-    screen.wait_for("Tab answers");
-    screen.press(TAB);
-    screen.wait_for("1 y  Allow once");
+    go_to_request(&mut screen, "ask Delete the notes");
     screen.press("y");
     screen.wait_for("You allowed it this once.");
     assert_eq!(screen.detach(), Some(0));
