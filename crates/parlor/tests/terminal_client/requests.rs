@@ -41,8 +41,15 @@ fn escape_twice_puts_a_request_off_and_does_not_cancel_the_turn() {
     go_to_request(&mut screen, "ask Delete the notes");
     screen.press(ESC);
     screen.wait_for("Tab answers · Esc Esc cancels");
-    // Ignored in the first half second, and announced later.
+    // In the next half second it would be ignored: the clock of the tool call tells when that is over.
+    let waited = |text: &str| {
+        let row = text.lines().find(|row| row.starts_with(" ! Delete the notes"))?;
+        row.rsplit(':').next()?.trim().parse::<u64>().ok()
+    };
+    let before = waited(&screen.text());
+    screen.wait_until("a second has passed", |text| waited(text) > before.map(|before| before + 1));
     screen.press(ESC);
+    screen.wait_for("Esc again cancels the turn");
     screen.press(TAB);
     screen.wait_for("Esc not now");
     screen.press("y");
