@@ -31,7 +31,6 @@ impl App {
         if is_typing && self.on_completion_key(key) {
             return true;
         }
-        #[expect(clippy::wildcard_enum_match_arm, reason = "all other actions are for the fork")]
         let is_held = match action {
             Some(
                 Action::Interrupt
@@ -116,11 +115,10 @@ impl App {
         let Some(forking) = self.forking.take() else { return };
         let mut typed = self.input.full_text();
         for event in forking.held {
-            match event {
-                Event::Key(key) if key.code() == KeyCode::Enter => typed.push('\n'),
-                Event::Key(key) => typed.extend(key.typed()),
-                Event::Paste(text) => typed.push_str(&text),
-                _ => {}
+            if let Event::Key(key) = event {
+                typed.extend(if key.code() == KeyCode::Enter { Some('\n') } else { key.typed() });
+            } else if let Event::Paste(text) = event {
+                typed.push_str(&text);
             }
         }
         let draft = self.drafts.remove(&Some(forking.parent)).unwrap_or_default();

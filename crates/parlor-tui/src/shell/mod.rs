@@ -93,17 +93,15 @@ impl Shell {
         loop {
             while let Some(event) = self.pending.pop_front() {
                 for effect in self.app.update(event, Timestamp::now()) {
-                    match effect {
-                        Effect::Quit => {
-                            self.stop().await;
-                            return Ok(self.app.detached());
-                        }
-                        Effect::Fail(reason) => {
-                            self.stop().await;
-                            return Err(ShellError::Start(reason));
-                        }
-                        effect => self.run_effect(effect).await?,
+                    if effect == Effect::Quit {
+                        self.stop().await;
+                        return Ok(self.app.detached());
                     }
+                    if let Effect::Fail(reason) = effect {
+                        self.stop().await;
+                        return Err(ShellError::Start(reason));
+                    }
+                    self.run_effect(effect).await?;
                 }
             }
             is_dirty |= self.app.take_dirty();

@@ -14,7 +14,6 @@ impl App {
         self.overlays.push(Overlay::Ask(Ask { title, text: TextField::new(text), purpose }));
     }
 
-    #[expect(clippy::too_many_lines, reason = "one arm for each overlay")]
     pub(super) fn on_overlay_key(&mut self, key: Key, action: Option<Action>, effects: &mut Vec<Effect>) {
         let has_session = self.conversation.is_some();
         match self.overlays.last_mut() {

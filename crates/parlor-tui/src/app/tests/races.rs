@@ -106,9 +106,9 @@ fn hits_of_an_earlier_search_are_not_shown_in_a_new_one() {
 
 /// The prompts that are sent, with their sessions.
 fn prompts(effects: &[Effect]) -> Vec<(String, String)> {
-    let prompt = |call: &&Call| match call {
-        Call::InSession(id, SessionCall::Prompt { text, .. }) => Some((id.to_string(), text.clone())),
-        _ => None,
+    let prompt = |call: &&Call| {
+        let Call::InSession(id, SessionCall::Prompt { text, .. }) = call else { return None };
+        Some((id.to_string(), text.clone()))
     };
     call(effects).iter().filter_map(prompt).collect()
 }
