@@ -115,8 +115,17 @@ pub enum Event {
         server: String,
         /// Why.
         reason: String,
+        /// Whether nothing listens there: the server does not run.
+        is_down: bool,
         /// When the next attempt is made.
         retry_at: jiff::Timestamp,
+    },
+    /// The server cannot be used, and trying again would not help. No connection was made before.
+    Refused {
+        /// Where the server is, for people.
+        server: String,
+        /// Why.
+        reason: String,
     },
     /// All sessions.
     List(Vec<SessionRow>),
@@ -177,6 +186,8 @@ pub enum Event {
     RemovalFailed {
         /// The session.
         id: SessionId,
+        /// Whether it was to be deleted.
+        is_deletion: bool,
         /// Why.
         reason: String,
     },
@@ -190,6 +201,15 @@ pub enum Event {
         cwd: String,
         /// What to say about it.
         note: String,
+    },
+    /// A session was not forked.
+    ForkFailed {
+        /// The session.
+        parent: SessionId,
+        /// The edited prompt, if the fork was for one.
+        prompt: Option<String>,
+        /// Why.
+        failure: Failure,
     },
     /// The hits of a search.
     Hits {
@@ -241,6 +261,8 @@ pub enum Effect {
     Redraw,
     /// Ends the program; the turn goes on.
     Quit,
+    /// Ends the program with an error.
+    Fail(String),
 }
 
 /// A request to the server.
@@ -279,6 +301,13 @@ pub enum Call {
     SetTitle(SessionId, String),
     /// Archives a session.
     Archive(SessionId),
+    /// Restores an archived session.
+    Restore {
+        /// The session.
+        id: SessionId,
+        /// What to say about it.
+        note: String,
+    },
     /// Deletes a session.
     Delete(SessionId),
     /// Says that a person has seen the open session.

@@ -4,43 +4,43 @@
 pub fn fit(query: &str, text: &str) -> Option<(i32, Vec<usize>)> {
     let folded: Vec<char> = text.chars().map(fold).collect();
     let mut score = 0;
-    let mut places = Vec::new();
+    let mut matches = Vec::new();
     for word in query.split_whitespace() {
-        let (word_score, word_places) = fit_word(word, &folded)?;
+        let (word_score, word_matches) = fit_word(word, &folded)?;
         score += word_score;
-        places.extend(word_places);
+        matches.extend(word_matches);
     }
-    places.sort_unstable();
-    places.dedup();
-    Some((score, places))
+    matches.sort_unstable();
+    matches.dedup();
+    Some((score, matches))
 }
 
 /// Fits one word: as a substring if possible, else letter by letter.
 fn fit_word(word: &str, text: &[char]) -> Option<(i32, Vec<usize>)> {
     let word: Vec<char> = word.chars().map(fold).collect();
-    let starts_word = |place: usize| place == 0 || !text[place - 1].is_alphanumeric();
+    let starts_word = |index: usize| index == 0 || !text[index - 1].is_alphanumeric();
     let whole = text.windows(word.len().max(1)).enumerate().filter(|(_, part)| *part == word.as_slice());
-    let whole = whole.map(|(place, _)| place).min_by_key(|place| (!starts_word(*place), *place));
-    if let Some(place) = whole {
-        let bonus = if starts_word(place) { 20 } else { 0 };
+    let whole = whole.map(|(index, _)| index).min_by_key(|index| (!starts_word(*index), *index));
+    if let Some(index) = whole {
+        let bonus = if starts_word(index) { 20 } else { 0 };
         let length = i32::try_from(word.len()).unwrap_or(i32::MAX / 16);
-        return Some((100 + bonus + 8 * length, (place..place + word.len()).collect()));
+        return Some((100 + bonus + 8 * length, (index..index + word.len()).collect()));
     }
     let mut score = 0;
-    let mut places = Vec::with_capacity(word.len());
+    let mut matches = Vec::with_capacity(word.len());
     let mut from = 0;
     for letter in word {
-        let fits = |place: &usize| text[*place] == letter;
+        let fits = |index: &usize| text[*index] == letter;
         let next = (from..text.len()).find(fits)?;
         // A later letter that begins a word is better than one inside of a word.
-        let place = (next..text.len()).find(|place| fits(place) && starts_word(*place)).unwrap_or(next);
-        let place = if place > next + 12 { next } else { place };
-        score += if starts_word(place) { 10 } else { 1 };
-        score += if places.last().is_some_and(|last| last + 1 == place) { 5 } else { 0 };
-        places.push(place);
-        from = place + 1;
+        let index = (next..text.len()).find(|index| fits(index) && starts_word(*index)).unwrap_or(next);
+        let index = if index > next + 12 { next } else { index };
+        score += if starts_word(index) { 10 } else { 1 };
+        score += if matches.last().is_some_and(|last| last + 1 == index) { 5 } else { 0 };
+        matches.push(index);
+        from = index + 1;
     }
-    Some((score, places))
+    Some((score, matches))
 }
 
 fn fold(letter: char) -> char {

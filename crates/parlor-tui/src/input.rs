@@ -62,15 +62,15 @@ impl InputBox {
     /// The text with pasted blocks in place of their tokens.
     pub fn full_text(&self) -> String {
         let text = self.text();
-        let mut places: Vec<_> = self
+        let mut blocks: Vec<_> = self
             .pasted
             .iter()
             .filter_map(|(token, block)| Some((text.find(token.as_str())?, token, block)))
             .collect();
-        places.sort_by_key(|(at, ..)| *at);
+        blocks.sort_by_key(|(at, ..)| *at);
         let mut full = String::new();
         let mut end = 0;
-        for (at, token, block) in places {
+        for (at, token, block) in blocks {
             full.push_str(&text[end..at]);
             full.push_str(block);
             end = at + token.len();
@@ -253,27 +253,27 @@ impl InputBox {
     /// The rows of the box at a width, and the row and column of the cursor.
     pub fn rows(&self, columns: usize) -> (Vec<InputRow>, (usize, usize)) {
         let columns = columns.max(2);
-        let cursor = self.area.cursor();
+        let at = self.area.cursor();
         let mut rows = Vec::new();
-        let mut place = (0, 0);
+        let mut cursor = (0, 0);
         for (number, line) in self.area.lines().iter().enumerate() {
-            let cursor_at = (number == cursor.0)
-                .then(|| line.char_indices().nth(cursor.1).map_or(line.len(), |(offset, _)| offset));
+            let cursor_at = (number == at.0)
+                .then(|| line.char_indices().nth(at.1).map_or(line.len(), |(offset, _)| offset));
             for (start, end) in row_ranges(line, columns) {
                 if let Some(at) = cursor_at.filter(|at| *at >= start && *at <= end) {
-                    place = (rows.len(), text::width(Clean::line(&line[start..at]).as_str()));
+                    cursor = (rows.len(), text::width(Clean::line(&line[start..at]).as_str()));
                 }
                 rows.push(InputRow { text: Clean::line(&line[start..end]) });
             }
         }
         // The cursor behind a full row is on the next one.
-        if place.1 >= columns {
-            place = (place.0 + 1, 0);
-            if place.0 >= rows.len() {
+        if cursor.1 >= columns {
+            cursor = (cursor.0 + 1, 0);
+            if cursor.0 >= rows.len() {
                 rows.push(InputRow { text: Clean::default() });
             }
         }
-        (rows, place)
+        (rows, cursor)
     }
 }
 

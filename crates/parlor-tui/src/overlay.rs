@@ -29,12 +29,27 @@ pub enum Overlay {
 
 impl Overlay {
     /// Where its keys are.
-    pub fn place(&self) -> KeyContext {
+    pub fn key_context(&self) -> KeyContext {
         match self {
             Self::Picker(_) | Self::Search(_) | Self::Ask(_) => KeyContext::List,
             Self::Inbox(_) => KeyContext::Inbox,
             Self::Forks(_) => KeyContext::Sessions,
             Self::Help(_) => KeyContext::Messages,
+        }
+    }
+}
+
+impl Overlay {
+    /// Whether it acts on the open session, so that it makes no sense for another one.
+    pub fn is_of_session(&self) -> bool {
+        match self {
+            Self::Picker(picker) => {
+                let is_of_list =
+                    |choice: &Choice| matches!(choice, Choice::Session(_) | Choice::NewSession(_));
+                !picker.items.iter().all(|item| is_of_list(&item.choice))
+            }
+            Self::Ask(ask) => ask.purpose == AskPurpose::Find,
+            Self::Inbox(_) | Self::Search(_) | Self::Forks(_) | Self::Help(_) => false,
         }
     }
 }
@@ -150,16 +165,16 @@ impl Picker {
                 }
                 let length = item.name.as_str().chars().count();
                 let text = format!("{} {}", item.name, item.about);
-                let (score, mut places) = fuzzy::fit(query, &text)?;
-                let in_name = places.iter().filter(|place| **place < length).count();
-                places.retain(|place| *place < length);
-                Some((score + i32::try_from(in_name).unwrap_or(0) * 4, index, places))
+                let (score, mut matches) = fuzzy::fit(query, &text)?;
+                let in_name = matches.iter().filter(|index| **index < length).count();
+                matches.retain(|index| *index < length);
+                Some((score + i32::try_from(in_name).unwrap_or(0) * 4, index, matches))
             })
             .collect();
         if !query.trim().is_empty() {
             fits.sort_by_key(|(score, index, _)| (std::cmp::Reverse(*score), *index));
         }
-        self.shown = fits.into_iter().map(|(_, index, places)| (index, places)).collect();
+        self.shown = fits.into_iter().map(|(_, index, matches)| (index, matches)).collect();
         self.cursor = 0;
         self.confirming = None;
     }
@@ -210,9 +225,9 @@ impl InboxView {
 
     /// Keeps the selected request if it is still open. Returns whether another one is selected now.
     pub fn update(&mut self, ids: &[String]) -> bool {
-        let place = ids.iter().position(|id| Some(id) == self.selected.as_ref());
-        if let Some(place) = place {
-            self.cursor = place;
+        let index = ids.iter().position(|id| Some(id) == self.selected.as_ref());
+        if let Some(index) = index {
+            self.cursor = index;
             return false;
         }
         self.cursor = self.cursor.min(ids.len().saturating_sub(1));
@@ -299,6 +314,8 @@ impl Default for Search {
 /// The forks of a session.
 #[derive(Debug)]
 pub struct ForkTree {
+    /// The session for which it was opened. The list may not have it yet.
+    pub of: SessionId,
     /// The lines: the first session and its forks.
     pub lines: Vec<ListLine>,
     /// The cursor.
@@ -308,10 +325,7 @@ pub struct ForkTree {
 impl ForkTree {
     /// The session under the cursor.
     pub fn current(&self) -> Option<&SessionId> {
-        match self.lines.get(self.cursor)? {
-            ListLine::Session { id, .. } => Some(id),
-            ListLine::Directory(_) => None,
-        }
+        self.lines.get(self.cursor)?.session()
     }
 }
 
@@ -319,7 +333,7 @@ impl ForkTree {
 #[derive(Debug)]
 pub struct HelpView {
     /// The section that is shown first.
-    pub place: KeyContext,
+    pub context: KeyContext,
     /// How far it is scrolled.
     pub scroll: usize,
     /// The words to find.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use jiff::tz::TimeZone;
 use parlor_server::config::Background;
-use parlor_tui::shell::{self, Target};
+use parlor_tui::shell::{self, ShellError, Target};
 use parlor_tui::theme::{Colors, Theme};
 use parlor_tui::{Detached, Start, TerminalOptions};
 use terminal_colorsaurus::{QueryOptions, ThemeMode};
@@ -25,6 +25,10 @@ use crate::server::client_environment;
 
 /// The environment variable with the access token of a server.
 const TOKEN_VARIABLE: &str = "PARLOR_TOKEN";
+
+/// What to check if a server at an address cannot be used.
+const SERVER_HINT: &str = "`parlor status` on that machine prints the address and the data directory, whose file `token` has the value \
+                           of PARLOR_TOKEN";
 
 /// The option `--server` of commands that open the terminal client.
 #[derive(Args)]
@@ -65,6 +69,7 @@ pub(crate) fn run(
                 agent_choice::check_usable(&data.socket(), agent)?;
             }
             options.login = login_command(paths);
+            options.serve = Some(serve_command(paths));
             Target::Socket { path: data.socket(), env: client_environment() }
         }
     };
@@ -95,9 +100,13 @@ pub(crate) fn run_agent(paths: &PathOptions, command: Vec<String>) -> Result<Exi
 fn run_target(options: TerminalOptions, target: Target) -> Result<Option<Detached>, CommandError> {
     // Transcripts are read between updates, so that they are never copied.
     let runtime = runtime::single_threaded()?;
+    let is_remote = matches!(target, Target::Url { .. });
     let result = runtime.block_on(shell::run(options, target));
     runtime.shutdown_background();
-    result.map_err(CommandError::failed)
+    result.map_err(|error| match error {
+        ShellError::Start(_) if is_remote => CommandError::failed(error).hint(SERVER_HINT),
+        ShellError::Start(_) | ShellError::Terminal(_) => CommandError::failed(error),
+    })
 }
 
 fn options(
@@ -133,6 +142,7 @@ fn options(
         agent,
         start,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        serve: None,
         login: Vec::new(),
     })
 }
@@ -141,12 +151,26 @@ fn options(
 fn login_command(paths: &PathOptions) -> Vec<String> {
     let Ok(program) = std::env::current_exe() else { return Vec::new() };
     let mut command = vec![program.to_string_lossy().into_owned(), "login".to_owned()];
+    command.extend(path_arguments(paths));
+    command
+}
+
+/// The command that starts the local server, as a person types it.
+fn serve_command(paths: &PathOptions) -> String {
+    let mut command = vec!["parlor".to_owned(), "serve".to_owned()];
+    command.extend(path_arguments(paths));
+    command.join(" ")
+}
+
+/// The paths that were given on the command line.
+fn path_arguments(paths: &PathOptions) -> Vec<String> {
+    let mut arguments = Vec::new();
     for (option, path) in [("--data", &paths.data), ("--config", &paths.config)] {
         if let Some(path) = path {
-            command.extend([option.to_owned(), path.to_string_lossy().into_owned()]);
+            arguments.extend([option.to_owned(), path.to_string_lossy().into_owned()]);
         }
     }
-    command
+    arguments
 }
 
 /// How long a terminal has to say which background it has. One that cannot say it answers at once, too.

@@ -205,7 +205,7 @@ impl App {
         }
         let lead = usize::from(margin(area.width));
         let columns = usize::from(area.width).saturating_sub(lead + 2);
-        let (rows, place) = self.input.rows(columns.max(2));
+        let (rows, cursor) = self.input.rows(columns.max(2));
         let queue = self.queue_lines(area.width);
         let notices = self.offline_lines(area.width);
         let completion = self.completion_lines(area.width);
@@ -229,7 +229,7 @@ impl App {
         draw(&self.turn_line(area.width), &mut y, buf);
         queue.iter().chain(&notices).for_each(|line| draw(line, &mut y, buf));
         // The rows around the cursor are shown.
-        let first = (place.0 + 1).saturating_sub(shown_rows).min(rows.len() - shown_rows);
+        let first = (cursor.0 + 1).saturating_sub(shown_rows).min(rows.len() - shown_rows);
         let input_top = y;
         for (index, row) in rows.iter().enumerate().skip(first).take(shown_rows) {
             let mark = if index == 0 { self.mark(Mark::Prompt) } else { " " };
@@ -240,8 +240,8 @@ impl App {
         let is_typing =
             self.focus == Focus::Input && self.overlays.is_empty() && self.queued_cursor.is_none();
         is_typing.then(|| {
-            let column = area.x + u16::try_from(lead + 2 + place.1).unwrap_or(0);
-            let row = input_top + u16::try_from(place.0 - first).unwrap_or(0);
+            let column = area.x + u16::try_from(lead + 2 + cursor.1).unwrap_or(0);
+            let row = input_top + u16::try_from(cursor.0 - first).unwrap_or(0);
             Position::new(column.min(area.right() - 1), row.min(area.bottom() - 1))
         })
     }
@@ -263,6 +263,9 @@ impl App {
                 }
                 facts.extend(self.option_name("model").map(|model| model.to_string()));
                 facts.extend(self.option_name("mode").map(|mode| format!("mode {mode}")));
+                if row.is_some_and(|row| row.is_archived) {
+                    facts.push("archived".to_owned());
+                }
                 if self.size.0 >= WIDE {
                     facts.extend(row.map(|row| self.look.short_path(&row.cwd).to_string()));
                 }

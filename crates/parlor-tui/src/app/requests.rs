@@ -2,9 +2,11 @@
 
 use parlor_client::EntryId;
 
-use super::{AnsweredRequest, App, Focus, FormState, GUARD_TIME, TYPING_TIME};
+use super::{AnsweredRequest, App, Focus, FormState, GUARD_TIME, Link, TYPING_TIME};
 use crate::clean::Clean;
 use crate::event::Effect;
+use crate::field::TextField;
+use crate::form::FieldValue;
 use crate::overlay::Overlay;
 use crate::request::{Request, Subject};
 use crate::theme::Role;
@@ -13,6 +15,23 @@ use crate::theme::Role;
 const MAX_ANSWERED: usize = 20;
 
 impl App {
+    /// The requests of the open session, the oldest first.
+    pub(super) fn own_requests(&self) -> Vec<&Request> {
+        let Some(conversation) = &self.conversation else { return Vec::new() };
+        let is_direct = self.link == Link::Direct;
+        self.requests.iter().filter(|request| is_direct || request.session == conversation.id).collect()
+    }
+
+    /// The request that can be answered in place of the input.
+    pub(super) fn shown_request(&self) -> Option<&Request> {
+        self.own_requests().into_iter().next()
+    }
+
+    /// Whether the form of the shown request is being filled in.
+    pub(super) fn shown_form(&self) -> bool {
+        matches!(self.shown_request().map(|request| &request.subject), Some(Subject::Form(_)))
+    }
+
     pub(super) fn on_requests(&mut self, opened: Vec<Request>, closed: &[String], effects: &mut Vec<Effect>) {
         let shown = self.shown_request().map(|request| request.id.clone());
         for id in closed {
@@ -96,7 +115,10 @@ impl App {
         };
         let is_put_off = self.put_off.as_ref() == Some(&request.id);
         let is_typing = self.last_key.is_some_and(|key| key + TYPING_TIME > self.look.now);
-        let is_free = self.input.is_empty() && self.focus == Focus::Input && self.overlays.is_empty();
+        let is_free = self.input.is_empty()
+            && self.focus == Focus::Input
+            && self.overlays.is_empty()
+            && self.forking.is_none();
         if is_free && !is_put_off && (!is_typing || !is_new) {
             self.focus = Focus::Request;
             self.took_focus = Some(self.look.now);
@@ -142,5 +164,20 @@ impl App {
             None => "by another client".to_owned(),
         };
         Some(Clean::line(&format!("{} {by}", option.unwrap_or_else(|| "answered".to_owned()))))
+    }
+
+    /// Copies the value of a text field of the form to the text that is edited, and back before it changes.
+    pub(super) fn load_form_field(&mut self) {
+        let cursor = self.form.cursor;
+        let text = match self.shown_request().map(|request| &request.subject) {
+            Some(Subject::Form(form)) => match form.fields.get(cursor).map(|field| &field.value) {
+                Some(FieldValue::Text(text)) => text.clone(),
+                Some(FieldValue::Boolean(_) | FieldValue::One { .. } | FieldValue::Many { .. }) | None => {
+                    String::new()
+                }
+            },
+            Some(Subject::Permission(_) | Subject::Unknown(_)) | None => String::new(),
+        };
+        self.form.text = TextField::new(text);
     }
 }

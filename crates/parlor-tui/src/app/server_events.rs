@@ -12,13 +12,16 @@ impl App {
     pub(super) fn on_server_event(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
             Event::Connected { server } => self.on_connected(&server, effects),
-            Event::Disconnected { server, reason, retry_at } => {
+            Event::Disconnected { server, reason, is_down, retry_at } => {
                 let since = match &self.link {
                     Link::Retrying { since, .. } => *since,
                     Link::Connecting | Link::Live | Link::Direct => self.look.now,
                 };
                 let (server, reason) = (Clean::line(&server), Clean::line(&reason));
-                self.link = Link::Retrying { since, next: retry_at, server, reason };
+                self.link = Link::Retrying { since, next: retry_at, server, reason, is_down };
+            }
+            Event::Refused { server, reason } => {
+                effects.push(Effect::Fail(format!("cannot use the server {server}: {reason}")));
             }
             Event::List(rows) => {
                 self.sessions.replace(rows);
@@ -27,6 +30,12 @@ impl App {
             Event::ListChanged(changed, removed) => {
                 if let Some(open) = self.open_id().filter(|open| removed.contains(open)) {
                     self.on_deleted_elsewhere(&open);
+                }
+                let open = self.open_id().and_then(|open| self.sessions.get(&open));
+                if let Some(open) = open.filter(|open| !open.is_archived)
+                    && changed.iter().any(|row| row.id == open.id && row.is_archived)
+                {
+                    self.note("The session was archived by another client. A prompt restores it.");
                 }
                 self.sessions.change(changed, &removed);
                 self.mark_seen(effects);
@@ -57,20 +66,13 @@ impl App {
             Event::PromptFailed { session, text, failure } => {
                 self.on_prompt_failed(&session, text, &failure);
             }
-            Event::Forked { parent, id, cwd, note } => {
-                // A fork that was made for a session that is not open any more is in the list.
-                if self.open_id().as_ref() == Some(&parent) {
-                    let parent = (parent, self.cwd().to_owned());
-                    self.open(id, cwd, effects);
-                    self.parents.push(parent);
-                    // Until the fork is open, the keys are those of the parent.
-                    if let Some(opening) = &mut self.opening {
-                        opening.note = Some(note);
-                    }
-                }
-            }
-            Event::RemovalFailed { id, reason } => {
+            Event::Forked { parent, id, cwd, note } => self.on_forked(parent, id, cwd, note, effects),
+            Event::ForkFailed { parent, prompt, failure } => self.on_fork_failed(&parent, prompt, &failure),
+            Event::RemovalFailed { id, is_deletion, reason } => {
                 self.sessions.hidden.remove(&id);
+                if !is_deletion {
+                    self.sessions.set_archived(&id, false);
+                }
                 self.fail(&reason);
             }
             Event::Hits { generation, hits, millis } => {
@@ -171,6 +173,7 @@ impl App {
     }
 
     fn send_open(&mut self, id: SessionId, cwd: String, effects: &mut Vec<Effect>) {
+        self.end_forking();
         let ticket = self.new_ticket();
         self.opening = Some(Opening { ticket, session: Some(id.clone()), note: None });
         effects.push(Effect::Send(Call::Open { ticket, id, cwd }));
@@ -183,13 +186,18 @@ impl App {
             return;
         };
         self.is_send_pending = false;
+        if self.forking.as_ref().is_some_and(|forking| forking.ticket == Some(ticket)) {
+            self.parents.pop();
+            self.end_forking();
+        }
         if session.is_some() && session == self.open_id() {
             self.on_session_lost(self.opened_with);
             self.fail(&failure.reason);
             return;
         }
-        let text = self.drafts.remove(&None).filter(|_| session.is_none());
-        if let Some(text) = text {
+        if session.is_none()
+            && let Some(text) = self.drafts.remove(&None)
+        {
             let typed = self.input.full_text();
             let is_blank = typed.trim().is_empty();
             self.input.set(&if is_blank { text } else { format!("{text}\n{typed}") });
@@ -201,7 +209,8 @@ impl App {
     /// A prompt was not accepted: its text comes back, unless another one is being written. The history has it in any case.
     fn on_prompt_failed(&mut self, session: &SessionId, text: String, failure: &Failure) {
         self.on_prompt_settled(session);
-        if self.open_id().as_ref() != Some(session) {
+        // While a fork is made, the input is that of the fork.
+        if self.open_id().as_ref() != Some(session) || self.forking.is_some() {
             self.drafts.entry(Some(session.clone())).or_insert(text);
             self.fail(&failure.reason);
             return;
@@ -213,7 +222,7 @@ impl App {
         self.on_failure(failure, Some(agent));
     }
 
-    fn on_failure(&mut self, failure: &Failure, agent: Option<String>) {
+    pub(super) fn on_failure(&mut self, failure: &Failure, agent: Option<String>) {
         self.needs_login = agent.filter(|_| failure.needs_login && self.can_log_in);
         if self.needs_login.is_none() {
             self.fail(&failure.reason);
@@ -274,8 +283,9 @@ impl App {
         }
         let opening = self.opening.take();
         let is_new = opening.as_ref().is_some_and(|opening| opening.session.is_none());
-        // What was typed before the first session was open, or while a new one was created, is for this session.
-        let keeps_input = is_new || (!self.has_opened && self.conversation.is_none());
+        let forking = self.forking.take_if(|forking| forking.ticket == Some(opened.ticket));
+        // What was typed before the first session was open, or while a new one or a fork was created, is for this session.
+        let keeps_input = is_new || forking.is_some() || (!self.has_opened && self.conversation.is_none());
         self.is_started = true;
         self.has_opened = true;
         self.opened_with = opened.ticket;
@@ -328,18 +338,25 @@ impl App {
         self.list_cursor = Some(opened.id);
         self.editing = None;
         self.needs_login = None;
-        self.history_place = None;
+        self.history_index = None;
         self.queued_cursor = None;
         self.put_off = None;
         self.focus = Focus::Input;
         self.sessions.thaw();
-        self.overlays.clear();
+        // What was opened meanwhile stays, unless it is about the session before.
+        self.overlays.retain(|overlay| !overlay.is_of_session());
         if let Some(note) = opening.and_then(|opening| opening.note) {
             self.note(&note);
         }
         self.select_opened();
+        if forking.as_ref().is_some_and(|forking| !forking.held.is_empty()) {
+            self.last_key = Some(self.look.now);
+        }
         self.show_request(true);
         self.mark_seen(effects);
+        if let Some(forking) = forking {
+            self.release_held(forking, effects);
+        }
     }
 
     /// Keeps the text of the input for when its session is opened again.
@@ -394,12 +411,13 @@ impl App {
         if self.removals.iter().any(|removal| removal.id == *id) {
             return;
         }
+        self.end_forking();
         self.keep_draft();
         if let Some(draft) = self.drafts.remove(&Some(id.clone())) {
             self.input.set(&draft);
         }
         self.conversation = None;
-        self.fail("The session was deleted or archived by another client. What you wrote is kept.");
+        self.fail("The session was deleted by another client. What you wrote is kept.");
     }
 
     /// The commands of the agent: name, hint of the input, description.

@@ -18,6 +18,7 @@ use parlor_client::{
     ToolCallId, ToolCallStatus, Transcript, is_numbered,
 };
 
+pub use self::selection::NumberedText;
 pub use self::turn::{Doing, TurnChanges};
 use crate::clean::Clean;
 use crate::entry::{EntryTimes, EntryView, Fold};
@@ -254,34 +255,34 @@ impl Conversation {
         }
         self.seen_seq = transcript.seq();
         let live = self.items.partition_point(|item| item.key.page < LIVE);
-        let mut place = live;
+        let mut index = live;
         for entry in transcript.entries() {
             if entry.body().removed {
                 continue;
             }
             let new = item(LIVE, entry);
-            match self.items.get_mut(place) {
+            match self.items.get_mut(index) {
                 Some(known) if known.key == new.key => {
                     if known.revision == new.revision {
-                        place += 1;
+                        index += 1;
                         continue;
                     }
                     *known = new;
                 }
                 Some(known) if known.key < new.key => {
                     // Entries in between were removed.
-                    let end = self.items[place..].partition_point(|known| known.key < new.key) + place;
-                    self.items.drain(place..end);
-                    if self.items.get(place).is_some_and(|known| known.key == new.key) {
-                        self.items[place] = new;
+                    let end = self.items[index..].partition_point(|known| known.key < new.key) + index;
+                    self.items.drain(index..end);
+                    if self.items.get(index).is_some_and(|known| known.key == new.key) {
+                        self.items[index] = new;
                     } else {
-                        self.items.insert(place, new);
+                        self.items.insert(index, new);
                     }
                 }
-                Some(_) => self.items.insert(place, new),
+                Some(_) => self.items.insert(index, new),
                 None => self.items.push(new),
             }
-            place += 1;
+            index += 1;
             if let EntryId::ToolCall(_) = entry.id() {
                 note_terminals(entry, &mut self.shown_terminals);
             }
@@ -293,7 +294,7 @@ impl Conversation {
                 self.times.entry(new.key).or_default();
             }
         }
-        self.items.truncate(place);
+        self.items.truncate(index);
         // What was before is not known.
         self.last_output = self.last_output.or(Some(now));
         self.is_observed = true;

@@ -216,8 +216,8 @@ impl Conversation {
         let page = self.page();
         let height = isize::try_from(self.height(index, look)).unwrap_or(0);
         let shown = self.visible(look);
-        let place = shown.iter().find(|(shown, _)| *shown == index).map(|(_, first)| *first);
-        match place {
+        let row = shown.iter().find(|(shown, _)| *shown == index).map(|(_, first)| *first);
+        match row {
             Some(first) if first < 0 => self.scroll(first, look),
             Some(first) if first + height > page => self.scroll((first + height - page).min(first), look),
             // The view does not follow the end while something above it is selected.

@@ -2,9 +2,21 @@
 
 use parlor_client::{Entry, EntryId, MessageId, Role, Transcript};
 
+use crate::clean::Clean;
 use crate::entry::Fold;
 
 use super::{Anchor, Conversation, Kind, Look, entry_text};
+
+/// The text of a message with its number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumberedText {
+    /// Its number.
+    pub number: usize,
+    /// `user` or `agent`.
+    pub role: &'static str,
+    /// Its text.
+    pub text: Clean,
+}
 
 impl Conversation {
     /// The index of the selected entry.
@@ -218,6 +230,26 @@ impl Conversation {
                 Some(id.clone())
             })?
         })
+    }
+
+    /// A message by its id, and the one after it. Thoughts do not count.
+    pub fn around(&self, id: &MessageId) -> Option<(NumberedText, Option<NumberedText>)> {
+        let is_it = |entry: &Entry| matches!(entry.id(), EntryId::Message(_, known) if known == id);
+        let index = (0..self.items.len())
+            .rev()
+            .find(|index| self.with_entry(*index, |entry, _| is_it(entry)).unwrap_or(false))?;
+        let next = (index + 1..self.items.len()).find_map(|index| self.numbered_text(index));
+        Some((self.numbered_text(index)?, next))
+    }
+
+    fn numbered_text(&self, index: usize) -> Option<NumberedText> {
+        let number = self.number(index)?;
+        self.with_entry(index, |entry, _| {
+            let EntryId::Message(role @ (Role::User | Role::Agent), _) = entry.id() else { return None };
+            let role = if *role == Role::User { "user" } else { "agent" };
+            let text = entry.body().content.to_text();
+            Some(NumberedText { number, role, text: Clean::line(text.trim()) })
+        })?
     }
 
     /// The prompt at or before the selected entry, or the last one if nothing is selected.

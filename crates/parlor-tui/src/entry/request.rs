@@ -135,14 +135,14 @@ impl RequestDetails {
                 ToolContent::Terminal(_) | ToolContent::Diffs(_) => 0,
             };
         }
-        let place = match (lines.as_slice(), elsewhere) {
+        let lines = match (lines.as_slice(), elsewhere) {
             ([line], 0) => line.number.map(|number| format!(" in line {number}")).unwrap_or_default(),
             _ => String::new(),
         };
         match in_diffs + elsewhere {
             0 => None,
-            1 => Some(format!("1 bidirectional control character{place} is shown as ‹U+…›")),
-            all => Some(format!("{all} bidirectional control characters{place} are shown as ‹U+…›")),
+            1 => Some(format!("1 bidirectional control character{lines} is shown as ‹U+…›")),
+            all => Some(format!("{all} bidirectional control characters{lines} are shown as ‹U+…›")),
         }
     }
 }

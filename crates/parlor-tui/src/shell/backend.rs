@@ -185,13 +185,19 @@ impl Context {
         Ok((open.session.clone(), open.cwd.clone()))
     }
 
-    /// Follows the list of sessions and the inbox, and connects again when the connection is lost.
+    /// Follows the list of sessions and the inbox, and connects again when the connection is lost. Ends if the first connection
+    /// is refused for a reason that does not pass by itself.
     async fn follow_server(self) {
         let mut attempts = 0;
+        let mut has_connected = false;
         loop {
             let failure = match self.target.connect(None, Path::new("/")).await {
+                Err(error) if !has_connected && is_permanent(&error) => {
+                    let (server, reason) = (self.target.name(), reason(&error));
+                    return self.event(Event::Refused { server, reason }).await;
+                }
                 Ok(client) => {
-                    attempts = 0;
+                    (attempts, has_connected) = (0, true);
                     let ended = self.follow(&client).await;
                     self.shared().control = None;
                     client.disconnect().await;
@@ -203,7 +209,8 @@ impl Context {
             attempts += 1;
             let retry_at = Timestamp::now() + pause;
             let (server, reason) = (self.target.name(), reason(&failure));
-            self.event(Event::Disconnected { server, reason, retry_at }).await;
+            let is_down = is_down(&failure);
+            self.event(Event::Disconnected { server, reason, is_down, retry_at }).await;
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.reconnect.notified() => {}
@@ -216,9 +223,11 @@ impl Context {
         let mut notifications = client.notifications();
         self.shared().control = Some(client.clone());
         self.event(Event::Connected { server: self.target.name() }).await;
-        client.subscribe_list().await?;
+        client.subscribe_list_with_archived().await?;
         self.send_agents().await?;
-        self.send_list(client).await?;
+        // Archived sessions may be many, and are not shown at first.
+        let rows = client.list_all_agents().await?.iter().map(SessionRow::of).collect();
+        self.event(Event::List(rows)).await;
         match client.subscribe_requests().await {
             Ok(()) => {
                 let open = client.open_requests().await?;
@@ -228,6 +237,7 @@ impl Context {
             Err(Error::Rpc(_)) => {}
             Err(error) => return Err(error),
         }
+        self.send_list(client).await?;
         while let Some(notification) = notifications.next().await {
             if let Some(update) = ListUpdate::of(&notification) {
                 if update.list_again {
@@ -245,7 +255,7 @@ impl Context {
     }
 
     async fn send_list(&self, client: &Client) -> Result<(), Error> {
-        let rows = client.list_all_agents().await?.iter().map(SessionRow::of).collect();
+        let rows = client.list_with_archived().await?.iter().map(SessionRow::of).collect();
         self.event(Event::List(rows)).await;
         Ok(())
     }
@@ -428,6 +438,41 @@ pub(super) fn failure(error: &Error) -> Failure {
     Failure { reason: reason(error), needs_login: error.code() == Some(code::AUTH_REQUIRED) }
 }
 
+/// Whether nothing listens where the server should be.
+fn is_down(error: &Error) -> bool {
+    use std::io::ErrorKind;
+    let Error::Connect(error) = error else { return false };
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
+}
+
+/// Whether another attempt to connect would fail in the same way: the server refuses this client, or its address is wrong.
+fn is_permanent(error: &Error) -> bool {
+    use std::io::ErrorKind as Kind;
+    match error {
+        // What is left has no stable kind of its own, such as a name that no host has, or is about permissions and certificates.
+        Error::Connect(error) => !matches!(
+            error.kind(),
+            Kind::NotFound
+                | Kind::ConnectionRefused
+                | Kind::ConnectionReset
+                | Kind::ConnectionAborted
+                | Kind::NotConnected
+                | Kind::BrokenPipe
+                | Kind::UnexpectedEof
+                | Kind::TimedOut
+                | Kind::WouldBlock
+                | Kind::Interrupted
+                | Kind::HostUnreachable
+                | Kind::NetworkUnreachable
+                | Kind::NetworkDown
+                | Kind::AddrNotAvailable
+                | Kind::ResourceBusy
+        ),
+        Error::Refused(_) | Error::Protocol(_) | Error::Rpc(_) => true,
+        Error::Disconnected | Error::Busy | _ => false,
+    }
+}
+
 /// Why a request failed, for people.
 pub(super) fn reason(error: &Error) -> String {
     match error {
@@ -439,6 +484,36 @@ pub(super) fn reason(error: &Error) -> String {
         }
         Error::Connect(error) => error.to_string(),
         Error::Disconnected => "the connection was lost".to_owned(),
-        Error::Refused(_) | Error::Rpc(_) | Error::Protocol(_) | Error::Busy | _ => error.to_string(),
+        Error::Refused(reason) => reason.clone(),
+        Error::Rpc(_) | Error::Protocol(_) | Error::Busy | _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn the_client_gives_up_only_if_another_attempt_would_fail_in_the_same_way() {
+        let connect = |kind| Error::Connect(std::io::Error::from(kind));
+        for error in [
+            Error::Refused("401 Unauthorized".to_owned()),
+            connect(ErrorKind::PermissionDenied),
+            connect(ErrorKind::InvalidData),
+            Error::Connect(std::io::Error::other("no such host")),
+        ] {
+            assert!(is_permanent(&error), "{error:?}");
+        }
+        for error in [
+            connect(ErrorKind::ConnectionRefused),
+            connect(ErrorKind::NotFound),
+            connect(ErrorKind::TimedOut),
+            connect(ErrorKind::NetworkUnreachable),
+            Error::Disconnected,
+        ] {
+            assert!(!is_permanent(&error), "{error:?}");
+        }
     }
 }

@@ -37,12 +37,20 @@ impl Context {
             Call::Archive(id) => {
                 let archived =
                     self.control_call("_parlor/archive", &id, |params| params.with("archived", true)).await;
-                self.report_removal(id, archived).await;
+                self.report_removal(id, false, archived).await;
                 Ok(())
+            }
+            Call::Restore { id, note } => {
+                let restored =
+                    self.control_call("_parlor/archive", &id, |params| params.with("archived", false)).await;
+                if restored.is_ok() {
+                    self.event(Event::Note(note)).await;
+                }
+                restored
             }
             Call::Delete(id) => {
                 let deleted = self.control_call("session/delete", &id, |params| params).await;
-                self.report_removal(id, deleted).await;
+                self.report_removal(id, true, deleted).await;
                 Ok(())
             }
             // A number after the last change counts as the last one.
@@ -80,17 +88,20 @@ impl Context {
                     }
                     params
                 };
-                self.fork(&id, "session/fork", with, note).await
+                let forked = self.fork(&id, "session/fork", with, note).await;
+                self.report_fork(id, None, forked).await;
+                Ok(())
             }
             SessionCall::EditPrompt { message, text, note } => {
-                if let Err(error) = self.edit(&id, &message.as_json().into(), &text, note).await {
-                    self.event(Event::PromptFailed { session: id, text, failure: failure(&error) }).await;
-                }
+                let forked = self.edit(&id, &message.as_json().into(), &text, note).await;
+                self.report_fork(id, Some(text), forked).await;
                 Ok(())
             }
             SessionCall::Regenerate { message, note } => {
                 let with = |params: Object| params.with("messageId", message.as_json());
-                self.fork(&id, "_parlor/regenerate", with, note).await
+                let forked = self.fork(&id, "_parlor/regenerate", with, note).await;
+                self.report_fork(id, None, forked).await;
+                Ok(())
             }
             SessionCall::SetOption { option, value, note } => {
                 let with = |params: Object| params.with("configId", option).with("value", value);
@@ -188,9 +199,15 @@ impl Context {
         self.control()?.call(method, &params).await.map(drop)
     }
 
-    async fn report_removal(&self, id: SessionId, removed: Result<(), Error>) {
+    async fn report_removal(&self, id: SessionId, is_deletion: bool, removed: Result<(), Error>) {
         if let Err(error) = removed {
-            self.event(Event::RemovalFailed { id, reason: reason(&error) }).await;
+            self.event(Event::RemovalFailed { id, is_deletion, reason: reason(&error) }).await;
+        }
+    }
+
+    async fn report_fork(&self, parent: SessionId, prompt: Option<String>, forked: Result<(), Error>) {
+        if let Err(error) = forked {
+            self.event(Event::ForkFailed { parent, prompt, failure: failure(&error) }).await;
         }
     }
 

@@ -44,7 +44,7 @@ pub enum ShellError {
     /// The terminal cannot be used.
     #[error("cannot use the terminal: {0}")]
     Terminal(#[from] std::io::Error),
-    /// The agent that was to be attached cannot be started.
+    /// The agent cannot be started, or the server cannot be used.
     #[error("{0}")]
     Start(String),
 }
@@ -96,6 +96,10 @@ impl Shell {
                     if effect == Effect::Quit {
                         self.stop().await;
                         return Ok(self.app.detached());
+                    }
+                    if let Effect::Fail(reason) = effect {
+                        self.stop().await;
+                        return Err(ShellError::Start(reason));
                     }
                     self.run_effect(effect).await?;
                 }
@@ -169,7 +173,7 @@ impl Shell {
                 let outcome = self.outside(move || external::login(&command, &agent)).await?;
                 self.pending.push_front(Event::LoginEnded(outcome));
             }
-            Effect::Quit => {}
+            Effect::Quit | Effect::Fail(_) => {}
         }
         Ok(())
     }

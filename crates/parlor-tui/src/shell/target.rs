@@ -79,7 +79,8 @@ impl Target {
             }
         };
         tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| {
-            Err(Error::Refused(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs())))
+            let text = format!("no answer within {} s", CONNECT_TIMEOUT.as_secs());
+            Err(Error::Connect(std::io::Error::new(std::io::ErrorKind::TimedOut, text)))
         })
     }
 }

@@ -137,13 +137,26 @@ fn a_prompt_is_edited_in_a_fork_and_escape_returns_to_the_parent() {
     screen.press("\u{17}\u{17}second one");
     screen.wait_for("› say second one");
     screen.press(ENTER);
-    screen.wait_for("\n   second one");
+    // The note is shown for a few seconds.
     screen.wait_for("Forked with the edited prompt");
+    screen.wait_for("\n   second one");
     screen.wait_for("─ Idle");
     screen.press(ESC);
     screen.wait_for("first version");
     screen.wait_for_no("second one");
     assert_eq!(scenario.run(&["ls", "--json"]).success().stdout.matches("sessionId").count(), 2);
+}
+
+#[test]
+fn what_is_typed_while_a_fork_is_made_is_sent_to_the_fork() {
+    let scenario = with_server();
+    let parent = scenario.new_session("say the parent");
+    let mut screen = Screen::open(&scenario, &["attach"]);
+    screen.wait_for("the parent");
+    screen.press(&format!("{TAB}fsay e and r typed ahead{ENTER}"));
+    screen.wait_for("\n   e and r typed ahead");
+    let output = scenario.run(&["show", &parent]).success().stdout;
+    assert!(!output.contains("typed ahead"), "{output}");
 }
 
 #[test]

@@ -1,17 +1,14 @@
 //! Permission requests, forms and the inbox.
 
-use crate::with_server;
+use crate::{go_to_request, with_server};
 use parlor_testkit::screen::{CTRL_C, ENTER, ESC, Screen, TAB};
 
 #[test]
 fn a_request_is_answered_with_a_key() {
     let scenario = with_server();
     let mut screen = Screen::open(&scenario, &["new"]);
-    screen.wait_for("Enter start");
-    screen.prompt("ask Delete the notes");
-    // A key was just pressed: the request does not take the next one.
-    screen.wait_for("Tab answers");
-    screen.press(TAB);
+    screen.wait_for("No sessions yet");
+    go_to_request(&mut screen, "ask Delete the notes");
     screen.wait_for("1 y  Allow once");
     assert!(screen.text().contains("Delete the notes"), "{}", screen.text());
     screen.press("y");
@@ -23,11 +20,8 @@ fn a_request_is_answered_with_a_key() {
 fn escape_leaves_a_request_open_and_the_inbox_answers_it() {
     let scenario = with_server();
     let mut screen = Screen::open(&scenario, &["new"]);
-    screen.wait_for("Enter start");
-    screen.prompt("ask Delete the notes");
-    screen.wait_for("Tab answers");
-    screen.press(TAB);
-    screen.wait_for("Esc not now");
+    screen.wait_for("No sessions yet");
+    go_to_request(&mut screen, "ask Delete the notes");
     screen.press(ESC);
     screen.wait_for("Tab answers");
     assert_eq!(scenario.run(&["inbox", "--json"]).success().stdout.matches("requestId").count(), 1);
@@ -40,14 +34,34 @@ fn escape_leaves_a_request_open_and_the_inbox_answers_it() {
 }
 
 #[test]
+fn escape_twice_puts_a_request_off_and_does_not_cancel_the_turn() {
+    let scenario = with_server();
+    let mut screen = Screen::open(&scenario, &["new"]);
+    screen.wait_for("No sessions yet");
+    go_to_request(&mut screen, "ask Delete the notes");
+    screen.press(ESC);
+    screen.wait_for("Tab answers · Esc Esc cancels");
+    // In the next half second it would be ignored: the clock of the tool call tells when that is over.
+    let waited = |text: &str| {
+        let row = text.lines().find(|row| row.starts_with(" ! Delete the notes"))?;
+        row.rsplit(':').next()?.trim().parse::<u64>().ok()
+    };
+    let before = waited(&screen.text());
+    screen.wait_until("a second has passed", |text| waited(text) > before.map(|before| before + 1));
+    screen.press(ESC);
+    screen.wait_for("Esc again cancels the turn");
+    screen.press(TAB);
+    screen.wait_for("Esc not now");
+    screen.press("y");
+    screen.wait_for("You allowed it this once.");
+}
+
+#[test]
 fn a_request_that_another_client_answered_disappears_with_a_note() {
     let scenario = with_server();
     let mut screen = Screen::open(&scenario, &["new"]);
-    screen.wait_for("Enter start");
-    screen.prompt("ask Delete the notes");
-    screen.wait_for("Tab answers");
-    screen.press(TAB);
-    screen.wait_for("Esc not now");
+    screen.wait_for("No sessions yet");
+    go_to_request(&mut screen, "ask Delete the notes");
     scenario.run(&["answer", "r1", "--allow"]).success();
     screen.wait_for("Request answered: Allow once on the command line");
     screen.wait_for("You allowed it this once.");
@@ -79,10 +93,8 @@ fn a_form_in_a_fork_stays_open_when_the_client_detaches() {
 fn a_form_is_filled_in() {
     let scenario = with_server();
     let mut screen = Screen::open(&scenario, &["new"]);
-    screen.wait_for("Enter start");
-    screen.prompt("elicit");
-    screen.wait_for("Tab answers");
-    screen.press(TAB);
+    screen.wait_for("No sessions yet");
+    go_to_request(&mut screen, "elicit");
     screen.wait_for("[ Submit ]");
     // A required field.
     screen.press("\t\t");

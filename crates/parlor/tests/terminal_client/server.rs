@@ -3,8 +3,8 @@
 use parlor_testkit::programs;
 use parlor_testkit::scenario::Scenario;
 
-use crate::{PARLOR, tls, with_server};
-use parlor_testkit::screen::{ENTER, Screen, TAB};
+use crate::{PARLOR, go_to_request, tls, with_server};
+use parlor_testkit::screen::{ENTER, Screen};
 
 #[test]
 fn a_restarted_server_is_connected_again_without_duplicates_and_the_draft_is_kept() {
@@ -17,10 +17,11 @@ fn a_restarted_server_is_connected_again_without_duplicates_and_the_draft_is_kep
     scenario.stop();
     screen.wait_for("✗ offline");
     screen.wait_for("No connection to the server since");
+    screen.wait_for("`parlor serve` starts the server.");
     screen.press(" goes on");
     screen.wait_for("› my draft goes on");
     scenario.serve(&["--agent", "demo"]);
-    screen.press(ENTER);
+    // Enter would connect at once; a second later it would send the draft.
     screen.wait_for("Connected again after");
     screen.wait_for_no("offline");
     assert!(screen.text().contains("› my draft goes on"), "{}", screen.text());
@@ -96,14 +97,25 @@ fn port(scenario: &Scenario) -> u16 {
 }
 
 #[test]
-fn a_refused_connection_is_shown_with_the_reason_of_the_server() {
+fn a_refused_first_connection_ends_the_client_with_the_reason_of_the_server() {
     let scenario = with_server();
     let url = format!("ws://127.0.0.1:{}", port(&scenario));
     let mut command = scenario.command(&["attach", "--server", &url]);
     command.env("PARLOR_TOKEN", "x".repeat(20));
-    let screen = Screen::run(&command, 200, 24);
-    screen.wait_for("401 Unauthorized: A token is required");
-    assert_eq!(screen.detach(), Some(0));
+    let mut screen = Screen::run(&command, 200, 24);
+    assert_eq!(screen.wait(), Some(1));
+    screen
+        .wait_for(&format!("parlor: cannot use the server {url}/acp: 401 Unauthorized: A token is required"));
+    screen.wait_for("PARLOR_TOKEN");
+}
+
+#[test]
+fn a_host_that_does_not_exist_ends_the_client() {
+    let scenario = Scenario::new(PARLOR);
+    let mut screen =
+        Screen::with_size(&scenario, &["attach", "--server", "ws://nowhere.invalid:7667"], 200, 24);
+    assert_eq!(screen.wait(), Some(1));
+    screen.wait_for("parlor: cannot use the server ws://nowhere.invalid:7667/acp: ");
 }
 
 #[test]
@@ -111,9 +123,9 @@ fn a_certificate_that_is_not_trusted_is_refused() {
     let scenario = with_server();
     let proxy = tls::Proxy::start(port(&scenario));
     let url = format!("wss://localhost:{}", proxy.port);
-    let screen = Screen::open(&scenario, &["attach", "--server", &url]);
-    screen.wait_for("certificate");
-    assert_eq!(screen.detach(), Some(0));
+    let mut screen = Screen::with_size(&scenario, &["attach", "--server", &url], 200, 24);
+    assert_eq!(screen.wait(), Some(1));
+    screen.wait_for("invalid peer certificate");
 }
 
 #[test]
@@ -138,10 +150,7 @@ fn an_agent_is_used_without_a_server() {
     screen.prompt("say hello directly");
     screen.wait_for("\n   hello directly");
     screen.wait_for("─ Idle");
-    screen.prompt("ask Delete the notes");
-    screen.wait_for("Tab answers");
-    screen.press(TAB);
-    screen.wait_for("1 y  Allow once");
+    go_to_request(&mut screen, "ask Delete the notes");
     screen.press("y");
     screen.wait_for("You allowed it this once.");
     assert_eq!(screen.detach(), Some(0));

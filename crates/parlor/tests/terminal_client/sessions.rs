@@ -54,6 +54,27 @@ fn a_deleted_session_can_be_taken_back() {
 }
 
 #[test]
+fn archived_sessions_are_shown_and_restored() {
+    let scenario = with_server();
+    scenario.new_session("say keep me");
+    scenario.new_session("say put aside");
+    let mut screen = Screen::with_size(&scenario, &["attach", "say keep"], 120, 30);
+    screen.wait_for("Sessions 2");
+    scenario.run(&["archive", "say put"]).success();
+    screen.wait_for("Sessions 1");
+    screen.wait_for("1 archived");
+    screen.wait_for("─ Idle");
+    screen.press("\t\t");
+    screen.wait_for("x archive");
+    screen.press("AG");
+    screen.wait_for("x restore");
+    screen.press("x");
+    screen.wait_for("Restored \"say put aside\"");
+    screen.wait_for("Sessions 2");
+    assert!(scenario.run(&["ls"]).success().stdout.contains("put aside"));
+}
+
+#[test]
 fn a_search_opens_the_session_at_the_message() {
     let scenario = with_server();
     scenario.new_session("say a needle in the haystack");

@@ -79,7 +79,7 @@ impl App {
         conversation.follow();
         if let Some(message) = self.editing.take() {
             let note = "Forked with the edited prompt. Esc returns to the parent.".to_owned();
-            self.send_to_session(SessionCall::EditPrompt { message, text, note }, effects);
+            self.start_fork(SessionCall::EditPrompt { message, text, note }, effects);
             return;
         }
         self.send_prompt(text, during_turn, effects);
@@ -97,38 +97,38 @@ impl App {
     fn go_back(&mut self) {
         let queued = self.queue().len();
         match self.queued_cursor {
-            None if queued > 0 && self.history_place.is_none() && self.input.is_blank() => {
+            None if queued > 0 && self.history_index.is_none() && self.input.is_blank() => {
                 self.queued_cursor = Some(queued - 1);
                 return;
             }
-            Some(place) if place > 0 => {
-                self.queued_cursor = Some(place - 1);
+            Some(index) if index > 0 => {
+                self.queued_cursor = Some(index - 1);
                 return;
             }
             _ => self.queued_cursor = None,
         }
         let history = self.history();
-        let next = self.history_place.map_or(0, |place| place + 1);
+        let next = self.history_index.map_or(0, |index| index + 1);
         if let Some(text) = history.get(next) {
-            if self.history_place.is_none() && !self.input.is_blank() {
+            if self.history_index.is_none() && !self.input.is_blank() {
                 // What was being written comes back with Down.
                 self.drafts.insert(self.open_id(), self.input.full_text());
             }
-            self.history_place = Some(next);
+            self.history_index = Some(next);
             self.input.set(text);
         }
     }
 
     /// Down: later prompts of the history, then what was being written.
     fn go_forward(&mut self) {
-        if let Some(place) = self.queued_cursor {
-            self.queued_cursor = Some(place + 1).filter(|next| *next < self.queue().len());
+        if let Some(index) = self.queued_cursor {
+            self.queued_cursor = Some(index + 1).filter(|next| *next < self.queue().len());
             return;
         }
-        let Some(place) = self.history_place else { return };
-        self.history_place = place.checked_sub(1);
-        let text = match self.history_place {
-            Some(place) => self.history().get(place).cloned(),
+        let Some(index) = self.history_index else { return };
+        self.history_index = index.checked_sub(1);
+        let text = match self.history_index {
+            Some(index) => self.history().get(index).cloned(),
             None => self.drafts.remove(&self.open_id()),
         };
         self.input.set(&text.unwrap_or_default());
@@ -147,8 +147,8 @@ impl App {
 
     /// Keys of a selected queued prompt. Returns whether the key was used.
     pub(super) fn on_queued_key(&mut self, key: Key, effects: &mut Vec<Effect>) -> bool {
-        let Some(place) = self.queued_cursor else { return false };
-        let Some(prompt) = self.queue().into_iter().nth(place) else {
+        let Some(index) = self.queued_cursor else { return false };
+        let Some(prompt) = self.queue().into_iter().nth(index) else {
             self.queued_cursor = None;
             return false;
         };
@@ -179,6 +179,9 @@ impl App {
 
     pub(in crate::app) fn on_paste(&mut self, text: &str, effects: &mut Vec<Effect>) {
         self.last_key = Some(self.look.now);
+        if self.hold_paste(text) {
+            return;
+        }
         let is_form = self.focus == Focus::Request && self.shown_form();
         match self.overlays.last_mut() {
             None if is_form => {
@@ -275,7 +278,7 @@ impl App {
     }
 
     /// Keys of the open completion. Returns whether the key was used.
-    pub(super) fn on_completion_key(&mut self, key: Key) -> bool {
+    pub(in crate::app) fn on_completion_key(&mut self, key: Key) -> bool {
         let Some(completion) = &mut self.completion else { return false };
         match key.code() {
             KeyCode::Up => completion.cursor = step(completion.cursor, completion.items.len(), false),

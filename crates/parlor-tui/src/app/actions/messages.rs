@@ -90,13 +90,13 @@ impl App {
         match action {
             Action::Fork => {
                 let note = format!("Forked{number}. Esc returns to the parent.");
-                self.send_to_session(SessionCall::Fork { at: message, agent: None, note }, effects);
+                self.start_fork(SessionCall::Fork { at: message, agent: None, note }, effects);
             }
             Action::Regenerate => {
                 match message.or_else(|| conversation.selected_prompt().map(|(id, _)| id)) {
                     Some(message) => {
                         let note = "Regenerating in a fork. Esc returns to the parent.".to_owned();
-                        self.send_to_session(SessionCall::Regenerate { message, note }, effects);
+                        self.start_fork(SessionCall::Regenerate { message, note }, effects);
                     }
                     None => self.note("Nothing to regenerate: there is no prompt yet"),
                 }

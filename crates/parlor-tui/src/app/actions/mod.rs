@@ -2,6 +2,7 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "each pane handles some of the actions and keys")]
 
+mod fork_tree;
 mod input;
 mod messages;
 mod mouse;
@@ -14,7 +15,6 @@ use crossterm::event::KeyCode;
 
 pub(super) use self::messages::SelectedKind;
 use super::{App, CANCELLING, Focus, GUARD_TIME, INTERRUPT_TIME, Link, TAB_GUARD_TIME};
-use crate::clean::Clean;
 use crate::event::{Call, Effect, SessionCall};
 use crate::keys::{Action, Key, KeyContext};
 use crate::overlay::{AskPurpose, HelpView, InboxView, Overlay, Search};
@@ -22,9 +22,9 @@ use crate::theme::Role;
 
 impl App {
     /// Where the keys go.
-    fn place(&self) -> KeyContext {
+    fn key_context(&self) -> KeyContext {
         match (self.overlays.last(), self.focus) {
-            (Some(overlay), _) => overlay.place(),
+            (Some(overlay), _) => overlay.key_context(),
             (None, Focus::Input) => KeyContext::Input,
             (None, Focus::Messages) => KeyContext::Messages,
             (None, Focus::Sessions) => KeyContext::Sessions,
@@ -38,8 +38,12 @@ impl App {
         if !self.takes_key(key) {
             return;
         }
-        let place = self.place();
-        let action = self.keys.action(place, key);
+        if self.forking.is_some() {
+            // A click may have moved the focus.
+            self.focus = Focus::Input;
+        }
+        let context = self.key_context();
+        let action = self.keys.action(context, key);
         if self.ignore_keys_until.is_some_and(|until| now < until) && action != Some(Action::Interrupt) {
             return;
         }
@@ -50,9 +54,15 @@ impl App {
         if action != Some(Action::Interrupt) {
             self.last_interrupt = None;
         }
+        if action != Some(Action::Escape) {
+            self.cancel_announced = None;
+        }
         // Whoever writes has seen that the connection is back.
         if action != Some(Action::Send) {
             self.reconnected = None;
+        }
+        if self.hold_key(key, action) {
+            return;
         }
         match action {
             Some(Action::Interrupt) => return self.on_interrupt(effects),
@@ -60,7 +70,7 @@ impl App {
             _ => {}
         }
         if self.overlays.is_empty() {
-            self.on_pane_key(place, key, action, effects);
+            self.on_pane_key(context, key, action, effects);
         } else {
             self.on_overlay_key(key, action, effects);
         }
@@ -92,11 +102,11 @@ impl App {
             (_, true) => "Ctrl-C again detaches; the turn goes on",
             (_, false) => "Ctrl-C again detaches",
         };
-        self.note =
-            Some(super::Note { text: Clean::line(text), role: Role::Warning, until: now + INTERRUPT_TIME });
+        self.warn(text, INTERRUPT_TIME);
     }
 
-    /// Esc: closes the topmost thing, else cancels the turn.
+    /// Esc: closes the topmost thing, else cancels the turn. While a request waits, the first Esc only announces it: the person
+    /// may have meant the request.
     fn on_escape(&mut self, effects: &mut Vec<Effect>) {
         let now = self.look.now;
         let is_soon = self.last_escape.is_some_and(|last| last + GUARD_TIME > now);
@@ -104,13 +114,18 @@ impl App {
             self.last_escape = Some(now);
             return;
         }
-        if is_soon {
+        if is_soon || !self.is_busy() || self.is_offline() {
             return;
         }
-        if self.is_busy() && !self.is_offline() {
-            self.send_to_session(SessionCall::Cancel, effects);
-            self.note(CANCELLING);
+        let is_announced = self.cancel_announced.take().is_some_and(|at| now < at + INTERRUPT_TIME);
+        if self.shown_request().is_some() && !is_announced {
+            (self.last_escape, self.cancel_announced) = (Some(now), Some(now));
+            let escape = self.keys.label(KeyContext::Anywhere, Action::Escape);
+            self.warn(&format!("{escape} again cancels the turn"), INTERRUPT_TIME);
+            return;
         }
+        self.send_to_session(SessionCall::Cancel, effects);
+        self.note(CANCELLING);
     }
 
     /// Closes the topmost thing. Returns false if nothing is open.
@@ -153,6 +168,11 @@ impl App {
                 true
             }
             Focus::Input => {
+                if self.forking.is_some() {
+                    self.end_forking();
+                    self.note("The fork will be in the list of sessions");
+                    return true;
+                }
                 if self.queued_cursor.take().is_some() {
                     return true;
                 }
@@ -185,23 +205,23 @@ impl App {
 
     fn on_pane_key(
         &mut self,
-        place: KeyContext,
+        context: KeyContext,
         key: Key,
         action: Option<Action>,
         effects: &mut Vec<Effect>,
     ) {
-        if place == KeyContext::Input && self.on_completion_key(key) {
+        if context == KeyContext::Input && self.on_completion_key(key) {
             return;
         }
-        if place == KeyContext::Input && self.on_queued_key(key, effects) {
+        if context == KeyContext::Input && self.on_queued_key(key, effects) {
             return;
         }
         if let Some(digit) = key.typed().and_then(|letter| letter.to_digit(10))
-            && place == KeyContext::Request
+            && context == KeyContext::Request
         {
             return self.choose_option(usize::try_from(digit).unwrap_or(0), effects);
         }
-        if place == KeyContext::Form && self.on_form_key(key, action, effects) {
+        if context == KeyContext::Form && self.on_form_key(key, action, effects) {
             return;
         }
         match action {
@@ -212,10 +232,10 @@ impl App {
                 Focus::Sessions => self.on_session_action(action, effects),
                 Focus::Request => self.on_request_action(action, effects),
             },
-            None if place == KeyContext::Input => {
+            None if context == KeyContext::Input => {
                 self.is_send_pending = false;
                 if self.input.on_key(key) {
-                    self.history_place = None;
+                    self.history_index = None;
                     self.closed_completion = None;
                 }
             }
@@ -236,8 +256,8 @@ impl App {
             Action::Palette => self.pick_command(),
             Action::Options => self.pick_option(effects),
             Action::Help => {
-                let place = self.place();
-                self.overlays.push(Overlay::Help(HelpView { place, scroll: 0, query: None }));
+                let context = self.key_context();
+                self.overlays.push(Overlay::Help(HelpView { context, scroll: 0, query: None }));
             }
             Action::Suspend => effects.push(Effect::Suspend),
             Action::Redraw => effects.push(Effect::Redraw),
@@ -308,6 +328,7 @@ impl App {
     }
 
     pub(super) fn new_session(&mut self, effects: &mut Vec<Effect>) {
+        self.end_forking();
         self.keep_draft();
         self.conversation = None;
         self.opening = None;

@@ -31,9 +31,13 @@ impl App {
         }
         let left = self.list_width();
         if self.shows_list() && (column < left || self.size.0 < crate::app::draw::WIDE) {
-            if let Some(ListLine::Session { id, .. }) = self.list_row(row) {
-                self.list_cursor = Some(id);
-                self.open_listed(effects);
+            match self.list_row(row) {
+                Some(ListLine::Session { id, .. }) => {
+                    self.list_cursor = Some(id);
+                    self.open_listed(effects);
+                }
+                Some(ListLine::Archived(_)) => self.toggle_archived(),
+                Some(ListLine::Directory(_)) | None => {}
             }
             return;
         }

@@ -1,22 +1,19 @@
-//! Keys of what is drawn over the panes: questions, the inbox, search and the fork tree.
+//! Keys of what is drawn over the panes: questions, the inbox and search.
 
 use crossterm::event::KeyCode;
-use parlor_client::SessionId;
 
 use crate::app::{App, Focus, OpenAt};
 use crate::event::{Call, Effect};
 use crate::field::TextField;
 use crate::keys::{Action, Key};
-use crate::overlay::{Ask, AskPurpose, Choice, ForkTree, Overlay, step};
+use crate::overlay::{Ask, AskPurpose, Choice, Overlay, step};
 use crate::request::selection;
-use crate::sessions::ListLine;
 
 impl App {
     pub(super) fn ask(&mut self, title: &'static str, text: String, purpose: AskPurpose) {
         self.overlays.push(Overlay::Ask(Ask { title, text: TextField::new(text), purpose }));
     }
 
-    #[expect(clippy::too_many_lines, reason = "one arm for each overlay")]
     pub(super) fn on_overlay_key(&mut self, key: Key, action: Option<Action>, effects: &mut Vec<Effect>) {
         let has_session = self.conversation.is_some();
         match self.overlays.last_mut() {
@@ -70,28 +67,7 @@ impl App {
                 }
             },
             Some(Overlay::Inbox(_)) => self.on_inbox_key(key, action, effects),
-            Some(Overlay::Forks(forks)) => {
-                let current = forks.current().cloned();
-                match action {
-                    Some(Action::Next) => forks.cursor = step(forks.cursor, forks.lines.len(), true),
-                    Some(Action::Previous) => forks.cursor = step(forks.cursor, forks.lines.len(), false),
-                    Some(Action::First) => forks.cursor = 0,
-                    Some(Action::Last) => forks.cursor = forks.lines.len().saturating_sub(1),
-                    Some(Action::Open) => {
-                        if let Some(row) = current.and_then(|id| self.sessions.get(&id)) {
-                            let (id, cwd) = (row.id.clone(), row.cwd.clone());
-                            self.overlays.clear();
-                            self.open(id, cwd, effects);
-                        }
-                    }
-                    Some(Action::Title | Action::Archive | Action::Delete | Action::Undo) => {
-                        self.list_cursor = current;
-                        self.on_session_action(action.unwrap_or(Action::Title), effects);
-                    }
-                    Some(Action::Detach) => self.quit(effects),
-                    _ => {}
-                }
-            }
+            Some(Overlay::Forks(_)) => self.on_fork_tree_action(action, effects),
             Some(Overlay::Help(help)) => {
                 if let Some(query) = &mut help.query {
                     if key.code() == KeyCode::Enter {
@@ -212,42 +188,5 @@ impl App {
         if self.opening.is_none() {
             self.select_opened();
         }
-    }
-
-    pub(super) fn show_forks(&mut self) {
-        if let Some(id) = self.open_id() {
-            self.show_forks_of(&id);
-        }
-    }
-
-    /// Shows the sessions of the fork tree that are still there.
-    pub(in crate::app) fn refresh_forks(&mut self) {
-        let sessions = &self.sessions;
-        let forks = self.overlays.iter_mut().find_map(|overlay| match overlay {
-            Overlay::Forks(forks) => Some(forks),
-            _ => None,
-        });
-        let Some(forks) = forks else { return };
-        let is_listed = |line: &ListLine| match line {
-            ListLine::Session { id, .. } => sessions.get(id).is_some() && !sessions.hidden.contains(id),
-            ListLine::Directory(_) => false,
-        };
-        if forks.lines.iter().all(is_listed) {
-            return;
-        }
-        let rest: Vec<_> = forks.lines.iter().filter(|line| is_listed(line)).cloned().collect();
-        let root = rest.iter().find_map(|line| match line {
-            ListLine::Session { id, .. } => Some(id.clone()),
-            ListLine::Directory(_) => None,
-        });
-        forks.lines = root.map(|root| sessions.tree(&root)).unwrap_or_default();
-        forks.cursor = forks.cursor.min(forks.lines.len().saturating_sub(1));
-    }
-
-    pub(super) fn show_forks_of(&mut self, id: &SessionId) {
-        let lines = self.sessions.tree(id);
-        let is_it = |line: &ListLine| matches!(line, ListLine::Session { id: known, .. } if known == id);
-        let cursor = lines.iter().position(is_it).unwrap_or(0);
-        self.overlays.push(Overlay::Forks(ForkTree { lines, cursor }));
     }
 }

@@ -61,7 +61,7 @@ impl App {
     }
 
     pub(super) fn pick_command(&mut self) {
-        const COMMANDS: [(Action, &str); 16] = [
+        const COMMANDS: [(Action, &str); 17] = [
             (Action::OpenSession, "Open a session"),
             (Action::NewSession, "New session"),
             (Action::Inbox, "Inbox"),
@@ -74,14 +74,15 @@ impl App {
             (Action::ForkTree, "Fork tree"),
             (Action::Title, "Change the title"),
             (Action::Filter, "Directory of new sessions"),
-            (Action::Archive, "Archive this session"),
+            (Action::Archive, "Archive or restore this session"),
+            (Action::Archived, "Show or hide archived sessions"),
             (Action::Delete, "Delete this session"),
             (Action::Undo, "Undo"),
             (Action::Help, "Help"),
         ];
         let item = |(action, name): (Action, &str)| {
-            let places = [KeyContext::Messages, KeyContext::Sessions];
-            let key = places.into_iter().find_map(|place| self.keys.key(place, action));
+            let contexts = [KeyContext::Messages, KeyContext::Sessions];
+            let key = contexts.into_iter().find_map(|context| self.keys.key(context, action));
             let key = key.filter(|_| action != Action::Filter).map(|key| key.to_string());
             PickItem {
                 section: None,
@@ -190,16 +191,16 @@ impl App {
             } else {
                 option.values.into_iter().map(|value| (value.value, Clean::line(&value.name))).collect()
             };
-            let place =
+            let index =
                 values.iter().position(|(value, _)| Some(value) == option.value.as_ref()).unwrap_or(0);
-            let shown = values.get(place).map(|(_, name)| name.clone()).unwrap_or_default();
+            let shown = values.get(index).map(|(_, name)| name.clone()).unwrap_or_default();
             rest.push(PickItem {
                 section: Some("Options").filter(|_| rest.is_empty()),
                 mark: None,
                 name: name.clone(),
                 about: shown,
                 right: Clean::default(),
-                choice: Choice::Values { option: option.id, name, values, now: place },
+                choice: Choice::Values { option: option.id, name, values, now: index },
                 needs_confirmation: false,
             });
         }
@@ -287,7 +288,7 @@ impl App {
         let Some(conversation) = &self.conversation else { return };
         let at = conversation.selected_message();
         let note = format!("Continues with {agent}. Esc returns to the parent.");
-        self.send_to_session(SessionCall::Fork { at, agent: Some(agent), note }, effects);
+        self.start_fork(SessionCall::Fork { at, agent: Some(agent), note }, effects);
     }
 
     /// Sets the next or previous value of an option.
@@ -327,14 +328,14 @@ impl App {
             Action::ForkTree => self.show_forks(),
             Action::Detach => self.quit(effects),
             Action::Undo => self.undo(effects),
-            Action::Title | Action::Archive | Action::Delete => {
-                self.list_cursor = self.open_id();
-                if self.list_cursor.is_some() {
-                    self.on_session_action(action, effects);
-                } else {
-                    self.note("No session is open");
-                }
+            Action::Archived => {
+                self.toggle_archived();
+                self.set_focus(Focus::Sessions);
             }
+            Action::Title | Action::Archive | Action::Delete => match self.open_id() {
+                Some(id) => self.change_session(&id, action, effects),
+                None => self.note("No session is open"),
+            },
             _ => {}
         }
     }

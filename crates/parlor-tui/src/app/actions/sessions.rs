@@ -3,7 +3,7 @@
 use parlor_client::SessionId;
 
 use crate::app::{App, Focus, OpenAt, PendingRemoval};
-use crate::event::Effect;
+use crate::event::{Call, Effect};
 use crate::keys::Action;
 use crate::overlay::{AskPurpose, step};
 use crate::sessions::ListLine;
@@ -11,51 +11,34 @@ use crate::sessions::ListLine;
 impl App {
     /// The sessions of the list in order.
     pub(super) fn listed(&self) -> Vec<SessionId> {
-        let id = |line: ListLine| match line {
-            ListLine::Session { id, .. } => Some(id),
-            ListLine::Directory(_) => None,
-        };
-        self.sessions.lines(&self.list_filter).into_iter().filter_map(id).collect()
+        self.sessions.lines(&self.list_filter).iter().filter_map(ListLine::session).cloned().collect()
     }
 
     pub(super) fn on_session_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
         let listed = self.listed();
-        let place = self.list_cursor.as_ref().and_then(|id| listed.iter().position(|known| known == id));
-        let go = |place: usize| listed.get(place).cloned();
-        let current = place.and_then(go);
+        let index = self.list_cursor.as_ref().and_then(|id| listed.iter().position(|known| known == id));
+        let go = |index: usize| listed.get(index).cloned();
+        let current = index.and_then(go);
         match action {
-            Action::Next => self.list_cursor = go(place.map_or(0, |place| step(place, listed.len(), true))),
+            Action::Next => self.list_cursor = go(index.map_or(0, |index| step(index, listed.len(), true))),
             Action::Previous => {
-                self.list_cursor = go(place.map_or(0, |place| step(place, listed.len(), false)));
+                self.list_cursor = go(index.map_or(0, |index| step(index, listed.len(), false)));
             }
             Action::First => self.list_cursor = go(0),
             Action::Last => self.list_cursor = listed.last().cloned(),
             Action::Open => self.open_listed(effects),
             Action::Filter => self.ask("Filter", self.list_filter.clone(), AskPurpose::Filter),
+            Action::Archived => self.toggle_archived(),
             Action::Collapse | Action::Expand => {
                 let Some(id) = current else { return };
-                if action == Action::Expand {
-                    self.sessions.collapsed.remove(&id);
-                } else if let Some(parent) = self.sessions.get(&id).and_then(|row| row.parent.clone())
-                    && listed.contains(&parent)
-                {
-                    self.sessions.collapsed.insert(parent.clone());
-                    self.list_cursor = Some(parent);
-                } else {
-                    self.sessions.collapsed.insert(id);
-                }
+                self.list_cursor = Some(self.fold_forks(&listed, id, action == Action::Collapse));
             }
-            Action::Title => {
-                if let Some(row) = current.and_then(|id| self.sessions.get(&id)) {
-                    let (id, title) = (row.id.clone(), row.title.to_string());
-                    self.ask("Title", title, AskPurpose::Title(id));
-                }
-            }
-            Action::Archive | Action::Delete => {
-                if let Some(id) = current {
-                    let next = place.and_then(|place| go(place + 1).or_else(|| go(place.checked_sub(1)?)));
-                    self.list_cursor = next;
-                    self.remove_session(&id, action == Action::Delete, effects);
+            Action::Title | Action::Archive | Action::Delete => {
+                let Some(id) = current else { return };
+                self.change_session(&id, action, effects);
+                if self.sessions.hidden.contains(&id) {
+                    self.list_cursor =
+                        index.and_then(|index| go(index + 1).or_else(|| go(index.checked_sub(1)?)));
                 }
             }
             Action::Undo => self.undo(effects),
@@ -65,6 +48,49 @@ impl App {
                 }
             }
             Action::Detach => self.quit(effects),
+            _ => {}
+        }
+    }
+
+    /// Shows or hides the archived sessions of the list.
+    pub(super) fn toggle_archived(&mut self) {
+        self.sessions.shows_archived = !self.sessions.shows_archived;
+        let listed = self.listed();
+        if self.list_cursor.as_ref().is_none_or(|id| !listed.contains(id)) {
+            self.list_cursor = listed.last().cloned();
+        }
+        let has_archived = self.sessions.lines("").iter().any(|line| matches!(line, ListLine::Archived(_)));
+        if !has_archived {
+            self.note("No sessions are archived");
+        }
+    }
+
+    /// Folds or unfolds the forks of a session; one without forks folds those of its parent. Returns where the cursor is then.
+    pub(super) fn fold_forks(&mut self, listed: &[SessionId], id: SessionId, is_fold: bool) -> SessionId {
+        if !is_fold {
+            self.sessions.collapsed.remove(&id);
+            return id;
+        }
+        let parent = self.sessions.get(&id).and_then(|row| row.parent.clone());
+        let folded = parent.filter(|parent| listed.contains(parent)).unwrap_or(id);
+        self.sessions.collapsed.insert(folded.clone());
+        folded
+    }
+
+    /// Changes the title of a session, archives or restores it, or deletes it.
+    pub(super) fn change_session(&mut self, id: &SessionId, action: Action, effects: &mut Vec<Effect>) {
+        let Some(row) = self.sessions.get(id) else { return };
+        match action {
+            Action::Title => {
+                let title = row.title.to_string();
+                self.ask("Title", title, AskPurpose::Title(id.clone()));
+            }
+            Action::Archive if row.is_archived => {
+                let note = format!("Restored \"{}\"", row.title);
+                effects.push(Effect::Send(Call::Restore { id: id.clone(), note }));
+            }
+            Action::Archive => self.remove_session(id, false, effects),
+            Action::Delete => self.remove_session(id, true, effects),
             _ => {}
         }
     }
@@ -85,7 +111,7 @@ impl App {
         let rows = self.sessions.latest_first();
         let forks = rows.iter().filter(|row| row.parent.as_ref() == Some(id)).count();
         // The one before can no longer be taken back by `u`: it happens now.
-        effects.extend(self.removals.drain(..).map(|removal| removal.effect()));
+        self.carry_out_all(effects);
         self.sessions.hidden.insert(id.clone());
         let was_open = self.open_id().as_ref() == Some(id);
         if was_open {

@@ -83,10 +83,15 @@ impl App {
 
     /// What to know while there is no connection.
     pub(super) fn offline_lines(&self, columns: u16) -> Vec<Line<'static>> {
-        let Link::Retrying { server, reason, .. } = &self.link else { return Vec::new() };
+        let Link::Retrying { server, reason, is_down, .. } = &self.link else { return Vec::new() };
         let lead = if self.is_narrow() { "" } else { "   " };
         let first = format!("{lead}{server}  {reason}");
-        let second = format!("{lead}The turn goes on if the server runs. What you write is kept.");
+        let advice = match (is_down, &self.serve) {
+            (false, _) => "The turn goes on if the server runs.".to_owned(),
+            (true, Some(serve)) => format!("`{}` starts the server.", Clean::line(serve)),
+            (true, None) => "`parlor serve` on that machine starts the server.".to_owned(),
+        };
+        let second = format!("{lead}{advice} What you write is kept.");
         let line = |text: String| {
             Line::from(vec![
                 self.span(cut(&text, usize::from(columns), self.mark(Mark::Ellipsis)), Role::Dim),

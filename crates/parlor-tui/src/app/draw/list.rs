@@ -95,6 +95,16 @@ impl App {
                     );
                     drawn.push((None, Line::from(vec![self.span(format!("{lead}{path}"), Role::Dim)])));
                 }
+                ListLine::Archived(count) => {
+                    if !drawn.is_empty() {
+                        drawn.push((None, Line::default()));
+                    }
+                    let key = self.keys.label(KeyContext::Sessions, Action::Archived);
+                    let verb = if self.sessions.shows_archived { "hides" } else { "shows" };
+                    let left = vec![self.span(format!("{lead}{count} archived"), Role::Dim)];
+                    let right = vec![self.span(format!("{key} {verb}{lead}"), Role::Dim)];
+                    drawn.push((Some(line.clone()), self.spread(left, right, columns)));
+                }
                 ListLine::Session { id, branches } => {
                     let Some(row) = self.sessions.get(id) else { continue };
                     let is_current = self.focus == Focus::Sessions && self.list_cursor.as_ref() == Some(id);
@@ -163,6 +173,7 @@ impl App {
 
     fn state_word(&self, row: &SessionRow) -> String {
         match row.state {
+            _ if row.is_archived => "archived".to_owned(),
             RowState::NeedsYou => "needs you".to_owned(),
             RowState::Running => match row.prompted {
                 Some(prompted) => format!("running {}", clock(seconds_between(prompted, self.look.now))),

@@ -364,17 +364,17 @@ impl App {
                 }
                 FieldValue::One { options, chosen } => {
                     let radio = self.mark(Mark::Radio);
-                    for (place, (_, name)) in options.iter().enumerate() {
+                    for (index, (_, name)) in options.iter().enumerate() {
                         let mark =
-                            if *chosen == Some(place) { format!("({radio}) ") } else { "( ) ".to_owned() };
+                            if *chosen == Some(index) { format!("({radio}) ") } else { "( ) ".to_owned() };
                         values.push(vec![Span::raw(mark), Span::raw(name.to_string())]);
                     }
                 }
                 FieldValue::Many { options, chosen, cursor } => {
                     let mut spans = Vec::new();
-                    for (place, (_, name)) in options.iter().enumerate() {
-                        let mark = if chosen.get(place) == Some(&true) { "[x] " } else { "[ ] " };
-                        let style = if is_current && *cursor == place {
+                    for (index, (_, name)) in options.iter().enumerate() {
+                        let mark = if chosen.get(index) == Some(&true) { "[x] " } else { "[ ] " };
+                        let style = if is_current && *cursor == index {
                             self.style(Role::Selected)
                         } else {
                             Style::new()
@@ -410,8 +410,8 @@ impl App {
             ]));
             lines.push(Line::default());
         }
-        let button = |text: &'static str, place: usize| {
-            let role = if self.form.cursor == place { Role::Selected } else { Role::Text };
+        let button = |text: &'static str, index: usize| {
+            let role = if self.form.cursor == index { Role::Selected } else { Role::Text };
             self.span(text, role)
         };
         let fields = form.fields.len();

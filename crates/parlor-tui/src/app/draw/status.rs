@@ -16,21 +16,7 @@ impl App {
     pub(super) fn draw_status(&self, area: Rect, buf: &mut Buffer) {
         let right = self.context_spans(area.width);
         let lead = if self.is_narrow() { "" } else { " " };
-        if let Some(removal) = self.removals.last() {
-            let left = (removal.at + crate::app::UNDO_TIME).duration_since(self.look.now).as_secs().max(0);
-            let what = if removal.is_deletion { "Deleted" } else { "Archived" };
-            let forks = match removal.forks {
-                0 => String::new(),
-                1 => " and kept its 1 fork".to_owned(),
-                forks => format!(" and kept its {forks} forks"),
-            };
-            // The title is cut before the key that takes it back.
-            let fixed = width(lead) + what.len() + forks.len() + 20;
-            let room = usize::from(area.width).saturating_sub(fixed).max(8);
-            let title = cut(removal.title.as_str(), room, self.mark(Mark::Ellipsis));
-            let text = format!("{lead}{what} \"{}\"{forks}.  ", title.trim_end());
-            let left_spans = vec![Span::raw(text), Span::raw("u"), self.span(" undo", Role::Dim)];
-            let line = self.spread(left_spans, vec![self.span(format!("{left} s"), Role::Dim)], area.width);
+        if let Some(line) = self.removal_line(area.width) {
             buf.set_line(area.x, area.y, &line, area.width);
             return;
         }
@@ -44,6 +30,27 @@ impl App {
             None => self.hint_line(self.hints(), right, area.width),
         };
         buf.set_line(area.x, area.y, &line, area.width);
+    }
+
+    /// What was archived or deleted, while it can be taken back.
+    pub(super) fn removal_line(&self, columns: u16) -> Option<Line<'static>> {
+        let removal = self.removals.last()?;
+        let lead = if self.is_narrow() { "" } else { " " };
+        let left = (removal.at + crate::app::UNDO_TIME).duration_since(self.look.now).as_secs().max(0);
+        let what = if removal.is_deletion { "Deleted" } else { "Archived" };
+        let forks = match removal.forks {
+            0 => String::new(),
+            1 => " and kept its 1 fork".to_owned(),
+            forks => format!(" and kept its {forks} forks"),
+        };
+        // The title is cut before the key that takes it back.
+        let fixed = width(lead) + what.len() + forks.len() + 20;
+        let room = usize::from(columns).saturating_sub(fixed).max(8);
+        let title = cut(removal.title.as_str(), room, self.mark(Mark::Ellipsis));
+        let text = format!("{lead}{what} \"{}\"{forks}.  ", title.trim_end());
+        let undo = self.keys.label(KeyContext::Sessions, Action::Undo);
+        let left_spans = vec![Span::raw(text), Span::raw(undo), self.span(" undo", Role::Dim)];
+        Some(self.spread(left_spans, vec![self.span(format!("{left} s"), Role::Dim)], columns))
     }
 
     /// Keys and what they do, as many as fit. The last hint is kept.
@@ -76,11 +83,11 @@ impl App {
 
     /// The keys that work now.
     fn hints(&self) -> Vec<Hint> {
-        let at = |place: KeyContext| {
-            move |action: Action, text: &'static str| (self.keys.label(place, action), text)
+        let at = |context: KeyContext| {
+            move |action: Action, text: &'static str| (self.keys.label(context, action), text)
         };
-        let both = |place: KeyContext, one: Action, other: Action, text: &'static str| {
-            (format!("{} {}", self.keys.label(place, one), self.keys.label(place, other)), text)
+        let both = |context: KeyContext, one: Action, other: Action, text: &'static str| {
+            (format!("{} {}", self.keys.label(context, one), self.keys.label(context, other)), text)
         };
         if self.completion.is_some() && self.focus == Focus::Input {
             let arrows = format!("{} {}", self.mark(Mark::Up), self.mark(Mark::Down));
@@ -144,7 +151,7 @@ impl App {
                     key(Action::Open, "open"),
                     key(Action::Filter, "filter"),
                     key(Action::Title, "title"),
-                    key(Action::Archive, "archive"),
+                    key(Action::Archive, if self.is_on_archived() { "restore" } else { "archive" }),
                     key(Action::Delete, "delete"),
                     key(Action::ForkTree, "forks"),
                     key(Action::Help, if self.is_narrow() { "" } else { "help" }),
@@ -152,6 +159,12 @@ impl App {
             }
             Focus::Request => self.request_hints(),
         }
+    }
+
+    /// Whether the cursor of the list is on an archived session.
+    fn is_on_archived(&self) -> bool {
+        let row = self.list_cursor.as_ref().and_then(|id| self.sessions.get(id));
+        row.is_some_and(|row| row.is_archived)
     }
 
     /// How much of the context is used, and what the session has cost.

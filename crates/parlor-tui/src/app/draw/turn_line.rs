@@ -27,9 +27,19 @@ impl App {
             let right = format!("{}{}Tab agent", Clean::line(&agent), self.dot());
             return self.turn_rule((text, Role::Text), (right, Role::Dim), columns, Role::Dim);
         };
+        if let Some(forking) = &self.forking {
+            let time = clock(seconds_between(forking.since, self.look.now));
+            let text = format!("{} Opening the fork  {time}", self.mark(Mark::Running));
+            let right = format!("{} stays here", self.keys.label(KeyContext::Anywhere, Action::Escape));
+            return self.turn_rule((text, Role::Accent), (right, Role::Dim), columns, Role::Dim);
+        }
         if let Some(request) = self.shown_request() {
             let text = format!("! {} asks: {}", self.requesting_agent(), self.summary_of(request));
-            let right = format!("{} answers", self.keys.label(KeyContext::Input, Action::NextPane));
+            let mut right = format!("{} answers", self.keys.label(KeyContext::Input, Action::NextPane));
+            if conversation.is_busy() && !self.is_narrow() {
+                let escape = self.keys.label(KeyContext::Anywhere, Action::Escape);
+                right = format!("{right}{}{escape} {escape} cancels", self.dot());
+            }
             return self.turn_rule((text, Role::Warning), (right, Role::Warning), columns, Role::Dim);
         }
         if self.editing.is_some() {

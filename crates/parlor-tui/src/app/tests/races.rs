@@ -1,19 +1,9 @@
 //! Answers that arrive late, keys that are pressed too early, and sessions that are switched meanwhile.
 
+use parlor_client::Json;
+
 use super::*;
 use crate::overlay::Overlay;
-
-fn disconnect(script: &mut Script) {
-    script.event(Event::Disconnected {
-        server: "/data/parlor.sock".to_owned(),
-        reason: "connection refused".to_owned(),
-        retry_at: script.now + SignedDuration::from_secs(1),
-    });
-}
-
-fn connect(script: &mut Script) -> Vec<Effect> {
-    script.event(Event::Connected { server: "/data/parlor.sock".to_owned() })
-}
 
 /// Opens another session of the list, whose answer has not arrived.
 fn open_other(script: &mut Script) {
@@ -83,157 +73,6 @@ fn what_is_typed_before_the_first_session_is_open_stays_in_the_input() {
 }
 
 #[test]
-fn a_key_right_after_a_request_took_the_focus_is_typed_and_answers_nothing() {
-    let mut script = Script::open(&[PROMPT, RUNNING]);
-    script.wait(5_000);
-    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
-    assert_eq!(script.app.focus, Focus::Request);
-    script.wait(300);
-    assert_eq!(answers(&script.press("Enter")), [""; 0]);
-    assert_eq!(answers(&script.type_text("yes")), [""; 0]);
-    assert_eq!((script.app.focus, script.app.input.text().as_str()), (Focus::Input, "yes"));
-    // Later the same key answers.
-    script.press("Ctrl-U");
-    script.wait(2_000);
-    assert_eq!(script.app.focus, Focus::Request);
-    script.wait(600);
-    assert_eq!(answers(&script.press("y")).len(), 1);
-    assert_eq!(answers(&script.press("n")), [""; 0], "the first answer counts");
-}
-
-#[test]
-fn an_answer_that_was_not_delivered_can_be_given_again() {
-    let mut script = Script::open(&[PROMPT, RUNNING]);
-    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
-    script.wait(2_000);
-    assert_eq!(answers(&script.press("y")).len(), 1);
-    script.event(Event::AnswerFailed { id: "r1".to_owned(), reason: "the connection was lost".to_owned() });
-    assert_eq!(answers(&script.press("y")).len(), 1);
-}
-
-#[test]
-fn the_inbox_answers_the_request_that_was_selected_and_not_one_that_took_its_place() {
-    let mut script = Script::open(&[PROMPT, IDLE]);
-    script.event(Event::Requests(requests(&[EDIT_REQUEST]), Vec::new()));
-    script.press("Ctrl-T");
-    // A newer one is above it now.
-    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
-    let effects = script.press("y");
-    assert!(answers(&effects)[0].starts_with("r2 "), "{effects:?}");
-    // The selected one is gone: the next key was meant for it.
-    script.event(Event::Requests(Vec::new(), vec!["r2".to_owned()]));
-    assert_eq!(answers(&script.press("y")), [""; 0]);
-    script.wait(600);
-    assert!(answers(&script.press("y"))[0].starts_with("r1 "));
-}
-
-#[test]
-fn the_selected_request_of_a_long_inbox_is_on_the_screen() {
-    let mut script = Script::open(&[PROMPT, IDLE]);
-    let many: Vec<String> =
-        (10..40).map(|number| EDIT_REQUEST.replace("r2", &format!("r{number}"))).collect();
-    script.event(Event::Requests(requests(&refs(&many)), Vec::new()));
-    script.press("Ctrl-T");
-    for _ in 0..30 {
-        script.press("j");
-        for (width, height) in [(80, 24), (40, 10)] {
-            let screen = script.screen(width, height);
-            assert!(screen.contains("›!") && screen.contains("1 y  Yes"), "{screen}");
-        }
-    }
-}
-
-#[test]
-fn a_form_keeps_what_was_filled_in_when_the_connection_is_lost() {
-    let mut script = Script::open(&[PROMPT, RUNNING]);
-    script.event(Event::AllRequests(requests(&[FORM_REQUEST])));
-    script.wait(2_000);
-    script.press("Tab Shift-Tab");
-    script.type_text("x");
-    disconnect(&mut script);
-    connect(&mut script);
-    script.event(Event::AllRequests(requests(&[FORM_REQUEST])));
-    assert_eq!((script.app.focus, script.app.form.text.text()), (Focus::Request, "shopx"));
-    // After a restart of the server the id stands for another request.
-    disconnect(&mut script);
-    connect(&mut script);
-    let other = FORM_REQUEST.replace("13:52:50", "14:05:30");
-    script.event(Event::AllRequests(requests(&[&other])));
-    assert_eq!(script.app.form.text.text(), "shop");
-    assert!(script.app.ignore_keys_until.is_some());
-}
-
-#[test]
-fn a_request_that_was_answered_while_the_connection_was_lost_is_gone() {
-    let mut script = Script::open(&[PROMPT, RUNNING]);
-    script.event(Event::AllRequests(requests(&[COMMAND_REQUEST, EDIT_REQUEST])));
-    disconnect(&mut script);
-    connect(&mut script);
-    script.event(Event::AllRequests(requests(&[EDIT_REQUEST])));
-    assert_eq!(script.app.inbox_ids(), ["r2"]);
-    assert_eq!(script.app.focus, Focus::Input);
-}
-
-#[test]
-fn a_picker_stays_open_while_the_client_connects_again() {
-    let mut script = Script::open(&[PROMPT, IDLE, OPTIONS]);
-    script.press("Shift-Tab");
-    script.type_text("opus");
-    disconnect(&mut script);
-    connect(&mut script);
-    script.opened("s1", &[PROMPT, IDLE, OPTIONS]);
-    let effects = script.press("Enter");
-    assert!(matches!(session_calls(&effects)[..], [SessionCall::SetOption { .. }]), "{effects:?}");
-}
-
-#[test]
-fn a_session_whose_own_connection_is_lost_is_opened_again() {
-    let mut script = Script::open(&[PROMPT, IDLE]);
-    let ticket = script.app.opened_with;
-    script.event(Event::SessionLost { ticket: ticket + 1 });
-    assert_eq!(call(&script.wait(600)), [&Call::Agents; 0], "that of another session");
-    script.event(Event::SessionLost { ticket });
-    script.type_text("kept");
-    assert_eq!(call(&script.wait(100)), [&Call::Agents; 0]);
-    let effects = script.wait(500);
-    let [Call::Open { ticket, .. }] = call(&effects)[..] else { panic!("{effects:?}") };
-    script.event(Event::OpenFailed { ticket: *ticket, failure: failure("connection refused") });
-    let screen = script.screen(80, 24);
-    assert!(screen.contains("No connection to this session") && screen.contains("› kept█"), "{screen}");
-    // Enter tries at once, and sends nothing.
-    let effects = script.press("Enter");
-    assert!(matches!(call(&effects)[..], [Call::Open { .. }]), "{effects:?}");
-    script.opened("s1", &[PROMPT, IDLE]);
-    assert!(!script.screen(80, 24).contains("No connection"));
-    assert_eq!(script.app.input.text(), "kept");
-}
-
-#[test]
-fn a_prompt_that_is_sent_while_the_session_is_opened_again_is_not_lost() {
-    let mut script = Script::open(&[PROMPT, IDLE]);
-    script.event(Event::SessionLost { ticket: script.app.opened_with });
-    disconnect(&mut script);
-    connect(&mut script);
-    script.type_text("go on");
-    assert_eq!(call(&script.press("Enter")), [&Call::Agents; 0]);
-    let effects = script.opened("s1", &[PROMPT, IDLE]);
-    assert!(matches!(session_calls(&effects)[..], [SessionCall::Prompt { .. }]), "{effects:?}");
-}
-
-#[test]
-fn an_agent_without_a_server_that_ends_is_reported() {
-    let mut script = Script::new(Start::Direct);
-    connect(&mut script);
-    script.app.opening = Some(Opening { ticket: 0, session: None, note: None });
-    script.opened("d1", &[PROMPT, RUNNING]);
-    script.event(Event::SessionLost { ticket: 0 });
-    script.type_text("more");
-    script.press("Enter");
-    let screen = script.screen(80, 24);
-    assert!(screen.contains("✗ The agent ended") && screen.contains("› more█"), "{screen}");
-}
-
-#[test]
 fn late_answers_about_another_session_change_nothing() {
     let mut script = Script::open(&[PROMPT, IDLE]);
     script.app.conversation.as_mut().unwrap().older = Some(Json::parse("5").unwrap());
@@ -265,218 +104,191 @@ fn hits_of_an_earlier_search_are_not_shown_in_a_new_one() {
     assert_eq!(search.problem, None);
 }
 
-#[test]
-fn a_deletion_waits_for_the_connection_and_a_failed_one_shows_the_session_again() {
-    let mut script = Script::open(&[PROMPT, IDLE]);
-    script.press("Tab Tab D");
-    disconnect(&mut script);
-    assert_eq!(call(&script.wait(20_000)), [&Call::Agents; 0]);
-    let effects = connect(&mut script);
-    assert!(call(&effects).contains(&&Call::Delete("s1".into())), "{effects:?}");
-    assert!(script.app.sessions.hidden.contains(&"s1".into()));
-    script.event(Event::RemovalFailed { id: "s1".into(), reason: "the disk is full".to_owned() });
-    assert!(script.app.sessions.hidden.is_empty());
-}
-
-#[test]
-fn undo_opens_the_session_that_was_open() {
-    let mut script = Script::open(&[PROMPT, IDLE]);
-    script.press("Tab Tab D");
-    assert!(script.app.conversation.is_none());
-    let effects = script.press("u");
-    assert!(matches!(call(&effects)[..], [Call::Open { id, .. }] if *id == SessionId::from("s1")));
-    script.opened("s1", &[PROMPT, IDLE]);
-    assert_eq!(script.app.focus, Focus::Sessions);
-}
-
-#[test]
-fn editing_a_prompt_keeps_what_was_being_written() {
-    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
-    script.type_text("half");
-    script.press("Tab k e");
-    assert!(script.app.input.text().starts_with("The port test"));
-    script.press("Esc");
-    assert_eq!(script.app.input.text(), "half");
-}
-
-#[test]
-fn a_history_entry_replaces_what_is_written_but_does_not_lose_it() {
-    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
-    script.type_text("half");
-    script.press("Ctrl-R");
-    script.type_text("port");
-    script.press("Enter");
-    assert!(script.app.input.text().starts_with("The port test"));
-    script.press("Ctrl-R");
-    script.type_text("half");
-    script.press("Enter");
-    assert_eq!(script.app.input.text(), "half");
-}
-
-#[test]
-fn a_login_that_is_required_is_offered_and_the_text_stays() {
-    let mut script = Script::open(&[PROMPT, IDLE]);
-    script.type_text("go on");
-    script.press("Enter");
-    let failure = Failure { reason: "requires a login".to_owned(), needs_login: true };
-    script.event(Event::PromptFailed { session: "s1".into(), text: "go on".to_owned(), failure });
-    let screen = script.screen(80, 24);
-    assert!(screen.contains("claude is not logged in") && screen.contains("Enter logs in"), "{screen}");
-    assert_eq!(script.press("Enter"), [Effect::Login("claude".to_owned())]);
-    script.event(Event::LoginEnded(Err("the login to claude did not succeed".to_owned())));
-    assert_eq!(script.press("Enter"), [Effect::Login("claude".to_owned())]);
-    let effects = script.event(Event::LoginEnded(Ok(())));
-    assert_eq!(effects, [Effect::Send(Call::Agents)]);
-    let effects = script.press("Enter");
-    assert!(matches!(session_calls(&effects)[..], [SessionCall::Prompt { .. }]), "{effects:?}");
-}
-
-#[test]
-fn a_hit_in_the_open_session_that_is_not_loaded_yet_is_selected_when_it_is() {
-    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
-    script.app.conversation.as_mut().unwrap().older = Some(Json::parse("5").unwrap());
-    script.press("Ctrl-F");
-    script.type_text("early");
-    script.wait(100);
-    let hit = Hit {
-        session: "s1".into(),
-        title: Clean::default(),
-        agent: Clean::default(),
-        cwd: String::new(),
-        message: Some("early".into()),
-        tool_call: None,
-        role: Clean::line("user"),
-        at: None,
-        snippet: Clean::line("early"),
-        matches: Vec::new(),
+/// The prompts that are sent, with their sessions.
+fn prompts(effects: &[Effect]) -> Vec<(String, String)> {
+    let prompt = |call: &&Call| {
+        let Call::InSession(id, SessionCall::Prompt { text, .. }) = call else { return None };
+        Some((id.to_string(), text.clone()))
     };
-    script.event(Event::Hits { generation: 1, hits: Ok(vec![hit]), millis: 1 });
-    script.press("Enter");
-    assert_eq!(script.app.focus, Focus::Input);
-    let page = transcript(&[
-        r#"{"sessionUpdate":"user_message","messageId":"early","content":[{"type":"text","text":"early"}]}"#,
-    ]);
-    script.event(Event::Older { session: "s1".into(), page: Box::new(page), before: None });
-    assert_eq!(script.app.focus, Focus::Messages);
-    assert_eq!(script.app.conversation.as_ref().unwrap().selected_prompt().unwrap().1, "early");
+    call(effects).iter().filter_map(prompt).collect()
+}
+
+fn sent(session: &str, text: &str) -> (String, String) {
+    (session.to_owned(), text.to_owned())
 }
 
 #[test]
-fn an_enter_right_after_the_connection_is_back_sends_nothing() {
-    let mut script = Script::open(&[PROMPT, IDLE]);
-    script.type_text("draft");
-    disconnect(&mut script);
-    connect(&mut script);
-    script.opened("s1", &[PROMPT, IDLE]);
-    script.wait(300);
+fn what_is_typed_while_a_fork_is_made_is_for_the_fork() {
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.type_text("draft of the parent");
+    script.press("Tab f");
+    // These would edit, regenerate and copy in the parent.
+    assert_eq!(call(&script.type_text("er")), [&Call::Agents; 0]);
+    script.event(Event::Paste("y".to_owned()));
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("Opening the fork  0:00") && screen.contains("› ery█"), "{screen}");
+    // What follows the first key that is not typed waits for the fork.
     assert_eq!(call(&script.press("Enter")), [&Call::Agents; 0]);
-    assert_eq!(script.app.input.text(), "draft");
+    script.forked("s9");
+    script.type_text("mo");
+    script.event(Event::Paste("re".to_owned()));
+    let effects = script.opened("s9", &[PROMPT, ANSWER, IDLE]);
+    assert_eq!(prompts(&effects), [sent("s9", "ery")]);
+    assert_eq!(script.app.input.text(), "more");
+    // The draft of the parent is kept for the parent.
+    script.press("Ctrl-U");
+    script.press("Esc");
+    script.opened("s1", &[PROMPT, ANSWER, IDLE]);
+    assert_eq!(script.app.input.text(), "draft of the parent");
+}
+
+#[test]
+fn other_keys_wait_until_the_fork_is_open() {
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.press("Tab f Tab y Ctrl-T");
+    assert!(script.app.overlays.is_empty());
+    script.forked("s9");
+    let effects = script.opened("s9", &[PROMPT, IDLE]);
+    assert!(
+        effects.iter().any(|effect| matches!(effect, Effect::Copy(text) if text.starts_with("The port")))
+    );
+    assert!(matches!(script.app.overlays.last(), Some(Overlay::Inbox(_))));
+    // A request of the fork does not get them.
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.press("Tab f Enter y");
+    script.wait(5_000);
+    script.forked("s9");
+    let request = COMMAND_REQUEST.replace("\"s1\"", "\"s9\"");
+    script.event(Event::Requests(requests(&[&request]), Vec::new()));
+    assert_eq!(answers(&script.opened("s9", &[PROMPT, RUNNING])), [""; 0]);
+    assert_eq!(script.app.input.text(), "y");
+}
+
+#[test]
+fn a_request_of_the_parent_does_not_take_the_keys_for_a_fork() {
+    let mut script = Script::open(&[PROMPT, ANSWER, RUNNING]);
+    script.press("Tab f");
+    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    script.wait(5_000);
+    assert_eq!(answers(&script.type_text("y1")), [""; 0]);
+    assert_eq!(script.app.input.text(), "y1");
+}
+
+#[test]
+fn a_fork_that_fails_leaves_what_was_typed_in_the_parent_and_sends_nothing() {
+    let fork_failed = |prompt: Option<&str>| Event::ForkFailed {
+        parent: "s1".into(),
+        prompt: prompt.map(str::to_owned),
+        failure: failure("being written"),
+    };
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.type_text("draft");
+    script.press("Tab f");
+    script.type_text("for the fork");
+    script.press("Enter");
+    script.type_text("more");
+    let effects = script.event(fork_failed(None));
+    assert_eq!(call(&effects), [&Call::Agents; 0]);
+    assert_eq!(script.app.input.text(), "draft\nfor the fork\nmore");
+    assert!(script.screen(80, 24).contains("being written"));
+    // An edited prompt comes back; what was written before the edit stays a draft.
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.type_text("draft");
+    script.press("Tab k e Enter");
+    script.event(fork_failed(Some("edited")));
+    assert_eq!(script.app.input.text(), "edited");
+    assert_eq!(script.app.drafts[&Some("s1".into())], "draft");
+    // A fork that cannot be opened is not one to return from.
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.press("Tab f");
+    script.type_text("kept");
+    script.forked("s9");
+    let ticket = script.app.opening.as_ref().unwrap().ticket;
+    script.event(Event::OpenFailed { ticket, failure: failure("gone") });
+    assert_eq!(script.app.input.text(), "kept");
+    assert_eq!(script.app.parents, []);
+}
+
+#[test]
+fn escape_stays_in_the_parent_while_a_fork_is_made() {
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.press("Tab f");
+    script.type_text("kept");
+    script.press("Esc");
+    assert_eq!(call(&script.forked("s9")), [&Call::Agents; 0]);
+    assert_eq!(script.app.input.text(), "kept");
     let effects = script.press("Enter");
-    assert!(matches!(session_calls(&effects)[..], [SessionCall::Prompt { .. }]), "{effects:?}");
-    // Whoever writes has seen that the connection is back.
-    script.type_text("other");
+    assert_eq!(prompts(&effects), [sent("s1", "kept")]);
+    // The same if another session is opened with the mouse, or the connection is made again.
+    script.press("Tab f");
+    script.type_text("draft");
+    script.press("Enter");
     disconnect(&mut script);
     connect(&mut script);
-    script.opened("s1", &[PROMPT, IDLE]);
-    script.type_text(" words");
-    let effects = script.press("Enter");
-    assert!(matches!(session_calls(&effects)[..], [SessionCall::Prompt { .. }]), "{effects:?}");
+    assert_eq!(call(&script.forked("s9")), [&Call::Agents; 0]);
+    let effects = script.opened("s1", &[PROMPT, ANSWER, IDLE]);
+    assert_eq!(prompts(&effects), []);
+    assert_eq!(script.app.input.text(), "draft");
 }
 
 #[test]
-fn the_texts_of_options_are_never_cut() {
-    let mut script = Script::open(&[PROMPT, RUNNING]);
-    script.wait(5_000);
-    let long = format!("Allow once{}and always everything else", " ".repeat(90));
-    script.event(Event::Requests(requests(&[&COMMAND_REQUEST.replace("Allow once", &long)]), Vec::new()));
-    for width in [40, 80, 120] {
-        let screen = script.screen(width, 36);
-        assert!(screen.contains("and always"), "{screen}");
+fn a_fork_that_is_never_made_holds_a_bounded_number_of_keys() {
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.press("Tab f Enter");
+    script.type_text(&"x".repeat(1000));
+    assert_eq!(script.app.forking.as_ref().unwrap().held.len(), 256);
+    assert_eq!(script.press("Ctrl-C Ctrl-C").last(), Some(&Effect::Quit));
+}
+
+#[test]
+fn a_session_that_cannot_be_opened_keeps_the_draft_of_a_new_one() {
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    script.press("Ctrl-N");
+    script.type_text("a new one");
+    open_other(&mut script);
+    script.opened("s2", &[PROMPT, IDLE]);
+    script.press("Ctrl-O");
+    script.type_text("fix");
+    script.press("Enter");
+    let ticket = script.app.opening.as_ref().unwrap().ticket;
+    script.event(Event::OpenFailed { ticket, failure: failure("gone") });
+    script.press("Ctrl-N");
+    assert_eq!(script.app.input.text(), "a new one");
+}
+
+#[test]
+fn what_is_open_over_the_panes_stays_when_a_session_is_opened_late() {
+    for (keys, text) in
+        [("Ctrl-O a x", "Open a session"), ("Ctrl-T", "Inbox"), ("Ctrl-F", "Search"), ("F1", "Anywhere")]
+    {
+        let mut script = Script::connected(Start::Latest, SESSIONS);
+        script.press(keys);
+        script.opened("s1", &[PROMPT, OPTIONS, IDLE]);
+        let screen = script.screen(80, 24);
+        assert!(screen.contains(text), "{screen}");
+        script.press("Esc");
+        assert!(script.screen(80, 24).contains("The port test"));
     }
-    script.press("Ctrl-T");
-    assert!(script.screen(80, 24).contains("and always"), "{}", script.screen(80, 24));
+    // The options of another session would be set in this one.
+    for keys in ["Shift-Tab", "Ctrl-P", "Tab /"] {
+        let mut script = Script::open(&[PROMPT, OPTIONS, IDLE]);
+        open_other(&mut script);
+        script.press(keys);
+        assert!(!script.app.overlays.is_empty());
+        script.opened("s2", &[PROMPT, IDLE]);
+        assert!(script.app.overlays.is_empty(), "{keys}");
+    }
 }
 
 #[test]
-fn the_address_of_a_link_is_shown_above_a_text_that_would_hide_it() {
-    let mut script = Script::open(&[PROMPT, RUNNING]);
-    script.wait(5_000);
-    let params =
-        r#""params":{"mode":"url","url":"https://evil.example/login","elicitationId":"e","message":"TEXT"}"#;
-    let start = FORM_REQUEST.find(r#""params""#).unwrap();
-    let request = format!("{}{}}}", &FORM_REQUEST[..start], params.replace("TEXT", &"words ".repeat(900)));
-    script.event(Event::Requests(requests(&[&request]), Vec::new()));
-    let screen = script.screen(80, 24);
-    assert!(screen.contains("https://evil.example/login"), "{screen}");
-}
-
-#[test]
-fn files_are_listed_again_for_each_name() {
-    let mut script = Script::open(&[PROMPT, IDLE]);
-    let listings =
-        |effects: &[Effect]| effects.iter().filter(|effect| matches!(effect, Effect::ListFiles(_))).count();
-    assert_eq!(listings(&script.type_text("@m")), 1);
-    script.event(Event::Files(vec!["src/main.rs".to_owned()]));
-    assert!(script.app.completion.is_some());
-    assert_eq!(listings(&script.press("Tab")), 0);
-    assert_eq!(listings(&script.type_text("@n")), 1);
-    script.event(Event::Files(vec!["src/main.rs".to_owned(), "new.rs".to_owned()]));
-    assert_eq!(script.app.completion.as_ref().unwrap().items[0].insert, "@new.rs");
-}
-
-#[test]
-fn a_session_that_is_deleted_in_the_fork_tree_leaves_it() {
-    let mut script =
-        Script::connected(Start::Session("s4".into(), "/home/dev/src/parlor".to_owned()), SESSIONS);
-    script.opened("s4", &[PROMPT, ANSWER, IDLE]);
-    script.press("Tab F j");
-    let before = script
-        .screen(80, 24)
-        .lines()
-        .filter(|line| line.contains("─ ") || line.contains("├") || line.contains("└"))
-        .count();
-    script.press("x");
-    let after = script
-        .screen(80, 24)
-        .lines()
-        .filter(|line| line.contains("─ ") || line.contains("├") || line.contains("└"))
-        .count();
-    assert_eq!(after + 1, before);
-}
-
-#[test]
-fn a_path_of_an_image_is_pasted_as_a_token_and_too_much_text_is_reported() {
-    let mut script = Script::open(&[PROMPT, IDLE]);
-    script.event(Event::Paste("'/tmp/my shot.png' ".to_owned()));
-    assert_eq!(script.app.input.text(), "[image my shot.png]");
-    assert_eq!(script.app.input.full_text(), "@\"/tmp/my shot.png\"");
-    script.event(Event::Paste("x".repeat(5 << 20)));
-    assert!(script.screen(80, 24).contains("too large for a prompt"));
-}
-
-#[test]
-fn the_idle_line_names_the_files_that_the_turn_changed() {
-    let edit = |id: &str, path: &str| {
-        format!(
-            r#"{{"sessionUpdate":"tool_call_update","toolCallId":"{id}","title":"Edit","kind":"edit","status":"completed","content":[{{"type":"diff","changes":[{{"operation":"modify","path":"{path}"}}],"patch":{{"format":"git_patch","text":"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-old\n+new\n+newer\n"}}}}]}}"#
-        )
-    };
-    let (one, two) = (edit("e1", "/home/dev/src/parlor/a.rs"), edit("e2", "/home/dev/src/parlor/b.rs"));
-    let mut script = Script::open(&[PROMPT, &one, &two, IDLE]);
-    let screen = script.screen(80, 24);
-    assert!(screen.contains("2 files changed +4 -2"), "{screen}");
-    let mut script = Script::open(&[PROMPT, &one, RUNNING]);
-    assert!(!script.screen(80, 24).contains("changed"));
-}
-
-#[test]
-fn a_thought_has_the_time_until_the_turn_went_on() {
-    let thought = r#"{"sessionUpdate":"agent_thought","messageId":"th","content":[{"type":"text","text":"two tests"}],"_meta":{"parlor/at":1795000000000}}"#;
-    let answer = r#"{"sessionUpdate":"agent_message","messageId":"an","content":[{"type":"text","text":"Done."}],"_meta":{"parlor/at":1795000006400}}"#;
-    let mut script = Script::open(&[PROMPT, thought, answer, IDLE]);
-    assert!(script.screen(80, 24).contains("Thought 6 s: two tests"), "{}", script.screen(80, 24));
-    // A thought after which nothing came has no duration, also not up to the next prompt.
-    let later = PROMPT.replace("\"messageId\":\"", "\"messageId\":\"later");
-    let mut script = Script::open(&[PROMPT, thought, &later, IDLE]);
-    assert!(script.screen(80, 24).contains("Thought: two tests"));
+fn a_fork_that_is_listed_late_appears_in_its_tree() {
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.press("Tab f");
+    script.forked("s9");
+    script.opened("s9", &[PROMPT, ANSWER, IDLE]);
+    script.press("Tab F");
+    assert!(script.screen(80, 24).contains("0 sessions"));
+    let fork = SESSIONS[3].replace("s4", "s9").replace("s3", "s1");
+    script.event(Event::ListChanged(rows(&[&fork]), Vec::new()));
+    assert!(script.screen(80, 24).contains("2 sessions"));
 }

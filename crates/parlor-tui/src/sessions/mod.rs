@@ -1,146 +1,22 @@
 //! The sessions of the server and the order in which they are listed.
 
+mod row;
+
 use std::collections::{HashMap, HashSet};
 
-use jiff::Timestamp;
-use parlor_client::{MessageId, Object, SessionId, SessionInfo};
+use parlor_client::SessionId;
 
+pub use self::row::{RowState, SessionRow, Usage};
 use crate::clean::Clean;
 use crate::fuzzy;
-
-/// Whether a session works, waits for a person, or is done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum RowState {
-    /// The agent waits for an answer of a person.
-    NeedsYou,
-    /// A turn runs.
-    Running,
-    /// The last turn failed.
-    Failed,
-    /// No turn runs.
-    #[default]
-    Idle,
-}
-
-/// Tokens in the context and what the session has cost.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Usage {
-    /// Tokens in use.
-    pub used: u64,
-    /// The size of the context.
-    pub size: u64,
-    /// The cost, such as `$1.84`.
-    pub cost: Option<Clean>,
-}
-
-impl Usage {
-    /// Reads the members of a `usage_update`; `None` if there is no size of the context.
-    pub fn of(fields: &Object) -> Option<Self> {
-        let size = fields.get_u64("size").filter(|size| *size > 0)?;
-        let cost = fields.get_object("cost").and_then(|cost| {
-            let amount: f64 = cost.get("amount")?.as_str().parse().ok()?;
-            let currency = cost.get_string("currency").unwrap_or_default();
-            Some(match currency.as_str() {
-                "USD" | "" => Clean::line(&format!("${amount:.2}")),
-                "EUR" => Clean::line(&format!("€{amount:.2}")),
-                other => Clean::line(&format!("{amount:.2} {other}")),
-            })
-        });
-        Some(Self { used: fields.get_u64("used").unwrap_or(0), size, cost })
-    }
-
-    /// The part of the context that is in use, in percent.
-    pub fn percent(&self) -> u64 {
-        self.used.saturating_mul(100) / self.size
-    }
-}
-
-/// One session of the list.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SessionRow {
-    /// Its id.
-    pub id: SessionId,
-    /// Its title.
-    pub title: Clean,
-    /// Whether it has a title of its own.
-    pub has_title: bool,
-    /// The name of its agent.
-    pub agent: Clean,
-    /// Its working directory.
-    pub cwd: String,
-    /// Its state.
-    pub state: RowState,
-    /// When it was last active.
-    pub active: Option<Timestamp>,
-    /// When its last prompt was sent.
-    pub prompted: Option<Timestamp>,
-    /// When its last turn ended.
-    pub turn_ended: Option<Timestamp>,
-    /// The session that it was forked from.
-    pub parent: Option<SessionId>,
-    /// The last message that it shares with its parent.
-    pub forked_at: Option<MessageId>,
-    /// Whether a turn has ended that no person has seen.
-    pub is_unread: bool,
-    /// Its mode.
-    pub mode: Option<Clean>,
-    /// Its model.
-    pub model: Option<Clean>,
-    /// Its usage.
-    pub usage: Option<Usage>,
-}
-
-impl SessionRow {
-    /// Reads a listed session.
-    pub fn of(info: &SessionInfo) -> Self {
-        let meta = info.fields.get_object("_meta").unwrap_or_default();
-        let row = meta.get_object("parlor/row").unwrap_or_default();
-        let time = |holder: &Object, name: &str| {
-            holder.get_string(name).and_then(|text| text.parse::<Timestamp>().ok())
-        };
-        let text = |name: &str| row.get_string(name).map(|text| Clean::line(&text));
-        let is_busy = meta.get_bool("parlor/busy").unwrap_or(false);
-        let state = match row.get_string("state").as_deref() {
-            Some("needs_you") => RowState::NeedsYou,
-            Some("running") => RowState::Running,
-            Some("failed") => RowState::Failed,
-            Some("idle") => RowState::Idle,
-            Some(_) | None => {
-                if is_busy {
-                    RowState::Running
-                } else {
-                    RowState::Idle
-                }
-            }
-        };
-        // A fork that has the title of its parent is listed by its own prompt.
-        let name = row.get_string("name");
-        let title = name.as_deref().or(info.title.as_deref()).filter(|title| !title.trim().is_empty());
-        Self {
-            id: info.id.clone(),
-            title: Clean::line(title.unwrap_or("New session")),
-            has_title: title.is_some(),
-            agent: Clean::line(&meta.get_string("parlor/agent").unwrap_or_default()),
-            cwd: info.cwd.clone(),
-            state,
-            active: info.updated_at.as_deref().and_then(|text| text.parse().ok()),
-            prompted: time(&row, "lastPromptAt"),
-            turn_ended: time(&row, "lastTurnEndedAt"),
-            parent: meta.get_json_str("parlor/parent").map(SessionId::from),
-            forked_at: meta.get_json_str("parlor/forkedAt").map(MessageId::from),
-            is_unread: row.get_bool("unread").unwrap_or(false),
-            mode: text("mode"),
-            model: text("model"),
-            usage: row.get_object("usage").and_then(|usage| Usage::of(&usage)),
-        }
-    }
-}
 
 /// A line of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListLine {
     /// A directory above its sessions.
     Directory(String),
+    /// How many sessions are archived, above them if they are shown.
+    Archived(usize),
     /// A session, with the branches before its title: for each level whether more follow below.
     Session {
         /// The session.
@@ -148,6 +24,24 @@ pub enum ListLine {
         /// For each level of forks, whether another one follows.
         branches: Vec<bool>,
     },
+}
+
+impl ListLine {
+    /// The session of the line.
+    pub fn session(&self) -> Option<&SessionId> {
+        match self {
+            Self::Session { id, .. } => Some(id),
+            Self::Directory(_) | Self::Archived(_) => None,
+        }
+    }
+}
+
+/// The forks of each session.
+type Children<'a> = HashMap<&'a SessionId, Vec<&'a SessionRow>>;
+
+/// A session that is not below another one.
+fn session_line(id: SessionId) -> ListLine {
+    ListLine::Session { id, branches: Vec::new() }
 }
 
 /// All sessions, and the order in which they are shown.
@@ -158,6 +52,8 @@ pub struct Sessions {
     frozen: Option<Vec<SessionId>>,
     /// Sessions whose forks are folded.
     pub collapsed: HashSet<SessionId>,
+    /// Whether archived sessions are listed.
+    pub shows_archived: bool,
     /// Sessions that are hidden until their archiving or deletion is sent.
     pub hidden: HashSet<SessionId>,
     /// Whether the list has arrived.
@@ -186,9 +82,16 @@ impl Sessions {
         self.rows.get(id)
     }
 
-    /// How many sessions there are.
+    /// Marks a session as archived or restored, until the server reports it.
+    pub fn set_archived(&mut self, id: &SessionId, is_archived: bool) {
+        if let Some(row) = self.rows.get_mut(id) {
+            row.is_archived = is_archived;
+        }
+    }
+
+    /// How many sessions there are that are not archived.
     pub fn len(&self) -> usize {
-        self.rows.keys().filter(|id| !self.hidden.contains(*id)).count()
+        self.rows.values().filter(|row| self.is_active(row)).count()
     }
 
     /// Whether there are none.
@@ -196,17 +99,34 @@ impl Sessions {
         self.len() == 0
     }
 
-    /// The sessions that are shown, the latest first.
+    fn is_active(&self, row: &SessionRow) -> bool {
+        !row.is_archived && !self.hidden.contains(&row.id)
+    }
+
+    fn is_archived(&self, row: &SessionRow) -> bool {
+        row.is_archived && !self.hidden.contains(&row.id)
+    }
+
+    /// The sessions that are not archived, the latest first.
     pub fn latest_first(&self) -> Vec<&SessionRow> {
-        let mut rows: Vec<_> = self.rows.values().filter(|row| !self.hidden.contains(&row.id)).collect();
+        self.latest_where(|row| self.is_active(row))
+    }
+
+    fn latest_where(&self, is_shown: impl Fn(&SessionRow) -> bool) -> Vec<&SessionRow> {
+        let mut rows: Vec<_> = self.rows.values().filter(|row| is_shown(row)).collect();
         rows.sort_by(|a, b| b.active.cmp(&a.active).then_with(|| a.id.to_string().cmp(&b.id.to_string())));
+        if let Some(frozen) = &self.frozen {
+            let position = |row: &SessionRow| frozen.iter().position(|id| *id == row.id);
+            // New sessions come first, as they would without a cursor.
+            rows.sort_by_key(|row| position(row).map_or(0, |index| index + 1));
+        }
         rows
     }
 
     /// Keeps the present order until [`thaw`](Self::thaw), so that rows do not move under the cursor.
     pub fn freeze(&mut self) {
         if self.frozen.is_none() {
-            self.frozen = Some(self.latest_first().into_iter().map(|row| row.id.clone()).collect());
+            self.frozen = Some(self.latest_where(|_| true).into_iter().map(|row| row.id.clone()).collect());
         }
     }
 
@@ -216,33 +136,12 @@ impl Sessions {
     }
 
     /// The lines of the list: directories, the one with the latest session first, with their sessions, and forks under their
-    /// parents. A filter keeps the sessions that fit, without directories and forks.
+    /// parents; then the archived sessions. A filter keeps the sessions that fit, without directories and forks.
     pub fn lines(&self, filter: &str) -> Vec<ListLine> {
-        let mut rows = self.latest_first();
-        if let Some(frozen) = &self.frozen {
-            let place = |row: &SessionRow| frozen.iter().position(|id| *id == row.id);
-            // New sessions come first, as they would without a cursor.
-            rows.sort_by_key(|row| place(row).map_or(0, |place| place + 1));
-        }
         if !filter.is_empty() {
-            let mut fits: Vec<_> = rows
-                .iter()
-                .filter_map(|row| {
-                    let text = format!("{} {} {}", row.title, row.agent, Clean::line(&row.cwd));
-                    fuzzy::fit(filter, &text).map(|(score, _)| (score, row.id.clone()))
-                })
-                .collect();
-            fits.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-            return fits.into_iter().map(|(_, id)| ListLine::Session { id, branches: Vec::new() }).collect();
+            return self.filtered(filter);
         }
-        let mut children: HashMap<&SessionId, Vec<&SessionRow>> = HashMap::new();
-        let mut roots = Vec::new();
-        for row in rows {
-            match row.parent.as_ref().filter(|parent| self.is_ancestor(parent, &row.id)) {
-                Some(parent) => children.entry(parent).or_default().push(row),
-                None => roots.push(row),
-            }
-        }
+        let (roots, children) = self.forests(|row| self.is_active(row));
         let mut directories: Vec<(&str, Vec<&SessionRow>)> = Vec::new();
         for row in roots {
             match directories.iter_mut().find(|(cwd, _)| *cwd == row.cwd) {
@@ -257,15 +156,55 @@ impl Sessions {
                 self.push_tree(row, &children, &mut Vec::new(), &mut lines);
             }
         }
+        let archived = self.latest_where(|row| self.is_archived(row));
+        if !archived.is_empty() {
+            lines.push(ListLine::Archived(archived.len()));
+        }
+        if self.shows_archived {
+            lines.extend(archived.into_iter().map(|row| session_line(row.id.clone())));
+        }
         lines
     }
 
-    /// Whether a parent is listed and is not itself a descendant of its child: a server that says so would hide both.
-    fn is_ancestor(&self, parent: &SessionId, child: &SessionId) -> bool {
+    fn filtered(&self, filter: &str) -> Vec<ListLine> {
+        let is_shown =
+            |row: &SessionRow| self.is_active(row) || (self.shows_archived && self.is_archived(row));
+        let mut fits: Vec<_> = self
+            .latest_where(is_shown)
+            .into_iter()
+            .filter_map(|row| {
+                let text = format!("{} {} {}", row.title, row.agent, Clean::line(&row.cwd));
+                fuzzy::fit(filter, &text).map(|(score, _)| (score, row.id.clone()))
+            })
+            .collect();
+        fits.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+        fits.into_iter().map(|(_, id)| session_line(id)).collect()
+    }
+
+    /// The sessions without a parent among those that are shown, and the forks of each session.
+    fn forests(&self, is_shown: impl Fn(&SessionRow) -> bool) -> (Vec<&SessionRow>, Children<'_>) {
+        let mut children = Children::new();
+        let mut roots = Vec::new();
+        for row in self.latest_where(&is_shown) {
+            match row.parent.as_ref().filter(|parent| self.is_ancestor(parent, &row.id, &is_shown)) {
+                Some(parent) => children.entry(parent).or_default().push(row),
+                None => roots.push(row),
+            }
+        }
+        (roots, children)
+    }
+
+    /// Whether a parent is shown and is not itself a descendant of its child: a server that says so would hide both.
+    fn is_ancestor(
+        &self,
+        parent: &SessionId,
+        child: &SessionId,
+        is_shown: impl Fn(&SessionRow) -> bool,
+    ) -> bool {
         let mut seen = HashSet::from([child]);
         let mut next = Some(parent);
         while let Some(id) = next {
-            let Some(row) = self.rows.get(id).filter(|row| !self.hidden.contains(&row.id)) else {
+            let Some(row) = self.rows.get(id).filter(|row| is_shown(row)) else {
                 return id != parent;
             };
             if !seen.insert(&row.id) {
@@ -279,7 +218,7 @@ impl Sessions {
     fn push_tree(
         &self,
         row: &SessionRow,
-        children: &HashMap<&SessionId, Vec<&SessionRow>>,
+        children: &Children<'_>,
         branches: &mut Vec<bool>,
         lines: &mut Vec<ListLine>,
     ) {
@@ -295,23 +234,33 @@ impl Sessions {
         }
     }
 
-    /// The lines of the tree that a session belongs to.
+    /// The lines of the tree that a session belongs to, with archived sessions.
     pub fn tree(&self, of: &SessionId) -> Vec<ListLine> {
+        let is_shown = |row: &SessionRow| !self.hidden.contains(&row.id);
+        let (roots, children) = self.forests(is_shown);
         let mut root = of;
         let mut seen = HashSet::new();
-        while let Some(parent) = self.rows.get(root).and_then(|row| row.parent.as_ref()) {
-            if !self.rows.contains_key(parent) || !seen.insert(root) {
-                break;
+        while !roots.iter().any(|row| row.id == *root) && seen.insert(root) {
+            match self.rows.get(root).and_then(|row| row.parent.as_ref()) {
+                Some(parent) => root = parent,
+                None => break,
             }
-            root = parent;
         }
-        let lines = self.lines("");
-        let is_root = |line: &ListLine| matches!(line, ListLine::Session { id, .. } if id == root);
-        let Some(start) = lines.iter().position(is_root) else { return Vec::new() };
-        let is_fork =
-            |line: &&ListLine| matches!(line, ListLine::Session { branches, .. } if !branches.is_empty());
-        let forks = lines[start + 1..].iter().take_while(is_fork).count();
-        lines[start..=start + forks].to_vec()
+        let mut lines = Vec::new();
+        if let Some(row) = roots.into_iter().find(|row| row.id == *root) {
+            self.push_tree(row, &children, &mut Vec::new(), &mut lines);
+        }
+        lines
+    }
+
+    /// Unfolds the forks above a session.
+    pub fn reveal(&mut self, id: &SessionId) {
+        let mut seen = HashSet::new();
+        let mut next = self.rows.get(id).and_then(|row| row.parent.clone());
+        while let Some(parent) = next.filter(|parent| seen.insert(parent.clone())) {
+            self.collapsed.remove(&parent);
+            next = self.rows.get(&parent).and_then(|row| row.parent.clone());
+        }
     }
 
     /// How many turns run, without those of one session.
@@ -323,6 +272,8 @@ impl Sessions {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use jiff::Timestamp;
+
     use super::*;
 
     /// A row that was last active this many minutes before noon.
@@ -340,6 +291,8 @@ pub(crate) mod tests {
             turn_ended: None,
             parent: None,
             forked_at: None,
+            shared_messages: None,
+            is_archived: false,
             is_unread: false,
             mode: None,
             model: None,
@@ -354,6 +307,7 @@ pub(crate) mod tests {
     fn shown(sessions: &Sessions, filter: &str) -> Vec<String> {
         let line = |line: ListLine| match line {
             ListLine::Directory(cwd) => cwd,
+            ListLine::Archived(count) => format!("{count} archived"),
             ListLine::Session { id, branches } => {
                 let branches: String = branches.iter().map(|more| if *more { "+" } else { "-" }).collect();
                 format!("{branches}{id}")
@@ -406,6 +360,34 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn archived_sessions_are_counted_and_listed_on_demand() {
+        let archived = |row: SessionRow| SessionRow { is_archived: true, ..row };
+        let mut sessions = Sessions::default();
+        sessions.replace(vec![
+            row("one", "one", "/a", 3),
+            archived(row("old", "old", "/b", 1)),
+            archived(fork("fork", "one", 2)),
+            fork("deep", "fork", 4),
+        ]);
+        assert_eq!(sessions.len(), 2);
+        assert_eq!(shown(&sessions, ""), ["/a", "one", "deep", "2 archived"]);
+        assert_eq!(shown(&sessions, "old"), [""; 0]);
+        sessions.freeze();
+        sessions.shows_archived = true;
+        assert_eq!(shown(&sessions, ""), ["/a", "one", "deep", "2 archived", "old", "fork"]);
+        assert_eq!(shown(&sessions, "old"), ["old"]);
+        // One that is hidden until its deletion is sent is not counted.
+        sessions.hidden.insert("old".into());
+        assert_eq!(shown(&sessions, ""), ["/a", "one", "deep", "1 archived", "fork"]);
+        // A fork tree has them in place.
+        let tree: Vec<_> = sessions.tree(&"deep".into());
+        assert_eq!(
+            tree.iter().filter_map(ListLine::session).map(ToString::to_string).collect::<Vec<_>>(),
+            ["one", "fork", "deep"]
+        );
+    }
+
+    #[test]
     fn a_tree_has_the_root_and_all_forks() {
         let mut sessions = Sessions::default();
         sessions.replace(vec![
@@ -416,16 +398,5 @@ pub(crate) mod tests {
         assert_eq!(sessions.tree(&"fork".into()).len(), 2);
         assert_eq!(sessions.tree(&"two".into()).len(), 1);
         assert_eq!(sessions.tree(&"gone".into()).len(), 0);
-    }
-
-    #[test]
-    fn usage_has_a_percentage_and_a_cost() {
-        let fields = parlor_client::Json::parse(
-            r#"{"used":124000,"size":200000,"cost":{"amount":1.841,"currency":"USD"}}"#,
-        );
-        let usage = Usage::of(&fields.unwrap().to_object().unwrap()).unwrap();
-        assert_eq!((usage.percent(), usage.cost.unwrap().to_string()), (62, "$1.84".to_owned()));
-        let empty = parlor_client::Json::parse(r#"{"used":1,"size":0}"#).unwrap();
-        assert_eq!(Usage::of(&empty.to_object().unwrap()), None);
     }
 }

@@ -1,0 +1,136 @@
+//! A fork that is being made. Until it is open, what is typed is for the fork and not for its parent.
+
+use crossterm::event::KeyCode;
+use parlor_client::SessionId;
+
+use super::state::{Focus, Forking};
+use super::{App, Failure};
+use crate::event::{Effect, Event, SessionCall};
+use crate::keys::{Action, Key};
+
+/// How many keys wait for a fork; later ones are ignored.
+const MAX_HELD: usize = 256;
+
+impl App {
+    /// Makes a fork of the open session. From now on the input is that of the fork.
+    pub(super) fn start_fork(&mut self, call: SessionCall, effects: &mut Vec<Effect>) {
+        let Some(parent) = self.open_id() else { return };
+        self.end_forking();
+        self.keep_draft();
+        self.overlays.clear();
+        self.set_focus(Focus::Input);
+        self.forking = Some(Forking { parent, ticket: None, since: self.look.now, held: Vec::new() });
+        self.send_to_session(call, effects);
+    }
+
+    /// Holds a key for the fork that is being made. Text goes to the input at once, until another key is held. Returns whether the
+    /// key was used.
+    pub(super) fn hold_key(&mut self, key: Key, action: Option<Action>) -> bool {
+        let Some(forking) = &self.forking else { return false };
+        let is_typing = forking.held.is_empty();
+        if is_typing && self.on_completion_key(key) {
+            return true;
+        }
+        let is_held = match action {
+            Some(
+                Action::Interrupt
+                | Action::Escape
+                | Action::Suspend
+                | Action::Redraw
+                | Action::PageUp
+                | Action::PageDown,
+            ) => false,
+            None | Some(Action::NewLine) => !is_typing,
+            Some(_) => true,
+        };
+        if is_held {
+            self.hold(Event::Key(key));
+        }
+        is_held
+    }
+
+    /// Holds a pasted text if a key before it is held. Returns whether it is.
+    pub(super) fn hold_paste(&mut self, text: &str) -> bool {
+        let is_held = self.forking.as_ref().is_some_and(|forking| !forking.held.is_empty());
+        if is_held {
+            self.hold(Event::Paste(text.to_owned()));
+        }
+        is_held
+    }
+
+    fn hold(&mut self, event: Event) {
+        if let Some(forking) = self.forking.as_mut().filter(|forking| forking.held.len() < MAX_HELD) {
+            forking.held.push(event);
+        }
+    }
+
+    /// Opens the fork, if the person still waits for it. Otherwise it is only in the list.
+    pub(super) fn on_forked(
+        &mut self,
+        parent: SessionId,
+        id: SessionId,
+        cwd: String,
+        note: String,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(forking) = self.forking.take_if(|forking| forking.parent == parent) else { return };
+        let parent = (parent, self.cwd().to_owned());
+        self.open(id, cwd, effects);
+        self.parents.push(parent);
+        if let Some(opening) = &mut self.opening {
+            opening.note = Some(note);
+            self.forking = Some(Forking { ticket: Some(opening.ticket), ..forking });
+        }
+    }
+
+    /// A fork was not made. An edited prompt comes back.
+    pub(super) fn on_fork_failed(&mut self, parent: &SessionId, prompt: Option<String>, failure: &Failure) {
+        if self.forking.as_ref().is_some_and(|forking| forking.parent == *parent) {
+            // The draft that is older than the edited prompt stays a draft.
+            let draft = prompt.as_ref().and_then(|_| self.drafts.remove(&Some(parent.clone())));
+            self.end_forking();
+            self.drafts.extend(draft.map(|draft| (Some(parent.clone()), draft)));
+        }
+        if self.open_id().as_ref() != Some(parent) {
+            self.fail(&failure.reason);
+            return;
+        }
+        if let Some(prompt) = prompt {
+            let typed = self.input.full_text();
+            self.input.set(&joined(prompt, &typed));
+        }
+        let agent = self.agent_name().to_string();
+        self.on_failure(failure, Some(agent));
+    }
+
+    /// Does what was held for a fork that is open now.
+    pub(super) fn release_held(&mut self, forking: Forking, effects: &mut Vec<Effect>) {
+        for event in forking.held {
+            self.on_event(event, effects);
+        }
+    }
+
+    /// Stops waiting for a fork. What was typed for it is added to the draft of its parent, and nothing is sent.
+    pub(super) fn end_forking(&mut self) {
+        let Some(forking) = self.forking.take() else { return };
+        let mut typed = self.input.full_text();
+        for event in forking.held {
+            if let Event::Key(key) = event {
+                typed.extend(if key.code() == KeyCode::Enter { Some('\n') } else { key.typed() });
+            } else if let Event::Paste(text) = event {
+                typed.push_str(&text);
+            }
+        }
+        let draft = self.drafts.remove(&Some(forking.parent)).unwrap_or_default();
+        self.input.set(&joined(draft, typed.trim_end()));
+    }
+}
+
+/// Two texts below each other.
+fn joined(first: String, second: &str) -> String {
+    match (first.trim().is_empty(), second.trim().is_empty()) {
+        (true, _) => second.to_owned(),
+        (false, true) => first,
+        (false, false) => format!("{first}\n{second}"),
+    }
+}

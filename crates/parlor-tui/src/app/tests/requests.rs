@@ -1,0 +1,247 @@
+//! Permission requests, forms and the inbox.
+
+use super::*;
+
+#[test]
+fn a_permission_request_shows_everything_that_it_permits() {
+    let mut script = Script::open(&[PROMPT, ANSWER, RUNNING]);
+    script.wait(5000);
+    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    screen!(script, 80 x 24, "request-80");
+    screen!(script, 44 x 20, "request-44");
+}
+
+#[test]
+fn a_form_is_filled_in_on_the_screen() {
+    let mut script = Script::open(&[PROMPT, ANSWER, RUNNING]);
+    script.wait(5000);
+    script.event(Event::Requests(requests(&[FORM_REQUEST]), Vec::new()));
+    script.wait(600);
+    script.type_text("-db");
+    screen!(script, 80 x 24, "form-80");
+    // Enter goes from field to field; Submit rejects what is missing and shows where.
+    let effects = script.press("Enter Enter Enter Enter Enter");
+    assert_eq!(answers(&effects), [""; 0]);
+    screen!(script, 80 x 24, "form-problem-80");
+    let effects = script.press("Space Tab 5 Tab Space Right Right Space Tab Enter");
+    let content = r#"{"name":"shop-db","schema":"one","pool":205,"extensions":["pg_trgm","citext"]}"#;
+    assert_eq!(answers(&effects), [""; 0], "{content}");
+    let effects = script.press("Backspace Tab Tab Enter");
+    let content = content.replace("205", "20");
+    assert_eq!(answers(&effects), [format!(r#"r3 {{"action":"accept","content":{content}}}"#)]);
+}
+
+#[test]
+fn a_form_can_be_declined() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5000);
+    script.event(Event::Requests(requests(&[FORM_REQUEST]), Vec::new()));
+    script.wait(600);
+    let effects = script.press("Tab Tab Tab Tab Tab Enter");
+    assert_eq!(answers(&effects), [r#"r3 {"action":"decline"}"#]);
+}
+
+#[test]
+fn the_inbox_shows_and_answers_requests_of_all_sessions() {
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.event(Event::Requests(requests(&[EDIT_REQUEST, COMMAND_REQUEST]), Vec::new()));
+    script.press("Esc Ctrl-T");
+    screen!(script, 80 x 24, "inbox-80");
+    let effects = script.press("j y");
+    assert_eq!(answers(&effects), [r#"r2 {"outcome":{"outcome":"selected","optionId":"y"}}"#]);
+    let effects = script.press("k 4");
+    assert_eq!(answers(&effects), [r#"r1 {"outcome":{"outcome":"selected","optionId":"N"}}"#]);
+    script.event(Event::Requests(Vec::new(), vec!["r1".to_owned(), "r2".to_owned()]));
+    screen!(script, 80 x 24, "inbox-answered-80");
+}
+
+#[test]
+fn a_request_never_takes_keys_that_were_meant_for_the_input() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.type_text("yes");
+    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    assert_eq!(answers(&script.type_text(" y1")), [""; 0]);
+    assert_eq!(script.app.input.text(), "yes y1");
+    assert!(script.screen(80, 24).contains("Tab answers"));
+    // With Tab they are for the request; the draft is kept.
+    let effects = script.press("Tab y");
+    assert_eq!(answers(&effects), [r#"r1 {"outcome":{"outcome":"selected","optionId":"y"}}"#]);
+    script.event(Event::Requests(Vec::new(), vec!["r1".to_owned()]));
+    // A key right after the request vanished is ignored.
+    script.press("n");
+    assert_eq!(script.app.input.text(), "yes y1");
+    script.wait(600);
+    script.press("z");
+    assert_eq!(script.app.input.text(), "yes y1z");
+}
+
+#[test]
+fn a_request_gets_the_focus_when_the_person_has_stopped_typing() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.type_text("x");
+    script.press("Backspace");
+    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    assert_eq!(script.app.focus, Focus::Input);
+    script.wait(1100);
+    assert_eq!(script.app.focus, Focus::Request);
+    // Tab was announced, and is pressed just after the focus has moved.
+    script.press("Tab");
+    assert_eq!(script.app.focus, Focus::Request);
+    // A person who leaves it is left alone.
+    script.press("Tab");
+    script.wait(5000);
+    assert_eq!(script.app.focus, Focus::Input);
+}
+
+#[test]
+fn escape_puts_a_request_off_and_never_rejects_it() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5000);
+    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    assert_eq!(script.app.focus, Focus::Request);
+    assert_eq!(script.press("Esc"), []);
+    assert_eq!(script.app.focus, Focus::Input);
+    script.event(Event::Changed);
+    assert_eq!(script.app.focus, Focus::Input, "it stays put off");
+    script.press("Tab");
+    assert_eq!(script.app.focus, Focus::Request);
+}
+
+#[test]
+fn escape_does_not_cancel_a_turn_that_waits_for_an_answer_by_surprise() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5000);
+    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    script.press("Esc");
+    script.wait(600);
+    assert_eq!(script.press("Esc"), [], "the second one only announces it");
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("Esc again cancels the turn") && screen.contains("Esc Esc cancels"), "{screen}");
+    script.wait(300);
+    assert_eq!(script.press("Esc"), [], "too soon to be deliberate");
+    // Another key means something else, and so does an Esc much later.
+    script.press("x Backspace");
+    script.wait(600);
+    assert_eq!(script.press("Esc"), []);
+    script.wait(2100);
+    assert!(!script.screen(80, 24).contains("Esc again"));
+    assert_eq!(script.press("Esc"), []);
+    script.wait(600);
+    assert_eq!(session_calls(&script.press("Esc")), [&SessionCall::Cancel]);
+}
+
+#[test]
+fn an_answer_of_another_client_is_noted() {
+    let decision = r#"{"sessionUpdate":"_parlor_event","eventId":"e1","type":"decision","at":"2026-11-17T14:05:28Z","request":"session/request_permission","toolCallId":"t9","outcome":"selected","option":{"optionId":"y","name":"Allow once","kind":"allow_once"},"by":{"client":9,"name":"zed"}}"#;
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5000);
+    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    script.changed(&[PROMPT, RUNNING, decision]);
+    script.event(Event::Requests(Vec::new(), vec!["r1".to_owned()]));
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("Request answered: Allow once by zed"), "{screen}");
+    assert_eq!(script.app.focus, Focus::Input);
+}
+
+#[test]
+fn a_request_without_focus_of_the_window_notifies() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.event(Event::Focus(false));
+    let effects = script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    let text = "claude asks: run a command (Fix flaky port test)";
+    assert!(effects.contains(&Effect::Notify(text.to_owned())), "{effects:?}");
+    script.wait(10_000);
+    let effects = script.changed(&[PROMPT, ANSWER, IDLE]);
+    assert!(
+        matches!(&effects[..], [Effect::Notify(text), ..] if text.starts_with("Turn ended after")),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn the_selected_request_of_a_long_inbox_is_on_the_screen() {
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    let many: Vec<String> =
+        (10..40).map(|number| EDIT_REQUEST.replace("r2", &format!("r{number}"))).collect();
+    script.event(Event::Requests(requests(&refs(&many)), Vec::new()));
+    script.press("Ctrl-T");
+    for _ in 0..30 {
+        script.press("j");
+        for (width, height) in [(80, 24), (40, 10)] {
+            let screen = script.screen(width, height);
+            assert!(screen.contains("›!") && screen.contains("1 y  Yes"), "{screen}");
+        }
+    }
+}
+
+#[test]
+fn the_texts_of_options_are_never_cut() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5_000);
+    let long = format!("Allow once{}and always everything else", " ".repeat(90));
+    script.event(Event::Requests(requests(&[&COMMAND_REQUEST.replace("Allow once", &long)]), Vec::new()));
+    for width in [40, 80, 120] {
+        let screen = script.screen(width, 36);
+        assert!(screen.contains("and always"), "{screen}");
+    }
+    script.press("Ctrl-T");
+    assert!(script.screen(80, 24).contains("and always"), "{}", script.screen(80, 24));
+}
+
+#[test]
+fn the_address_of_a_link_is_shown_above_a_text_that_would_hide_it() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5_000);
+    let params =
+        r#""params":{"mode":"url","url":"https://evil.example/login","elicitationId":"e","message":"TEXT"}"#;
+    let start = FORM_REQUEST.find(r#""params""#).unwrap();
+    let request = format!("{}{}}}", &FORM_REQUEST[..start], params.replace("TEXT", &"words ".repeat(900)));
+    script.event(Event::Requests(requests(&[&request]), Vec::new()));
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("https://evil.example/login"), "{screen}");
+}
+
+#[test]
+fn a_key_right_after_a_request_took_the_focus_is_typed_and_answers_nothing() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5_000);
+    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    assert_eq!(script.app.focus, Focus::Request);
+    script.wait(300);
+    assert_eq!(answers(&script.press("Enter")), [""; 0]);
+    assert_eq!(answers(&script.type_text("yes")), [""; 0]);
+    assert_eq!((script.app.focus, script.app.input.text().as_str()), (Focus::Input, "yes"));
+    // Later the same key answers.
+    script.press("Ctrl-U");
+    script.wait(2_000);
+    assert_eq!(script.app.focus, Focus::Request);
+    script.wait(600);
+    assert_eq!(answers(&script.press("y")).len(), 1);
+    assert_eq!(answers(&script.press("n")), [""; 0], "the first answer counts");
+}
+
+#[test]
+fn an_answer_that_was_not_delivered_can_be_given_again() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    script.wait(2_000);
+    assert_eq!(answers(&script.press("y")).len(), 1);
+    script.event(Event::AnswerFailed { id: "r1".to_owned(), reason: "the connection was lost".to_owned() });
+    assert_eq!(answers(&script.press("y")).len(), 1);
+}
+
+#[test]
+fn the_inbox_answers_the_request_that_was_selected_and_not_one_that_took_its_place() {
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    script.event(Event::Requests(requests(&[EDIT_REQUEST]), Vec::new()));
+    script.press("Ctrl-T");
+    // A newer one is above it now.
+    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    let effects = script.press("y");
+    assert!(answers(&effects)[0].starts_with("r2 "), "{effects:?}");
+    // The selected one is gone: the next key was meant for it.
+    script.event(Event::Requests(Vec::new(), vec!["r2".to_owned()]));
+    assert_eq!(answers(&script.press("y")), [""; 0]);
+    script.wait(600);
+    assert!(answers(&script.press("y"))[0].starts_with("r1 "));
+}
