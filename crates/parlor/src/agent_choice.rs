@@ -41,7 +41,7 @@ enum DefaultReason {
 }
 
 /// The built-in agent, which is not offered.
-const BUILT_IN: &str = "demo";
+pub(crate) const BUILT_IN: &str = "demo";
 
 /// Asks for the agent on a terminal if several are installed and none is the default. `None` if the server chooses, or rejects
 /// the request with the names of the agents.

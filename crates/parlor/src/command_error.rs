@@ -161,6 +161,11 @@ impl CommandError {
         Self { details, ..self }
     }
 
+    /// Gives it the exit code of an error without a code of its own.
+    pub(crate) fn into_failed(self) -> Self {
+        Self { class: ErrorClass::Failed, ..self }
+    }
+
     /// Puts what could not be done before the message.
     pub(crate) fn context(self, context: impl Display) -> Self {
         Self { message: format!("{context}: {}", self.message), ..self }

@@ -10,6 +10,7 @@ use parlor_server::config::{AgentConfig, Agents, Config, Preset, default_path, s
 use parlor_server::probe::{ProbedAgent, probe};
 use parlor_server::stored;
 
+use crate::agent_choice::BUILT_IN;
 use crate::agents_install::{Registry, RegistryAgent};
 use crate::command_error::CommandError;
 use crate::commands::doctor::INITIALIZE_TIMEOUT;
@@ -51,9 +52,6 @@ const EXAMPLES: &str = "Examples:
 /// What is printed if a person installs no agent.
 const NO_AGENT: &str =
     "No agent is installed: the demo agent is used until `parlor agents install NAME` installs another one.";
-
-/// The built-in agent, which is not offered.
-const BUILT_IN: &str = "demo";
 
 /// An agent of this machine.
 struct FoundAgent<'a> {
@@ -133,10 +131,7 @@ impl Setup {
                     self.offer_logins(tty, &found, chosen, &probed)?;
                 }
             }
-            Err(error) => {
-                print_stderr!("parlor: {}", safe(&error.to_string()));
-                exit_code = ExitCode::FAILURE;
-            }
+            Err(error) => exit_code = error.report(),
         }
         output::print(|out| write_editors(&Editor::installed(&path), &exe, out))?;
         Ok(exit_code)
@@ -331,7 +326,8 @@ pub(super) async fn test(agent: &AgentConfig) -> Result<(ProbedAgent, f64), Comm
     let response = probe(agent, &client_environment(), &cwd, &reaper, INITIALIZE_TIMEOUT).await;
     let seconds = started.elapsed().as_secs_f64();
     reaper.close().await;
-    let probed = response.map_err(|error| CommandError::failed(error.message()))?;
+    let probed =
+        response.map_err(|error| CommandError::client(&parlor_client::Error::Rpc(error)).into_failed())?;
     Ok((probed, seconds))
 }
 
