@@ -247,6 +247,7 @@ pub(super) async fn status(hub: &Arc<HubState>, client: &Client, id: &RequestId)
             let mut running = Object::default();
             running.set("sessionId", turn.session);
             running.set("title", turn.title.map_or_else(Json::default, |title| Json::from(&title)));
+            running.set("name", turn.name.map_or_else(Json::default, |name| Json::from(&name)));
             running.set("agent", shown(&turn.agent));
             running
         });

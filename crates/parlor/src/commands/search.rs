@@ -179,9 +179,9 @@ fn show(hit: &Object, numbers: &mut Numbers, out: &mut dyn Write) -> io::Result<
     let named = |name: &str| hit.get_str(name).unwrap_or_default();
     let at: Option<jiff::Timestamp> = named("at").parse().ok();
     let when = at.map(|at| ago(at.as_millisecond(), output::now())).unwrap_or_default();
-    let title = named("title");
-    let title = if title.trim().is_empty() { "(no title)".into() } else { title };
-    let mut line = safe(&title.split_whitespace().collect::<Vec<_>>().join(" "));
+    let name = named("name");
+    let name = if name.trim().is_empty() { "(no title)".into() } else { name };
+    let mut line = safe(&name.split_whitespace().collect::<Vec<_>>().join(" "));
     let (mut session, id) =
         (named("sessionId"), hit.get("toolCallId").and_then(|_| hit.get_str("toolCallId")));
     let mut id = id.unwrap_or_else(|| named("messageId"));

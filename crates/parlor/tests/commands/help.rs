@@ -102,7 +102,7 @@ fn the_long_help_describes_command_arguments_and_options() {
 
         Arguments:
           <SESSION>
-                  Select the session: its id, a unique prefix of its id or title, or `latest`
+                  Select the session: its id, a unique prefix of its id or name, or `latest`
 
           [MESSAGES]
                   Print only these messages, and what is between them: `7`, `7..9`, `7..`, or `-1` for the
@@ -221,7 +221,7 @@ fn the_long_help_describes_command_arguments_and_options() {
                   Write the prompt in `$VISUAL` or `$EDITOR`, starting with TEXT and standard input
 
           -s, --session <SESSION>
-                  Select the session: its id, a unique prefix of its id or title, or `latest` [default:
+                  Select the session: its id, a unique prefix of its id or name, or `latest` [default:
                   latest]
 
               --new
@@ -289,7 +289,7 @@ fn the_long_help_describes_command_arguments_and_options() {
 
         Arguments:
           <SESSION>
-                  Select the session: its id, a unique prefix of its id or title, or `latest`
+                  Select the session: its id, a unique prefix of its id or name, or `latest`
 
         Options:
               --all
@@ -329,7 +329,7 @@ fn the_long_help_describes_command_arguments_and_options() {
 
         Arguments:
           <SESSION>...
-                  Select the sessions: ids, unique prefixes of ids or titles, or `latest`
+                  Select the sessions: ids, unique prefixes of ids or names, or `latest`
 
         Options:
               --all
@@ -437,7 +437,7 @@ fn the_short_help_has_one_line_per_option() {
         Usage: parlor title [OPTIONS] <SESSION> [TEXT]...
 
         Arguments:
-          <SESSION>  Select the session: its id, a unique prefix of its id or title, or `latest`
+          <SESSION>  Select the session: its id, a unique prefix of its id or name, or `latest`
           [TEXT]...  Set this title; an empty one clears yours
 
         Options:
@@ -462,7 +462,7 @@ fn the_short_help_has_one_line_per_option() {
         Usage: parlor archive [OPTIONS] <SESSION>...
 
         Arguments:
-          <SESSION>...  Select the sessions: ids, unique prefixes of ids or titles, or `latest` (with
+          <SESSION>...  Select the sessions: ids, unique prefixes of ids or names, or `latest` (with
                         `--undo`, the latest archived session)
 
         Options:
