@@ -145,7 +145,7 @@ fn the_long_help_describes_command_arguments_and_options() {
 
         An entry matches if it has all words of the query, in any order; case and accents are ignored. `"two
         words"` matches the phrase, `begin*` a prefix, and `-word` excludes entries with the word. Filters
-        in the query: `role:agent`, `cwd:/there`, `agent:claude`, `since:2026-01-31` or `since:7d`. Messages
+        in the query: `role:agent`, `cwd:.`, `agent:claude`, `since:2026-01-31` or `since:7d`. Messages
         match by their text, tool calls by title, input and output, sessions by their title.
 
         Usage: parlor search [OPTIONS] <QUERY>...
