@@ -16,12 +16,12 @@ use crate::command_error::CommandError;
 use crate::commands::doctor::INITIALIZE_TIMEOUT;
 use crate::editors::Editor;
 use crate::offline_sessions::OfflineSessions;
-use crate::output::{self, BOLD, DIM, GREEN, YELLOW, short_path};
+use crate::output::{self, BOLD, DIM, GREEN, RED, YELLOW, short_path};
 use crate::path_options::PathOptions;
 use crate::render::safe;
 use crate::runtime;
 use crate::server::client_environment;
-use crate::tty::Tty;
+use crate::tty::{self, Tty};
 
 /// Choose the default agent and connect editors
 ///
@@ -275,7 +275,9 @@ fn ask_install(tty: &Tty) -> Result<Option<String>, CommandError> {
                 Some(agent) => return Ok(Some(agent.name().to_owned())),
                 None => {
                     let names: Vec<_> = registry.agents().iter().map(RegistryAgent::name).collect();
-                    tty.write(|out| writeln!(out, "  one of {}", names.join(", "))).map_err(failed)?;
+                    let problem =
+                        format!("parlor cannot install '{}': type one of {}", safe(name), names.join(", "));
+                    tty.write(|out| writeln!(out, "  {RED}{problem}{RED:#}")).map_err(failed)?;
                 }
             },
         }
@@ -307,6 +309,9 @@ fn ask_agent<'a>(
         if let Some(agent) = chosen {
             return Ok(agent.config);
         }
+        let names: Vec<_> = installed.iter().map(|agent| safe(&agent.config.name)).collect();
+        let problem = tty::number_problem(typed, installed.len(), &names);
+        tty.write(|out| writeln!(out, "  {RED}{problem}{RED:#}")).map_err(failed)?;
     }
 }
 
