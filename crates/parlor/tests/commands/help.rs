@@ -638,3 +638,24 @@ fn colours_are_printed_as_requested() {
     assert!(!has_colour(&seen), "{seen:?}");
     scenario.run(&["status", "--color", "sometimes"]).exit_code(2);
 }
+
+#[test]
+fn no_text_for_users_names_a_file_of_the_documentation() {
+    fn check(folder: &std::path::Path) {
+        for path in std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+            if path.is_dir() {
+                check(&path);
+                continue;
+            }
+            let source = std::fs::read_to_string(&path).unwrap();
+            let code = source.split("#[cfg(test)]").next().unwrap();
+            // Module comments and comments of private items are for developers.
+            for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+                assert!(!line.contains("docs/"), "{}: {line}", path.display());
+            }
+        }
+    }
+    for folder in ["src", "../parlor-server/src"] {
+        check(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
+    }
+}
