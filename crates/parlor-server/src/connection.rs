@@ -363,6 +363,10 @@ impl Connection {
                 hub.reload_config().await;
                 list::agents(hub, client, id).await
             }
+            "_parlor/agents/stop" => match self.require_driver() {
+                Ok(()) => list::stop_agent(hub, client, id, params).await,
+                Err(error) => Err(error),
+            },
             "_parlor/agent_sessions" | "_parlor/login" | "_parlor/login/methods" => {
                 let (hub, client, request) = (Arc::clone(hub), Arc::clone(client), id.clone());
                 let (method, params) = (method.to_owned(), params.clone());

@@ -412,6 +412,9 @@ pub(crate) async fn requests_to_json(
                 if let Some(title) = stored::title(&row) {
                     object.set("title", &title);
                 }
+                if let Some(name) = stored::display_name(store, &row)? {
+                    object.set("name", name);
+                }
                 if let Some(owner) = &row.owner {
                     object.set("owner", Json::parse(owner).unwrap_or_default());
                 }

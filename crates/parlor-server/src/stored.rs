@@ -7,6 +7,7 @@ use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{EntryId, Role, SessionId, Slot, Transcript, text_of};
 use parlor_store::{ErrorKind, SessionRow, Store, StoreError};
 
+use crate::agent_sessions;
 use crate::config::AgentConfig;
 
 /// The slot with a session's title and metadata.
@@ -78,7 +79,6 @@ pub fn meta(store: &dyn Store, id: &str) -> Result<Option<Object>, StoreError> {
     Ok(transcript.slot(Slot::Info).and_then(|info| info.meta.clone()))
 }
 
-/// Encodes a time, in milliseconds since 1970, as JSON.
 /// How many entries are searched for the first prompt.
 const FIRST_ENTRIES: usize = 16;
 
@@ -86,7 +86,7 @@ const FIRST_ENTRIES: usize = 16;
 const MAX_PROMPT_CHARS: usize = 200;
 
 /// The first line of the first prompt after an entry, by the seq that created it; 0 for the first prompt of all.
-pub fn first_prompt(store: &dyn Store, session: &str, mut after: u64) -> Result<Option<String>, StoreError> {
+fn first_prompt(store: &dyn Store, session: &str, mut after: u64) -> Result<Option<String>, StoreError> {
     for _ in 0..FIRST_ENTRIES {
         let Some(row) = store.entries(session, 0, after, 1)?.into_iter().next() else { break };
         after = row.created;
@@ -108,7 +108,7 @@ pub fn first_prompt(store: &dyn Store, session: &str, mut after: u64) -> Result<
 
 /// The name of a fork that still has the title of its parent: the first line of its first own prompt, and before that the title with
 /// the number of the last message that it shares. `None` for every other session.
-pub fn fork_name(
+pub(crate) fn fork_name(
     store: &dyn Store,
     row: &SessionRow,
     data: &SessionData,
@@ -129,6 +129,21 @@ pub fn fork_name(
     Ok(Some(prompt.unwrap_or_else(|| format!("{} (fork at #{messages})", own.to_text()))))
 }
 
+/// The name of a session for people: the [name of a fork](fork_name), else its title, else the first line of its first prompt. `None` for
+/// a session without any of these.
+pub fn display_name(store: &dyn Store, row: &SessionRow) -> Result<Option<String>, StoreError> {
+    if let Some(name) = fork_name(store, row, &SessionData::of(row))? {
+        return Ok(Some(name));
+    }
+    let title = title(row).map(|title| title.to_text().into_owned());
+    match title.filter(|title| !title.trim().is_empty()) {
+        Some(title) => Ok(Some(title)),
+        None if agent_sessions::is_agent_only(row) => Ok(None),
+        None => first_prompt(store, &row.id, 0),
+    }
+}
+
+/// Encodes a time, in milliseconds since 1970, as JSON.
 pub(crate) fn time(millis: i64) -> Option<Json> {
     Some(Json::from(&jiff::Timestamp::from_millisecond(millis).ok()?.to_string()))
 }

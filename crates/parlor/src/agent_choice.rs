@@ -8,8 +8,10 @@ use serde::Deserialize;
 
 use crate::command_error::CommandError;
 use crate::commands::status;
+use crate::output::RED;
 use crate::render::safe;
 use crate::server;
+use crate::tty;
 
 /// The result of `_parlor/agents`.
 #[derive(Deserialize)]
@@ -41,7 +43,7 @@ enum DefaultReason {
 }
 
 /// The built-in agent, which is not offered.
-const BUILT_IN: &str = "demo";
+pub(crate) const BUILT_IN: &str = "demo";
 
 /// Asks for the agent on a terminal if several are installed and none is the default. `None` if the server chooses, or rejects
 /// the request with the names of the agents.
@@ -122,5 +124,6 @@ fn ask(mut names: Vec<String>) -> Result<String, CommandError> {
             print_stderr!("default_agent = \"{}\" in config.toml makes it the default", safe(&name));
             return Ok(name);
         }
+        print_stderr!("  {RED}{}{RED:#}", tty::number_problem(chosen, names.len(), &names));
     }
 }

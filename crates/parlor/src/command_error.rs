@@ -127,6 +127,7 @@ impl CommandError {
             Error::Rpc(_) | Error::Busy | _ => Self::failed(error),
         };
         let Error::Rpc(rpc) = error else { return failure };
+        let failure = Self { message: with_actor(&failure.message), ..failure };
         let data = rpc.data().and_then(|data| Members::of(data.raw()).ok()).unwrap_or_default();
         let reason = data.get_str("reason");
         let failure = match (rpc.code(), reason.as_deref()) {
@@ -159,6 +160,11 @@ impl CommandError {
     /// Adds lines below the message.
     pub(crate) fn details(self, details: Vec<String>) -> Self {
         Self { details, ..self }
+    }
+
+    /// Gives it the exit code of an error without a code of its own.
+    pub(crate) fn into_failed(self) -> Self {
+        Self { class: ErrorClass::Failed, ..self }
     }
 
     /// Puts what could not be done before the message.
@@ -208,6 +214,20 @@ impl CommandError {
     }
 }
 
+/// The messages that JSON-RPC has for its codes. parlor's own errors say what failed, so only agents send these alone.
+const GENERIC: [&str; 5] =
+    ["parse error", "invalid request", "method not found", "invalid params", "internal error"];
+
+/// Says that the agent reported an error whose message names no actor.
+pub(crate) fn with_actor(message: &str) -> String {
+    let bare = message.trim().trim_end_matches('.').to_lowercase();
+    if GENERIC.contains(&bare.as_str()) {
+        format!("the agent reported '{}' without a reason", message.trim())
+    } else {
+        message.to_owned()
+    }
+}
+
 /// Removes the numbers that the standard library adds to errors of the operating system, as in `No such file (os error 2)`.
 fn without_os_codes(text: &str) -> String {
     let mut parts = text.split(" (os error ");
@@ -254,6 +274,14 @@ fn last_lines(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_without_an_actor_is_one_of_the_agent() {
+        let error = parlor_wire::RpcError::new(code::INTERNAL_ERROR, "Internal error");
+        let error = CommandError::client(&Error::Rpc(error));
+        assert_eq!(error.to_string(), "the agent reported 'Internal error' without a reason");
+        assert_eq!(with_actor("agent 'a' has ended"), "agent 'a' has ended");
+    }
 
     #[test]
     fn numbers_of_the_operating_system_are_not_printed() {

@@ -9,7 +9,7 @@ use parlor_server::config::Agents;
 use parlor_store::Filter;
 
 use crate::agents_install::Registry;
-use crate::offline_sessions::{OfflineSessions, session_id, session_title};
+use crate::offline_sessions::{OfflineSessions, session_id};
 use crate::open_request::summary;
 use crate::path_options::PathOptions;
 use crate::render::safe;
@@ -51,7 +51,7 @@ fn with_candidates(command: Command) -> Command {
 /// The paths without options: a candidate does not know the rest of the command line.
 const PATHS: PathOptions = PathOptions { data: None, config: None };
 
-/// The latest sessions by the shortest ids, with their titles. Errors propose nothing.
+/// The latest sessions by the shortest ids, with their names. Errors propose nothing.
 fn sessions() -> Vec<CompletionCandidate> {
     let read = || {
         let sessions = OfflineSessions::open(&PATHS).ok()?;
@@ -59,7 +59,7 @@ fn sessions() -> Vec<CompletionCandidate> {
         let rows = sessions.list(&Filter::default(), MAX_SESSIONS).ok()?;
         let candidates = rows.iter().map(|row| {
             let id: String = session_id(row).chars().take(length).collect();
-            candidate(&id, &session_title(row).unwrap_or_default())
+            candidate(&id, &sessions.display_name(row).ok().flatten().unwrap_or_default())
         });
         Some(candidates.collect::<Vec<_>>())
     };

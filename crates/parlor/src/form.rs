@@ -7,6 +7,7 @@ use parlor_json::{Json, Object};
 
 use crate::output::{BOLD, DIM, RED};
 use crate::render::safe;
+use crate::tty::number_problem;
 
 /// A form and the values that were entered so far.
 #[derive(Debug)]
@@ -50,6 +51,9 @@ impl Form {
 
     /// Prints the next question.
     pub(crate) fn show(&self, out: &mut impl Write) -> io::Result<()> {
+        if let Some(problem) = &self.problem {
+            writeln!(out, "  {RED}{}{RED:#}", safe(problem))?;
+        }
         if !self.is_started {
             writeln!(out, "{BOLD}? {}{BOLD:#}", safe(&self.message().replace('\n', " ")))?;
             let first = if let Some(url) = &self.elicitation.url {
@@ -60,9 +64,6 @@ impl Form {
             };
             writeln!(out, "  1  {first}\n  2  Decline")?;
             return write!(out, "Answer (1-2): ");
-        }
-        if let Some(problem) = &self.problem {
-            writeln!(out, "  {RED}{}{RED:#}", safe(problem))?;
         }
         let Some(field) = self.elicitation.fields.get(self.current) else { return Ok(()) };
         let mark = if field.is_required { " (required)" } else { "" };
@@ -92,6 +93,7 @@ impl Form {
     pub(crate) fn on_line(&mut self, line: &str) -> FormStatus {
         let line = line.trim();
         if !self.is_started {
+            self.problem = None;
             return match (line, &self.elicitation.url) {
                 ("2", _) => FormStatus::Complete(Elicitation::decline()),
                 ("1", Some(_)) => FormStatus::Complete(self.elicitation.accept(&self.values)),
@@ -99,7 +101,10 @@ impl Form {
                     self.is_started = true;
                     self.status()
                 }
-                _ => FormStatus::Incomplete,
+                _ => {
+                    self.problem = Some(number_problem(line, 2, &[]));
+                    FormStatus::Incomplete
+                }
             };
         }
         let Some(field) = self.elicitation.fields.get(self.current) else { return self.status() };
@@ -256,7 +261,9 @@ mod tests {
         let (answer, _) = filled(ALL, &["1", "Ada", "", "", "", "1", ""]);
         let content = r#"{"name":"Ada","price":2.5,"size":"s"}"#;
         assert_eq!(answer.unwrap(), format!(r#"{{"action":"accept","content":{content}}}"#));
-        assert_eq!(filled(ALL, &["x", "2"]).0.as_deref(), Some(r#"{"action":"decline"}"#));
+        let (answer, seen) = filled(ALL, &["x", "2"]);
+        assert_eq!(answer.as_deref(), Some(r#"{"action":"decline"}"#));
+        assert!(seen.contains("  there is no 'x': type a number from 1 to 2\n"), "{seen}");
         let link =
             r#"{"mode":"url","message":"Log in","url":"https://example.org/\u001b[2J","elicitationId":"e"}"#;
         let (answer, seen) = filled(link, &["1"]);

@@ -6,11 +6,11 @@ use parlor_session::{Entry, Transcript};
 use parlor_web::export::Export;
 use parlor_web::render::Authors;
 
-use crate::offline_sessions::{session_id, session_title};
+use crate::offline_sessions::session_id;
 use crate::output::timestamp;
 
-/// Renders a session with its metadata.
-pub(crate) fn session(opened: &StoredSession, transcript: &Transcript) -> String {
+/// Renders a session with its name and metadata.
+pub(crate) fn session(name: Option<&str>, opened: &StoredSession, transcript: &Transcript) -> String {
     let row = &opened.row;
     let facts = [
         ("Session", session_id(row)),
@@ -19,12 +19,11 @@ pub(crate) fn session(opened: &StoredSession, transcript: &Transcript) -> String
         ("Started", timestamp(row.created_at)),
         ("Last change", timestamp(row.active_at)),
     ];
-    let title = session_title(row);
     let earlier = SessionData::of(row).earlier_agents;
     let authors =
         Authors::new(&row.agent, earlier.into_iter().map(|agent| (agent.name, agent.messages)).collect());
     let export = Export {
-        title: title.as_deref().unwrap_or("Session"),
+        title: name.unwrap_or("Session"),
         authors: &authors,
         cwd: &row.cwd,
         facts: &facts,

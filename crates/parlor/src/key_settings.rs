@@ -1,7 +1,7 @@
 //! The `[keys]` tables of `config.toml`, which the server does not know.
 
 use parlor_server::config::{Config, ConfigError};
-use parlor_tui::keys::KeyMap;
+use parlor_tui::keys::{Action, KeyContext, KeyMap};
 
 /// The keys of the terminal client: the default ones with those of the configuration.
 pub(crate) fn key_map(config: &Config) -> Result<KeyMap, ConfigError> {
@@ -13,11 +13,22 @@ pub(crate) fn key_map(config: &Config) -> Result<KeyMap, ConfigError> {
         ConfigError {
             location: format!("{file}:{line}"),
             message: error.to_string(),
-            hint: Some(
-                "F1 in the terminal client shows the keys; docs/terminal.md lists the actions".to_owned(),
-            ),
+            hint: Some(match config.client.keys.get(index).and_then(|key| actions_of(&key.place)) {
+                Some(actions) => {
+                    format!("F1 in the terminal client shows the keys; the actions are {actions}")
+                }
+                None => "F1 in the terminal client shows the keys".to_owned(),
+            }),
         }
     })
+}
+
+/// The names of the actions of a table.
+fn actions_of(place: &str) -> Option<String> {
+    let context = KeyContext::ALL.into_iter().find(|context| context.name() == place)?;
+    let keys = KeyMap::default();
+    let actions = Action::ALL.iter().filter(|action| keys.key(context, **action).is_some());
+    Some(actions.map(|action| action.name()).collect::<Vec<_>>().join(", "))
 }
 
 /// Checks the keys.
@@ -44,6 +55,8 @@ mod tests {
         );
         let error = check(parse("[keys.messages]\nfrok = \"e\"\n")).unwrap_err();
         assert!(error.to_string().starts_with("config.toml:2: 'messages' has no action 'frok'"), "{error}");
+        let hint = error.hint.unwrap_or_default();
+        assert!(hint.contains("edit, ") && hint.contains("fork, ") && !hint.contains("docs/"), "{hint}");
         // Two keys can be exchanged.
         assert!(check(parse("[keys.messages]\nfork = \"e\"\nedit = \"f\"\n")).is_ok());
     }

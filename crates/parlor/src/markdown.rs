@@ -9,16 +9,15 @@ use parlor_session::{Body, Content, Entry, EntryId, MessageNumbers, Role, Transc
 use parlor_web::render::content_block::{ContentBlock, MediaKind, is_web_or_mail};
 
 use crate::ansi;
-use crate::offline_sessions::{session_id, session_title};
+use crate::offline_sessions::session_id;
 use crate::output::timestamp;
 use crate::render::{field, mark, members_of, push_visible, raw_input, tool_text};
 
-/// Renders a session with its metadata.
-pub(crate) fn session(opened: &StoredSession, transcript: &Transcript) -> String {
+/// Renders a session with its name and metadata.
+pub(crate) fn session(name: Option<&str>, opened: &StoredSession, transcript: &Transcript) -> String {
     let row = &opened.row;
     let mut out = String::new();
-    let title = session_title(row).unwrap_or_else(|| "Session".to_owned());
-    let _ = writeln!(out, "# {}\n", line(&title));
+    let _ = writeln!(out, "# {}\n", line(name.unwrap_or("Session")));
     for (name, value) in [
         ("Session", session_id(row)),
         ("Agent", row.agent.clone()),

@@ -166,7 +166,7 @@ impl OfflineSessions {
         })
     }
 
-    /// Finds a session by its id, a unique prefix of its id or of its title, or `latest`.
+    /// Finds a session by its id, a unique prefix of its id or of its [name](Self::display_name), or `latest`.
     pub(crate) fn find(&self, name: &str, scope: LatestScope) -> Result<SessionRow, CommandError> {
         if name == "latest" {
             return self.latest(scope, false);
@@ -176,7 +176,7 @@ impl OfflineSessions {
             return Ok(row);
         }
         let all = self.sessions(&Filter { owned: true, ..Filter::default() }, usize::MAX)?;
-        let mut found = named(&all, name);
+        let mut found = self.named(&all, name)?;
         match found.len() {
             1 => Ok(found.remove(0).clone()),
             0 if self.find_agent_only(name)?.is_some() => Err(CommandError::bad_input(format_args!(
@@ -184,21 +184,25 @@ impl OfflineSessions {
             ))
             .hint("`parlor prompt` adopts it, and so does an editor that opens it")),
             0 => Err(CommandError::bad_input(format_args!(
-                "no session has an id or a title that starts with '{name}'"
+                "no session has an id or a name that starts with '{name}'"
             ))
             .hint("`parlor ls` lists the sessions; `latest` is the latest one of this directory")),
             many => {
                 let (length, now) = (self.id_length()?, output::now());
                 let describe = |row: &&SessionRow| {
                     let id: String = session_id(row).chars().take(length).collect();
-                    format!("{id} ({}, {})", output::short_path(&row.cwd), output::ago(row.active_at, now))
+                    let name = self.display_name(row).ok().flatten();
+                    let name = name.map(|name| name.split_whitespace().collect::<Vec<_>>().join(" "));
+                    let (cwd, ago) = (output::short_path(&row.cwd), output::ago(row.active_at, now));
+                    format!("{id}  {} ({cwd}, {ago})", name.unwrap_or_default())
                 };
-                let mut ids: Vec<String> = found.iter().take(SHOWN_MATCHES).map(describe).collect();
-                if many > ids.len() {
-                    ids.push("…".to_owned());
+                let mut matches: Vec<String> = found.iter().take(SHOWN_MATCHES).map(describe).collect();
+                if many > matches.len() {
+                    matches.push("…".to_owned());
                 }
                 Err(CommandError::bad_input(format_args!("'{name}' matches {many} sessions"))
-                    .hint(format_args!("use an id: {}", ids.join(", "))))
+                    .details(matches)
+                    .hint("use an id, or more of the name"))
             }
         }
     }
@@ -242,38 +246,47 @@ impl OfflineSessions {
         Ok(ids.windows(2).map(unique_length).max().unwrap_or(0).max(MIN_ID_LENGTH))
     }
 
-    /// The first line of the first prompt.
-    pub(crate) fn first_prompt_line(&self, row: &SessionRow) -> Result<Option<String>, CommandError> {
+    /// The name of a session for people, which also selects it: its title, else the first line of its first prompt, and of a fork that has
+    /// the title of its parent a name of its own.
+    pub(crate) fn display_name(&self, row: &SessionRow) -> Result<Option<String>, CommandError> {
         let Some(store) = self.store() else { return Ok(None) };
-        stored::first_prompt(store, &row.id, 0).map_err(|error| read_error(&error))
+        stored::display_name(store, row).map_err(|error| read_error(&error))
     }
 
-    /// The name of a fork that has the title of its parent.
-    pub(crate) fn fork_name(
-        &self,
-        row: &SessionRow,
-        data: &stored::SessionData,
-    ) -> Result<Option<String>, CommandError> {
-        let Some(store) = self.store() else { return Ok(None) };
-        stored::fork_name(store, row, data).map_err(|error| read_error(&error))
+    /// The sessions that a name matches: by a prefix of the id, else by the whole name, else by a prefix of the name. Case is ignored in
+    /// names, and so is the ellipsis of one that a list has truncated.
+    fn named<'a>(&self, rows: &'a [SessionRow], name: &str) -> Result<Vec<&'a SessionRow>, CommandError> {
+        let wanted = comparable(name);
+        let (wanted, is_truncated) = match wanted.strip_suffix('…') {
+            Some(begin) => (begin, true),
+            None => (wanted.as_str(), false),
+        };
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let by_id: Vec<_> = rows.iter().filter(|row| session_id(row).starts_with(name)).collect();
+        if !by_id.is_empty() {
+            return Ok(by_id);
+        }
+        let mut by_prefix = Vec::new();
+        for row in rows {
+            let name = self.display_name(row)?.map(|name| comparable(&name)).unwrap_or_default();
+            if name.starts_with(wanted) {
+                by_prefix.push((row, name == wanted && !is_truncated));
+            }
+        }
+        let has_whole = by_prefix.iter().any(|(_, is_whole)| *is_whole);
+        Ok(by_prefix
+            .into_iter()
+            .filter(|(_, is_whole)| *is_whole || !has_whole)
+            .map(|(row, _)| row)
+            .collect())
     }
 }
 
-/// The sessions that a name matches: by a prefix of the id, else by the whole title, else by a prefix of the title. Case in titles is
-/// ignored.
-fn named<'a>(rows: &'a [SessionRow], name: &str) -> Vec<&'a SessionRow> {
-    if name.trim().is_empty() {
-        return Vec::new();
-    }
-    let lower = name.to_lowercase();
-    let title = |row: &SessionRow| session_title(row).unwrap_or_default().to_lowercase();
-    let all = |is_it: &dyn Fn(&SessionRow) -> bool| rows.iter().filter(|row| is_it(row)).collect::<Vec<_>>();
-    let by_id = all(&|row| session_id(row).starts_with(name));
-    if !by_id.is_empty() {
-        return by_id;
-    }
-    let by_title = all(&|row| title(row) == lower);
-    if by_title.is_empty() { all(&|row| title(row).starts_with(&lower)) } else { by_title }
+/// A name without case and with single spaces, as lists print it.
+fn comparable(name: &str) -> String {
+    name.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
 /// Reads pages of sessions until there are no more, or `limit` sessions were read.

@@ -31,6 +31,11 @@ pub(crate) fn summary(request: &OpenRequest) -> String {
     }
 }
 
+/// The name of its session, else the id.
+fn session_name(request: &OpenRequest) -> String {
+    request.fields.get_string("name").unwrap_or_else(|| request.session.to_string())
+}
+
 /// When the agent sent the request, in milliseconds since 1970.
 pub(crate) fn opened_at(request: &OpenRequest) -> Option<i64> {
     request.opened_at.as_deref().and_then(parse_timestamp)
@@ -61,7 +66,7 @@ pub(crate) fn write_summary(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let width = width.unwrap_or(usize::MAX);
-    let session = request.session_title.clone().unwrap_or_else(|| request.session.to_string());
+    let session = session_name(request);
     let waits = opened_at(request).map(|at| format!(" · waits {}", span_since(at, output::now())));
     let about = format!(
         "{} · {}{}",
@@ -83,7 +88,7 @@ pub(crate) fn write_summary(
 
 /// Writes everything that a request would permit or asks for, and its options with their ids.
 pub(crate) fn write_details(request: &OpenRequest, out: &mut impl Write) -> io::Result<()> {
-    let session = request.session_title.clone().unwrap_or_else(|| request.session.to_string());
+    let session = session_name(request);
     writeln!(
         out,
         "{DIM}{} · {} · agent {} · session {}{DIM:#}",

@@ -70,8 +70,13 @@ impl PathOptions {
 
     /// Reads the configuration and checks all of it.
     pub(crate) fn load_config(&self) -> Result<Config, ConfigError> {
+        self.load_config_with(self.installed_agents())
+    }
+
+    /// Reads the configuration as if these agents were installed.
+    pub(crate) fn load_config_with(&self, installed: Vec<InstalledAgent>) -> Result<Config, ConfigError> {
         let env = std::env::var_os("PARLOR_CONFIG");
-        Config::load(self.config.clone(), env, self.installed_agents()).and_then(key_settings::check)
+        Config::load(self.config.clone(), env, installed).and_then(key_settings::check)
     }
 
     /// The directory of the installed agents, which may not exist.

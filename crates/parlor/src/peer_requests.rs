@@ -12,9 +12,9 @@ use parlor_session::Transcript;
 use tokio::sync::mpsc;
 
 use crate::form::{Form, FormStatus};
-use crate::output::DIM;
+use crate::output::{DIM, RED};
 use crate::permission_request::PermissionRequest;
-use crate::tty::Tty;
+use crate::tty::{self, Tty};
 
 /// How many typed lines are queued. More stay in the terminal's buffer.
 const MAX_TYPED: usize = 16;
@@ -236,9 +236,15 @@ impl RequestQueue {
             match self.next_event().await {
                 QueueEvent::Line(line) => {
                     let Some(open) = self.open.front_mut() else { continue };
-                    let Some(reply) = open.details.on_line(line) else {
-                        self.show()?;
-                        continue;
+                    let reply = match open.details.on_line(line) {
+                        Ok(reply) => reply,
+                        Err(problem) => {
+                            if let Some(problem) = problem {
+                                self.write(|out| writeln!(out, "  {RED}{problem}{RED:#}"))?;
+                            }
+                            self.show()?;
+                            continue;
+                        }
                     };
                     let Some(open) = self.open.pop_front() else { continue };
                     self.show_next()?;
@@ -312,14 +318,18 @@ impl RequestQueue {
 }
 
 impl Details {
-    /// The reply for a typed line, or `None` if another line is needed. The end of the input cancels the request.
-    fn on_line(&mut self, line: Option<String>) -> Option<Reply> {
-        let Some(line) = line else { return Some(Reply::Cancel) };
+    /// The reply for a typed line. `Err` if another line is needed, with the reason unless the form shows it. The end of the input
+    /// cancels the request.
+    fn on_line(&mut self, line: Option<String>) -> Result<Reply, Option<String>> {
+        let Some(line) = line else { return Ok(Reply::Cancel) };
         match self {
-            Self::Permission(_, options) => parse_choice(options, &line).cloned().map(Reply::Select),
+            Self::Permission(_, options) => match parse_choice(options, &line) {
+                Some(option) => Ok(Reply::Select(option.clone())),
+                None => Err(Some(choice_problem(options, &line))),
+            },
             Self::Form(form) => match form.on_line(&line) {
-                FormStatus::Complete(result) => Some(Reply::Respond(result)),
-                FormStatus::Incomplete => None,
+                FormStatus::Complete(result) => Ok(Reply::Respond(result)),
+                FormStatus::Incomplete => Err(None),
             },
         }
     }
@@ -343,6 +353,12 @@ pub(crate) fn parse_choice<'a>(options: &'a [PermissionOption], typed: &str) -> 
         return options.iter().find(|option| option.kind == *kind);
     }
     options.get(typed.parse::<usize>().ok()?.checked_sub(1)?)
+}
+
+/// Why a typed line selects no option.
+pub(crate) fn choice_problem(options: &[PermissionOption], typed: &str) -> String {
+    let keys = (0..options.len()).filter_map(|index| key_of(options, index)).map(String::from);
+    tty::number_problem(typed, options.len(), &keys.collect::<Vec<_>>())
 }
 
 pub(crate) fn decline_response() -> Object {

@@ -43,6 +43,8 @@ pub(crate) enum ListedState {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ListedSession {
     pub(crate) session_id: String,
+    #[serde(skip)]
+    name: Option<String>,
     pub(crate) title: Option<String>,
     first_prompt: Option<String>,
     /// The first own prompt of a fork that has the title of its parent.
@@ -134,19 +136,17 @@ impl ListedSession {
         row: &SessionRow,
         live: &LiveState,
     ) -> Result<Self, CommandError> {
+        let name = sessions.display_name(row)?;
         let title = session_title(row);
-        let first_prompt = if title.is_none() && !agent_sessions::is_agent_only(row) {
-            sessions.first_prompt_line(row)?
-        } else {
-            None
-        };
+        let first_prompt = name.clone().filter(|_| title.is_none());
+        let fork_name = name.clone().filter(|_| title.is_some() && name != title);
         let data = stored::SessionData::of(row);
-        let fork_name = sessions.fork_name(row, &data)?;
         let summary = &data.summary;
         let id = session_id(row);
         let open_requests = live.requests_of(&id).len();
         let text = |text: &Option<JsonStr>| text.as_ref().map(|text| text.to_text().into_owned());
         Ok(Self {
+            name,
             title,
             first_prompt,
             fork_name,
@@ -180,10 +180,9 @@ impl ListedSession {
         })
     }
 
-    /// The title, or else the first words of the first prompt; of a fork that has the title of its parent those of its first own
-    /// prompt. `None` if there is neither.
+    /// The [name](OfflineSessions::display_name) of the session.
     pub(crate) fn name(&self) -> Option<&str> {
-        [&self.fork_name, &self.title, &self.first_prompt].into_iter().find_map(Option::as_deref)
+        self.name.as_deref()
     }
 
     /// The state for people: with its mark, how long the turn runs, and how many prompts are queued. An idle session has none.

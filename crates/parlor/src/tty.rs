@@ -6,6 +6,8 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr};
 
+use crate::render::safe;
+
 /// The environment variable that names the terminal device; if it is empty, nobody is asked on a device.
 const DEVICE_VARIABLE: &str = "PARLOR_TTY";
 
@@ -102,6 +104,16 @@ impl Tty {
     }
 }
 
+/// Why a typed line selects none of several numbered choices, which may also be typed by these names.
+pub(crate) fn number_problem(typed: &str, choices: usize, names: &[String]) -> String {
+    let numbers = if choices == 1 { "1".to_owned() } else { format!("a number from 1 to {choices}") };
+    let names = if names.is_empty() { String::new() } else { format!(", or {}", names.join(", ")) };
+    match typed.trim() {
+        "" => format!("type {numbers}{names}"),
+        typed => format!("there is no '{}': type {numbers}{names}", safe(typed)),
+    }
+}
+
 /// A terminal that passes every key to the program. Dropping it restores the terminal.
 #[derive(Debug)]
 pub(crate) struct RawMode {
@@ -113,5 +125,21 @@ impl Drop for RawMode {
     fn drop(&mut self) {
         // This fails if the terminal is gone.
         let _ = tcsetattr(&self.input, OptionalActions::Drain, &self.saved);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number_problem;
+
+    #[test]
+    fn a_line_that_selects_nothing_is_answered_with_what_can_be_typed() {
+        let names = ["y".to_owned(), "n".to_owned()];
+        assert_eq!(
+            number_problem("7\u{1b}", 3, &names),
+            "there is no '7�': type a number from 1 to 3, or y, n"
+        );
+        assert_eq!(number_problem(" ", 2, &[]), "type a number from 1 to 2");
+        assert_eq!(number_problem("2", 1, &[]), "there is no '2': type 1");
     }
 }

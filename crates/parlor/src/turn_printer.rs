@@ -11,6 +11,7 @@ use parlor_session::{Body, Content, EntryId, Patch, Role, Target, Transcript, Up
 use parlor_wire::{RpcError, code};
 use terminal_size::terminal_size_of;
 
+use crate::command_error::with_actor;
 use crate::live_turn::LiveTurn;
 use crate::output::{CYAN, DIM, PLAIN, YELLOW};
 use crate::render::{self, block_text, safe};
@@ -274,7 +275,7 @@ pub(crate) fn end_line(reason: &str, error: Option<&str>) -> String {
         other => &format!("the turn ended: {other}"),
     };
     match error {
-        Some(error) => format!("{line}: {error}"),
+        Some(error) => format!("{line}: {}", with_actor(error)),
         None => line.to_owned(),
     }
 }

@@ -7,6 +7,7 @@ use parlor_session::Transcript;
 use parlor_store::SessionRow;
 
 use crate::form::{Form, FormStatus};
+use crate::offline_sessions::session_title;
 use crate::permission_request::PermissionRequest;
 use crate::table::Cell;
 use crate::{html, markdown, render};
@@ -70,9 +71,10 @@ fn every_kind_of_entry_is_printed_and_exported_without_control_characters() {
     assert_harmless(&shown);
     // Bidirectional controls are visible.
     assert!(shown.contains("‹U+202E›‹U+2066›‹U+200F›"), "{shown}");
+    let name = session_title(&row);
     let opened = StoredSession::new(row);
-    assert_harmless(&markdown::session(&opened, &transcript));
-    assert_harmless(&html::session(&opened, &transcript));
+    assert_harmless(&markdown::session(name.as_deref(), &opened, &transcript));
+    assert_harmless(&html::session(name.as_deref(), &opened, &transcript));
 }
 
 #[test]

@@ -220,6 +220,20 @@ impl Registry {
         }
     }
 
+    /// Stops all processes of an agent, also those that sessions use: the next prompt of such a session starts another one. Returns how
+    /// many there were. One that is being started is not stopped.
+    pub(crate) async fn stop_agent(&self, name: &str) -> usize {
+        let mut stopped = 0;
+        for slot in self.slots().await {
+            let Ok(mut slot) = slot.try_lock() else { continue };
+            if let Some(agent) = slot.agent.take_if(|agent| agent.info.name == name && !agent.is_gone()) {
+                agent.stop().await;
+                stopped += 1;
+            }
+        }
+        stopped
+    }
+
     /// Refreshes the cached session list of an agent that is running, in the background.
     pub(crate) async fn refresh_list(&self, config: &AgentConfig) {
         for slot in self.slots_of(config).await {

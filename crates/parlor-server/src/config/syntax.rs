@@ -6,7 +6,7 @@ use super::ConfigError;
 use super::choice::closest;
 
 /// The hint if nothing better is known.
-const DOCS_HINT: &str = "docs/configuration.md lists all settings";
+const CHECK_HINT: &str = "correct this line; `parlor doctor` checks the file";
 
 /// The line of an offset in a text, from 1 on.
 pub(super) fn line_of(text: &str, offset: usize) -> usize {
@@ -65,7 +65,7 @@ fn describe(message: &str, setting: &Setting) -> (String, String) {
         let known = quoted(expected);
         let similar = closest(name, &known).map(|name| format!("did you mean {name}? ")).unwrap_or_default();
         let known =
-            if known.is_empty() { DOCS_HINT.to_owned() } else { format!("known: {}", known.join(", ")) };
+            if known.is_empty() { CHECK_HINT.to_owned() } else { format!("known: {}", known.join(", ")) };
         return (format!("unknown setting {name} {}", setting.place()), format!("{similar}{known}"));
     }
     if let Some(rest) = message.strip_prefix("unknown variant `") {
@@ -75,16 +75,16 @@ fn describe(message: &str, setting: &Setting) -> (String, String) {
     }
     if let Some(rest) = message.strip_prefix("missing field `") {
         let name = rest.trim_end_matches('`');
-        return (format!("{name} is missing {}", setting.place()), DOCS_HINT.to_owned());
+        return (format!("{name} is missing {}", setting.place()), CHECK_HINT.to_owned());
     }
     let typed = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     if let Some((found, expected)) = typed.and_then(|rest| rest.split_once(", expected ")) {
         let message = format!("{key} must be {}, not {}", expected_value(expected), found_value(found));
-        return (message, DOCS_HINT.to_owned());
+        return (message, CHECK_HINT.to_owned());
     }
     let message = message.replace('\n', ", ");
     // Messages of this crate name the value, those of the parser are about the syntax.
-    (message, format!("check this line; {DOCS_HINT}"))
+    (message, CHECK_HINT.to_owned())
 }
 
 /// The words between backquotes.
@@ -139,27 +139,27 @@ mod tests {
                 "config.toml:1: background cannot be \"blue\"",
                 "choose one of these: dark, light",
             ),
-            ("ascii = 1", "config.toml:1: ascii must be true or false, not 1", DOCS_HINT),
+            ("ascii = 1", "config.toml:1: ascii must be true or false, not 1", CHECK_HINT),
             (
                 "[server]\nidle_timeout = -1",
                 "config.toml:2: idle_timeout must be a whole number of at least 0, not -1",
-                DOCS_HINT,
+                CHECK_HINT,
             ),
             (
                 "[server]\norigins = \"x\"",
                 "config.toml:2: origins must be a list, such as [\"a\", \"b\"], not \"x\"",
-                DOCS_HINT,
+                CHECK_HINT,
             ),
             (
                 "[keys.messages]\nfork = ['e']",
                 "config.toml:2: fork must be a text in quotes, not a list",
-                DOCS_HINT,
+                CHECK_HINT,
             ),
-            ("keys = 3", "config.toml:1: keys must be a table, not 3", DOCS_HINT),
+            ("keys = 3", "config.toml:1: keys must be a table, not 3", CHECK_HINT),
             (
                 "[agents.a]\ncommand = 5",
                 "config.toml:2: command must be a string, or a list of strings, not 5",
-                DOCS_HINT,
+                CHECK_HINT,
             ),
         ] {
             let error = Config::parse(text, Path::new("config.toml")).unwrap_err();
@@ -167,6 +167,6 @@ mod tests {
         }
         let error = Config::parse("a = = 3", Path::new("config.toml")).unwrap_err();
         assert!(error.to_string().starts_with("config.toml:1: "), "{error}");
-        assert!(error.hint.unwrap().starts_with("check this line; "));
+        assert_eq!(error.hint.as_deref(), Some(CHECK_HINT));
     }
 }

@@ -247,6 +247,7 @@ pub(super) async fn status(hub: &Arc<HubState>, client: &Client, id: &RequestId)
             let mut running = Object::default();
             running.set("sessionId", turn.session);
             running.set("title", turn.title.map_or_else(Json::default, |title| Json::from(&title)));
+            running.set("name", turn.name.map_or_else(Json::default, |name| Json::from(&name)));
             running.set("agent", shown(&turn.agent));
             running
         });
@@ -305,6 +306,28 @@ pub(super) async fn losses(
     let mut result = Object::default();
     result.set("losses", hub.losses().of(session));
     client.queue.push(Frame::response(id, &result));
+    Ok(())
+}
+
+/// Stops the processes of an agent, unless one of its turns is running; with `force`, in any case.
+pub(super) async fn stop_agent(
+    hub: &Arc<HubState>,
+    client: &Client,
+    id: &RequestId,
+    params: &Object,
+) -> Result<(), RpcError> {
+    let name = params.get_string("agent");
+    let name = name.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`agent` must be a string"))?;
+    let is_forced = params.get("force").is_some_and(|force| force.as_str() == "true");
+    let turns = hub.running_turns().await?.into_iter().filter(|turn| turn.agent == name).count();
+    if turns > 0 && !is_forced {
+        let turns = if turns == 1 { "a turn".to_owned() } else { format!("{turns} turns") };
+        let data = Object::new().with("reason", "busy").with("agent", &name);
+        let message = format!("agent '{name}' is running {turns}");
+        return Err(RpcError::new(code::INVALID_REQUEST, message).with_data(data.to_json()));
+    }
+    let stopped = hub.registry().stop_agent(&name).await;
+    client.queue.push(Frame::response(id, &Object::new().with("stopped", stopped)));
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parlor_json::JsonStr;
 use parlor_session::SessionId;
-use parlor_store::Filter;
+use parlor_store::{Filter, SessionRow};
 use parlor_wire::RpcError;
 
 use super::{Hub, HubState};
@@ -19,6 +19,8 @@ pub struct RunningTurn {
     pub session: String,
     /// The title of its session.
     pub title: Option<String>,
+    /// The name of its session for people.
+    pub name: Option<String>,
     /// The name of its agent.
     pub agent: String,
 }
@@ -64,13 +66,16 @@ impl HubState {
         self.read(|store| {
             let filter = Filter { busy: Some(true), owned: true, ..Filter::default() };
             let rows = store.sessions(&filter, None, MAX_LISTED)?;
-            let turns = rows.into_iter().map(|row| RunningTurn {
-                session: JsonStr::from_literal(&row.id)
-                    .map_or_else(|| row.id.clone(), |id| id.to_text().into_owned()),
-                title: stored::title(&row).map(|title| title.to_text().into_owned()),
-                agent: row.agent,
-            });
-            Ok(turns.collect())
+            let turn = |row: SessionRow| {
+                Ok(RunningTurn {
+                    session: JsonStr::from_literal(&row.id)
+                        .map_or_else(|| row.id.clone(), |id| id.to_text().into_owned()),
+                    title: stored::title(&row).map(|title| title.to_text().into_owned()),
+                    name: stored::display_name(store, &row)?,
+                    agent: row.agent,
+                })
+            };
+            rows.into_iter().map(turn).collect()
         })
         .await
     }

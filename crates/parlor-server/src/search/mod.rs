@@ -61,7 +61,7 @@ fn look_up(store: &dyn Store, query: &Query, hit: &Hit) -> Result<Option<Object>
     let Some(row) = store.session(&hit.session)? else { return Ok(None) };
     let Some(created) = hit.created else {
         let text = stored::title(&row).map(|title| title.to_text().into_owned()).unwrap_or_default();
-        return Ok(Some(show(&row, hit, None, &Snippet::of(&text, query))));
+        return show(store, &row, hit, None, &Snippet::of(&text, query)).map(Some);
     };
     let entries = store.entries(&hit.session, 0, created.saturating_sub(1), 0)?;
     let Some(entry) = entries.first().filter(|entry| entry.created == created) else { return Ok(None) };
@@ -70,10 +70,16 @@ fn look_up(store: &dyn Store, query: &Query, hit: &Hit) -> Result<Option<Object>
         transcript.restore_entry(entry.created, entry.seq, &entry.head, &entry.content, entry.inherited);
     let Some(entry) = restored.ok().and(transcript.entries().first()) else { return Ok(None) };
     let Some(words) = words_of(entry, hit.at) else { return Ok(None) };
-    Ok(Some(show(&row, hit, Some(entry.id()), &Snippet::of(&words.text, query))))
+    show(store, &row, hit, Some(entry.id()), &Snippet::of(&words.text, query)).map(Some)
 }
 
-fn show(row: &SessionRow, hit: &Hit, entry: Option<&EntryId>, snippet: &Snippet) -> Object {
+fn show(
+    store: &dyn Store,
+    row: &SessionRow,
+    hit: &Hit,
+    entry: Option<&EntryId>,
+    snippet: &Snippet,
+) -> Result<Object, StoreError> {
     let mut shown = Object::default();
     shown.set("sessionId", Json::parse(&row.id).unwrap_or_default());
     match entry {
@@ -92,6 +98,7 @@ fn show(row: &SessionRow, hit: &Hit, entry: Option<&EntryId>, snippet: &Snippet)
     }
     shown.set("role", &hit.kind);
     shown.set("title", stored::title(row).map(Json::from).unwrap_or_default());
+    shown.set("name", stored::display_name(store, row)?.map(Json::from).unwrap_or_default());
     shown.set("cwd", &row.cwd);
     shown.set("agent", &row.agent);
     let at = jiff::Timestamp::from_millisecond(hit.at).ok();
@@ -99,5 +106,5 @@ fn show(row: &SessionRow, hit: &Hit, entry: Option<&EntryId>, snippet: &Snippet)
     shown.set("snippet", &snippet.text);
     let matches = snippet.matches.iter().map(|range| Json::array([range.start, range.end]));
     shown.set("matches", Json::array(matches));
-    shown
+    Ok(shown)
 }

@@ -82,7 +82,8 @@ impl SearchParams {
                     &format!("roles are {}", ROLES.join(", ")),
                 ));
             }
-            "cwd" => self.search.cwd = Some(value),
+            "cwd" if value.starts_with('/') => self.search.cwd = Some(value),
+            "cwd" => return Err(invalid(&format!("`cwd` must be an absolute path: {value}"), "")),
             "agent" => self.search.agent = Some(value),
             "since" => self.search.since = Some(since(&value, now).ok_or_else(|| invalid_since(&value))?),
             _ => return Err(unknown_filter(name)),

@@ -103,8 +103,13 @@ impl Installer {
         InstalledAgent::read(&self.agents_dir, name)
     }
 
-    /// Installs an agent of the registry. Nothing is changed if it fails.
-    pub(crate) async fn install(&self, agent: &RegistryAgent) -> Result<Installation, CommandError> {
+    /// Installs an agent of the registry, if `test` succeeds with its files in place. Nothing is changed if it fails: the agent is
+    /// not listed before, and an earlier version stays installed.
+    pub(crate) async fn install(
+        &self,
+        agent: &RegistryAgent,
+        test: impl AsyncFnOnce(&InstalledAgent) -> Result<(), CommandError>,
+    ) -> Result<Installation, CommandError> {
         let started = Instant::now();
         let name = agent.name();
         let distribution = agent.distribution()?;
@@ -120,13 +125,26 @@ impl Installer {
         };
         let had_directory = directory.exists();
         DirBuilder::new().recursive(true).mode(0o700).create(&files).map_err(failed)?;
-        let done = self.fill(agent, &distribution, &files, &temporary).await;
-        let done = done.and_then(|program| {
+        let install = async {
+            let program = self.fill(agent, &distribution, &files, &temporary).await?;
+            let time = started.elapsed();
             let manifest = manifest(agent, &distribution, program, &directory);
             let bytes = bytes_of(&files);
-            self.activate(&manifest, &files, &temporary).map_err(failed)?;
-            Ok(Installation { agent: manifest, bytes, time: started.elapsed() })
-        });
+            let replaced = temporary.join("replaced");
+            move_if_exists(&manifest.directory, &replaced).map_err(failed)?;
+            let activated = async {
+                fs::rename(&files, &manifest.directory).map_err(failed)?;
+                test(&manifest).await?;
+                self.activate(&manifest, &temporary).map_err(failed)
+            };
+            if let Err(error) = activated.await {
+                let _ = move_if_exists(&manifest.directory, &files);
+                let _ = move_if_exists(&replaced, &manifest.directory);
+                return Err(error);
+            }
+            Ok(Installation { agent: manifest, bytes, time })
+        };
+        let done = install.await;
         let _ = fs::remove_dir_all(&temporary);
         if done.is_err() && !had_directory {
             let _ = fs::remove_dir(&directory);
@@ -168,14 +186,8 @@ impl Installer {
         done.map_err(|error| error.context(format_args!("cannot install {}", agent.name())))
     }
 
-    /// Makes the files of a version the installed ones.
-    fn activate(&self, agent: &InstalledAgent, files: &Path, temporary: &Path) -> io::Result<()> {
-        let replaced = temporary.join("replaced");
-        match fs::rename(&agent.directory, &replaced) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
-        fs::rename(files, &agent.directory)?;
+    /// Makes the files of a version, which are in their place, the installed ones.
+    fn activate(&self, agent: &InstalledAgent, temporary: &Path) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(agent).map_err(io::Error::other)?;
         let new = temporary.join(MANIFEST);
         let mut file = File::create_new(&new)?;
@@ -218,6 +230,14 @@ impl Installer {
             // It is empty if nothing was installed before; otherwise this fails.
             let _ = fs::remove_dir(&agent);
         }
+    }
+}
+
+/// Moves a directory, if it exists.
+fn move_if_exists(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

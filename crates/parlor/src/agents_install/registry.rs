@@ -156,7 +156,7 @@ fn read(path: &Path) -> Result<Vec<RegistryAgent>, CommandError> {
     }
     let format = |reason: &dyn std::fmt::Display| {
         failed(reason)
-            .hint("it must have the format of the registry of the Agent Client Protocol; see docs/agents.md")
+            .hint("it must have the format of the registry of the Agent Client Protocol: `agents` is a list of objects with `id`, `name`, `version`, `description` and `distribution`")
     };
     let file: RegistryFile = serde_json::from_str(&text).map_err(|error| format(&error))?;
     for agent in &file.agents {

@@ -9,9 +9,9 @@ use serde::Serialize;
 use crate::command_error::CommandError;
 use crate::form::{Form, FormStatus};
 use crate::open_request;
-use crate::output;
+use crate::output::{self, RED};
 use crate::path_options::PathOptions;
-use crate::peer_requests::{decline_response, key_of, parse_choice};
+use crate::peer_requests::{choice_problem, decline_response, key_of, parse_choice};
 use crate::render::safe;
 use crate::server;
 use crate::tty::Tty;
@@ -196,6 +196,8 @@ fn ask(request: &OpenRequest, options: &[PermissionOption]) -> Result<Chosen, Co
                 if let Some(option) = parse_choice(options, &line) {
                     return Ok(Chosen::option(option));
                 }
+                let problem = choice_problem(options, &line);
+                tty.write(|out| writeln!(out, "  {RED}{problem}{RED:#}")).map_err(failed)?;
             }
         }
     }

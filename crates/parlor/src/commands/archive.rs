@@ -21,7 +21,7 @@ pub(crate) struct Archive {
     paths: PathOptions,
     #[command(flatten)]
     latest: LatestOption,
-    /// Select the sessions: ids, unique prefixes of ids or titles, or `latest` (with `--undo`, the latest archived session)
+    /// Select the sessions: ids, unique prefixes of ids or names, or `latest` (with `--undo`, the latest archived session)
     #[arg(value_name = "SESSION", required = true)]
     sessions: Vec<String>,
     /// Unarchive the sessions

@@ -22,7 +22,7 @@ pub(crate) struct Attach {
     latest: LatestOption,
     #[command(flatten)]
     server: ServerOption,
-    /// Select the session: its id, a unique prefix of its id or title, or `latest` [default: latest]
+    /// Select the session: its id, a unique prefix of its id or name, or `latest` [default: latest]
     #[arg(value_name = "SESSION")]
     session: Option<String>,
     /// Run this agent and its arguments directly

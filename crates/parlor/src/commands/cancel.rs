@@ -27,7 +27,7 @@ pub(crate) struct Cancel {
     paths: PathOptions,
     #[command(flatten)]
     latest: LatestOption,
-    /// Select the session: its id, a unique prefix of its id or title, or `latest`
+    /// Select the session: its id, a unique prefix of its id or name, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Withdraw all queued prompts of the session as well

@@ -40,10 +40,7 @@ fn after_help() -> String {
 }
 
 fn after_long_help() -> String {
-    format!(
-        "Commands of a prompt, one per line:\n{}\n\nSee also docs/demo-agent.md.\n\n{EXAMPLES}",
-        script::list(COMMANDS)
-    )
+    format!("Commands of a prompt, one per line:\n{}\n\n{EXAMPLES}", script::list(COMMANDS))
 }
 
 impl DemoAgent {

@@ -26,7 +26,7 @@ pub(crate) struct Edit {
     paths: PathOptions,
     #[command(flatten)]
     latest: LatestOption,
-    /// Select the session: its id, a unique prefix of its id or title, or `latest`
+    /// Select the session: its id, a unique prefix of its id or name, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Select the prompt: its number (`7`, `-2`), a unique prefix of its id, or `latest`

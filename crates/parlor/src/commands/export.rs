@@ -24,7 +24,7 @@ pub(crate) struct Export {
     paths: PathOptions,
     #[command(flatten)]
     latest: LatestOption,
-    /// Select the session: its id, a unique prefix of its id or title, or `latest`
+    /// Select the session: its id, a unique prefix of its id or name, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Select the format [default: that of the file's name, else json]
@@ -65,6 +65,7 @@ impl Export {
         };
         let sessions = OfflineSessions::open(&self.paths)?;
         let opened = sessions.read(&sessions.find(&self.session, self.latest.scope())?)?;
+        let name = sessions.display_name(&opened.row)?;
         let transcript = || offline_sessions::v2_transcript(&opened);
         let text = match format {
             Format::Json => {
@@ -74,8 +75,8 @@ impl Export {
             Format::Jsonl => {
                 offline_sessions::updates(&opened).into_iter().map(|update| update + "\n").collect()
             }
-            Format::Markdown => markdown::session(&opened, &transcript()),
-            Format::Html => html::session(&opened, &transcript()),
+            Format::Markdown => markdown::session(name.as_deref(), &opened, &transcript()),
+            Format::Html => html::session(name.as_deref(), &opened, &transcript()),
         };
         match file {
             Some(file) => {

@@ -36,7 +36,7 @@ pub(crate) struct Fork {
     paths: PathOptions,
     #[command(flatten)]
     latest: LatestOption,
-    /// Select the session: its id, a unique prefix of its id or title, or `latest`
+    /// Select the session: its id, a unique prefix of its id or name, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Fork at this message: its number (`7`, `-1` for the last one) or a unique prefix of its id [default: the last message]

@@ -14,13 +14,13 @@ use tokio::sync::mpsc;
 
 use crate::background_server;
 use crate::command_error::CommandError;
-use crate::output::{self, BOLD, DIM};
+use crate::output::{self, BOLD, DIM, RED};
 use crate::path_options::PathOptions;
 use crate::peer_requests::RequestQueue;
 use crate::render::safe;
 use crate::runtime;
 use crate::server::{self, client_environment};
-use crate::tty::Tty;
+use crate::tty::{self, Tty};
 
 /// Log in to an agent
 ///
@@ -234,6 +234,9 @@ fn ask<'a>(tty: &Tty, agent: &str, methods: &'a [Method]) -> io::Result<Option<&
         if chosen.is_some() {
             return Ok(chosen);
         }
+        let ids: Vec<_> = methods.iter().map(|method| safe(&method.id)).collect();
+        let problem = tty::number_problem(typed, methods.len(), &ids);
+        tty.write(|out| writeln!(out, "  {RED}{problem}{RED:#}"))?;
     }
 }
 

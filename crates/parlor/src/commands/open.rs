@@ -26,7 +26,7 @@ pub(crate) struct Open {
     paths: PathOptions,
     #[command(flatten)]
     latest: LatestOption,
-    /// Show this session: its id, a unique prefix of its id or title, or `latest`
+    /// Show this session: its id, a unique prefix of its id or name, or `latest`
     session: Option<String>,
     /// Print the link, open nothing
     #[arg(long)]

@@ -13,9 +13,7 @@ use parlor_store::SessionRow;
 use crate::agent_choice;
 use crate::background_server;
 use crate::command_error::CommandError;
-use crate::offline_sessions::{
-    LatestOption, LatestScope, OfflineSessions, id_json, session_id, session_title,
-};
+use crate::offline_sessions::{LatestOption, LatestScope, OfflineSessions, id_json, session_id};
 use crate::output::{DIM, short_path};
 use crate::path_options::{self, PathOptions};
 use crate::prompt_input::{PromptContent, PromptInput};
@@ -43,7 +41,7 @@ pub(crate) struct Prompt {
     latest: LatestOption,
     #[command(flatten)]
     input: PromptInput,
-    /// Select the session: its id, a unique prefix of its id or title, or `latest` [default: latest]
+    /// Select the session: its id, a unique prefix of its id or name, or `latest` [default: latest]
     #[arg(short, long, value_name = "SESSION", conflicts_with = "new")]
     session: Option<String>,
     /// Start a new session
@@ -103,14 +101,14 @@ const EXAMPLES: &str = "Examples:
 
 impl Prompt {
     pub(crate) fn run(mut self) -> Result<ExitCode, CommandError> {
-        let session = if self.new {
-            None
-        } else {
+        let (mut session, mut notice) = (None, None);
+        if !self.new {
+            let sessions = OfflineSessions::open(&self.paths)?;
             let name = self.session.as_deref().unwrap_or("latest");
-            Some(OfflineSessions::open(&self.paths)?.find_any(name, self.latest.scope())?)
-        };
-        if let Some(row) = &session {
-            self.check_options(row)?;
+            let row = sessions.find_any(name, self.latest.scope())?;
+            self.check_options(&row)?;
+            notice = self.selection_notice(&row, sessions.display_name(&row)?);
+            session = Some(row);
         }
         let content = self.input.read()?;
         let data = background_server::ensure_running(&self.paths)?;
@@ -118,7 +116,7 @@ impl Prompt {
             self.agent = agent_choice::for_new_session(&data.socket())?;
         }
         let runtime = runtime::multi_threaded()?;
-        let result = runtime.block_on(self.send(&data, session.as_ref(), content));
+        let result = runtime.block_on(self.send(&data, session.as_ref(), notice, content));
         runtime.shutdown_background();
         result
     }
@@ -149,6 +147,7 @@ impl Prompt {
         &self,
         data: &DataDir,
         row: Option<&SessionRow>,
+        notice: Option<String>,
         content: PromptContent,
     ) -> Result<ExitCode, CommandError> {
         let cwd = match &self.cwd {
@@ -178,10 +177,9 @@ impl Prompt {
         // The connection stays open until the turn has ended.
         let (client, requests, session) =
             opening.await.map_err(|error: Error| CommandError::client(&error))?;
-        let mut notices = Vec::new();
+        let mut notices = Vec::from_iter(notice);
         match row {
-            Some(row) => {
-                notices.extend(self.selection_notice(row));
+            Some(_) => {
                 let has_ended = |state: &State| state.activity == Activity::Idle;
                 if self.now.is_none() && !session.transcript().state().is_none_or(has_ended) {
                     notices.push("another turn is running; the prompt is queued".to_owned());
@@ -213,20 +211,20 @@ impl Prompt {
         self.turn_options.follow(&session, requests, intro, Some(prompt), &session_cwd).await
     }
 
-    /// Names the session, unless its whole id was given.
-    fn selection_notice(&self, row: &SessionRow) -> Option<String> {
+    /// Says which session is used, unless its whole id was given.
+    fn selection_notice(&self, row: &SessionRow, name: Option<String>) -> Option<String> {
         let id = session_id(row);
         if self.session.as_ref() == Some(&id) {
             return None;
         }
-        let title = session_title(row).map(|title| format!(" \"{}\"", title.replace('\n', " ")));
+        let name = name.map(|name| format!(" \"{}\"", name.replace('\n', " ")));
         let is_latest = self.session.as_deref().is_none_or(|name| name == "latest");
         let why = match (is_latest, self.latest.scope()) {
             (true, LatestScope::Directory) => format!(", latest in {}", short_path(&row.cwd)),
             (true, LatestScope::All) => ", latest of all".to_owned(),
             (false, _) => String::new(),
         };
-        Some(format!("session {id}{}{why} ({})", title.unwrap_or_default(), row.agent))
+        Some(format!("session {id}{}{why} ({})", name.unwrap_or_default(), row.agent))
     }
 }
 

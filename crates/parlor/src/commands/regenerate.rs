@@ -23,7 +23,7 @@ pub(crate) struct Regenerate {
     paths: PathOptions,
     #[command(flatten)]
     latest: LatestOption,
-    /// Select the session: its id, a unique prefix of its id or title, or `latest`
+    /// Select the session: its id, a unique prefix of its id or name, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Select the prompt or a message of its turn: its number (`7`, `-1`), a unique prefix of its id, or `latest`

@@ -9,7 +9,7 @@ use parlor_server::data_dir::DataDir;
 use parlor_store::{Batch, SessionRow, SqliteStore, Store, Write as StoreWrite};
 
 use crate::command_error::CommandError;
-use crate::offline_sessions::{LatestOption, OfflineSessions, id_json, session_id, session_title};
+use crate::offline_sessions::{LatestOption, OfflineSessions, id_json, session_id};
 use crate::output::{self, count, short_path};
 use crate::path_options::PathOptions;
 use crate::render::safe;
@@ -28,7 +28,7 @@ pub(crate) struct Rm {
     paths: PathOptions,
     #[command(flatten)]
     latest: LatestOption,
-    /// Select the sessions: ids, unique prefixes of ids or titles, or `latest`
+    /// Select the sessions: ids, unique prefixes of ids or names, or `latest`
     #[arg(value_name = "SESSION", required = true)]
     sessions: Vec<String>,
     /// Delete without confirmation
@@ -80,11 +80,8 @@ fn confirm(sessions: &OfflineSessions, rows: &[SessionRow]) -> Result<bool, Comm
     let mut err = anstream::stderr();
     let confirmed = (|| {
         for row in rows {
-            let title = match session_title(row) {
-                Some(title) => title,
-                None => sessions.first_prompt_line(row).ok().flatten().unwrap_or_default(),
-            };
-            writeln!(err, "  {}  {}  {}", safe(&session_id(row)), safe(&title), safe(&short_path(&row.cwd)))?;
+            let name = sessions.display_name(row).ok().flatten().unwrap_or_default();
+            writeln!(err, "  {}  {}  {}", safe(&session_id(row)), safe(&name), safe(&short_path(&row.cwd)))?;
         }
         writeln!(err, "They are also deleted at the agent and no longer counted by `parlor usage`.")?;
         write!(err, "Delete {} permanently? [y/N] ", count(rows.len(), "session"))?;

@@ -23,7 +23,7 @@ use crate::table::{terminal_width, truncate};
 /// Search the text of all sessions
 ///
 /// An entry matches if it has all words of the query, in any order; case and accents are ignored. `"two words"` matches the
-/// phrase, `begin*` a prefix, and `-word` excludes entries with the word. Filters in the query: `role:agent`, `cwd:/there`,
+/// phrase, `begin*` a prefix, and `-word` excludes entries with the word. Filters in the query: `role:agent`, `cwd:.`,
 /// `agent:claude`, `since:2026-01-31` or `since:7d`. Messages match by their text, tool calls by title, input and output,
 /// sessions by their title.
 #[derive(Args)]
@@ -75,7 +75,7 @@ impl Search {
         let words = self.query.join(" ");
         if words.split_whitespace().all(is_filter) {
             return Err(CommandError::bad_input("the query has filters and no words")
-                .hint("add a word to search for; `parlor ls` lists all sessions"));
+                .hint("add a word to search for; `parlor ls --cwd DIR --agent NAME` lists sessions"));
         }
         let backend = SearchBackend::new(&self.paths)?;
         let mut params = self.params()?;
@@ -125,9 +125,11 @@ impl Search {
     }
 
     fn params(&self) -> Result<Object, CommandError> {
-        let cwd = self.cwd.as_deref().map(path_options::canonical_directory).transpose()?;
+        let (query, cwd) = take_cwd(&self.query.join(" "));
+        let cwd = cwd.map(PathBuf::from).or_else(|| self.cwd.clone());
+        let cwd = cwd.as_deref().map(path_options::canonical_directory).transpose()?;
         let mut params = Object::default();
-        params.set("query", JsonStr::new(&self.query.join(" ")));
+        params.set("query", JsonStr::new(&query));
         for (name, value) in [
             ("role", self.role.clone()),
             ("cwd", cwd.map(|cwd| cwd.to_string_lossy().into_owned())),
@@ -145,6 +147,25 @@ impl Search {
 /// Whether a word of a query is a filter such as `role:agent`.
 fn is_filter(word: &str) -> bool {
     word.split_once(':').is_some_and(|(name, value)| FILTERS.contains(&name) && !value.is_empty())
+}
+
+/// Takes the last filter `cwd:` out of a query, because its directory may be relative to that of this process. Quoted text is not a
+/// filter.
+fn take_cwd(query: &str) -> (String, Option<String>) {
+    let (mut rest, mut cwd) = (String::new(), None);
+    for (n, part) in query.split('"').enumerate() {
+        if n > 0 {
+            rest.push('"');
+        }
+        for word in part.split_inclusive(char::is_whitespace) {
+            match word.trim_end().strip_prefix("cwd:").filter(|directory| n % 2 == 0 && !directory.is_empty())
+            {
+                Some(directory) => cwd = Some(directory.to_owned()),
+                None => rest.push_str(word),
+            }
+        }
+    }
+    (rest, cwd)
 }
 
 /// Answers the query: the server if it is running, else the store.
@@ -179,9 +200,9 @@ fn show(hit: &Object, numbers: &mut Numbers, out: &mut dyn Write) -> io::Result<
     let named = |name: &str| hit.get_str(name).unwrap_or_default();
     let at: Option<jiff::Timestamp> = named("at").parse().ok();
     let when = at.map(|at| ago(at.as_millisecond(), output::now())).unwrap_or_default();
-    let title = named("title");
-    let title = if title.trim().is_empty() { "(no title)".into() } else { title };
-    let mut line = safe(&title.split_whitespace().collect::<Vec<_>>().join(" "));
+    let name = named("name");
+    let name = if name.trim().is_empty() { "(no title)".into() } else { name };
+    let mut line = safe(&name.split_whitespace().collect::<Vec<_>>().join(" "));
     let (mut session, id) =
         (named("sessionId"), hit.get("toolCallId").and_then(|_| hit.get_str("toolCallId")));
     let mut id = id.unwrap_or_else(|| named("messageId"));
@@ -268,5 +289,23 @@ fn print_warnings(result: &Object) {
         print_stderr!(
             "parlor: the result is incomplete: sessions of an earlier version are not indexed yet; a running server indexes them"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::take_cwd;
+
+    #[test]
+    fn the_directory_of_a_query_is_taken_out_unless_it_is_quoted() {
+        for (query, rest, cwd) in [
+            ("flaky", "flaky", None),
+            ("flaky cwd:. test", "flaky test", Some(".")),
+            ("cwd:/a flaky cwd:../b", "flaky ", Some("../b")),
+            ("\"cwd:. flaky\" cwd:", "\"cwd:. flaky\" cwd:", None),
+            ("\"a b\" cwd:/c", "\"a b\" ", Some("/c")),
+        ] {
+            assert_eq!(take_cwd(query), (rest.to_owned(), cwd.map(str::to_owned)), "{query}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use parlor_server::config::{
     LoadedConfig, ServerConfig,
 };
 use parlor_server::data_dir::{self, DataDir, Lock};
-use parlor_server::hub::{Hub, HubOptions, LIVE_SESSIONS, Role};
+use parlor_server::hub::{self, Hub, HubOptions, LIVE_SESSIONS, Role};
 use parlor_server::transport::{Limits, ListenError, Listeners};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::sync::watch;
@@ -338,7 +338,8 @@ async fn print_interrupted(hub: &Hub) {
     print_stderr!("stopping; interrupts {} (Ctrl-C again ends at once):", output::count(turns.len(), "turn"));
     for turn in turns {
         tracing::warn!(session = turn.session, agent = turn.agent, "the server stops during a turn");
-        let turn = RunningTurn { session_id: turn.session, title: turn.title, agent: turn.agent };
+        let hub::RunningTurn { session: session_id, title, name, agent } = turn;
+        let turn = RunningTurn { session_id, title, name, agent };
         print_stderr!("  {}", turn.describe());
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Set {
     paths: PathOptions,
     #[command(flatten)]
     latest: LatestOption,
-    /// Select the session: its id, a unique prefix of its id or title, or `latest`
+    /// Select the session: its id, a unique prefix of its id or name, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Set this option: `mode`, `model`, `title`, or the id of another one

@@ -10,17 +10,18 @@ use parlor_server::config::{AgentConfig, Agents, Config, Preset, default_path, s
 use parlor_server::probe::{ProbedAgent, probe};
 use parlor_server::stored;
 
+use crate::agent_choice::BUILT_IN;
 use crate::agents_install::{Registry, RegistryAgent};
 use crate::command_error::CommandError;
 use crate::commands::doctor::INITIALIZE_TIMEOUT;
 use crate::editors::Editor;
 use crate::offline_sessions::OfflineSessions;
-use crate::output::{self, BOLD, DIM, GREEN, YELLOW, short_path};
+use crate::output::{self, BOLD, DIM, GREEN, RED, YELLOW, short_path};
 use crate::path_options::PathOptions;
 use crate::render::safe;
 use crate::runtime;
 use crate::server::client_environment;
-use crate::tty::Tty;
+use crate::tty::{self, Tty};
 
 /// Choose the default agent and connect editors
 ///
@@ -51,9 +52,6 @@ const EXAMPLES: &str = "Examples:
 /// What is printed if a person installs no agent.
 const NO_AGENT: &str =
     "No agent is installed: the demo agent is used until `parlor agents install NAME` installs another one.";
-
-/// The built-in agent, which is not offered.
-const BUILT_IN: &str = "demo";
 
 /// An agent of this machine.
 struct FoundAgent<'a> {
@@ -133,10 +131,7 @@ impl Setup {
                     self.offer_logins(tty, &found, chosen, &probed)?;
                 }
             }
-            Err(error) => {
-                print_stderr!("parlor: {}", safe(&error.to_string()));
-                exit_code = ExitCode::FAILURE;
-            }
+            Err(error) => exit_code = error.report(),
         }
         output::print(|out| write_editors(&Editor::installed(&path), &exe, out))?;
         Ok(exit_code)
@@ -280,7 +275,9 @@ fn ask_install(tty: &Tty) -> Result<Option<String>, CommandError> {
                 Some(agent) => return Ok(Some(agent.name().to_owned())),
                 None => {
                     let names: Vec<_> = registry.agents().iter().map(RegistryAgent::name).collect();
-                    tty.write(|out| writeln!(out, "  one of {}", names.join(", "))).map_err(failed)?;
+                    let problem =
+                        format!("parlor cannot install '{}': type one of {}", safe(name), names.join(", "));
+                    tty.write(|out| writeln!(out, "  {RED}{problem}{RED:#}")).map_err(failed)?;
                 }
             },
         }
@@ -312,6 +309,9 @@ fn ask_agent<'a>(
         if let Some(agent) = chosen {
             return Ok(agent.config);
         }
+        let names: Vec<_> = installed.iter().map(|agent| safe(&agent.config.name)).collect();
+        let problem = tty::number_problem(typed, installed.len(), &names);
+        tty.write(|out| writeln!(out, "  {RED}{problem}{RED:#}")).map_err(failed)?;
     }
 }
 
@@ -331,7 +331,8 @@ pub(super) async fn test(agent: &AgentConfig) -> Result<(ProbedAgent, f64), Comm
     let response = probe(agent, &client_environment(), &cwd, &reaper, INITIALIZE_TIMEOUT).await;
     let seconds = started.elapsed().as_secs_f64();
     reaper.close().await;
-    let probed = response.map_err(|error| CommandError::failed(error.message()))?;
+    let probed =
+        response.map_err(|error| CommandError::client(&parlor_client::Error::Rpc(error)).into_failed())?;
     Ok((probed, seconds))
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Show {
     paths: PathOptions,
     #[command(flatten)]
     latest: LatestOption,
-    /// Select the session: its id, a unique prefix of its id or title, or `latest`
+    /// Select the session: its id, a unique prefix of its id or name, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Print only these messages, and what is between them: `7`, `7..9`, `7..`, or `-1` for the last one

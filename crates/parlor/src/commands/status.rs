@@ -96,15 +96,17 @@ struct ConfigProblem {
 pub(crate) struct RunningTurn {
     pub(crate) session_id: String,
     pub(crate) title: Option<String>,
+    /// The name of the session for people.
+    pub(crate) name: Option<String>,
     pub(crate) agent: String,
 }
 
 impl RunningTurn {
-    /// Its session, title and agent, for people.
+    /// Its session with its name and agent, for people.
     pub(crate) fn describe(&self) -> String {
         let id: String = self.session_id.chars().take(8).collect();
-        let title = self.title.as_deref().unwrap_or("untitled");
-        crate::render::safe(&format!("{id}  {title} ({})", self.agent))
+        let name = self.name.as_deref().unwrap_or("(no prompt yet)").replace('\n', " ");
+        crate::render::safe(&format!("{id}  {name} ({})", self.agent))
     }
 }
 

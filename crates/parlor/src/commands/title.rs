@@ -23,7 +23,7 @@ pub(crate) struct Title {
     paths: PathOptions,
     #[command(flatten)]
     latest: LatestOption,
-    /// Select the session: its id, a unique prefix of its id or title, or `latest`
+    /// Select the session: its id, a unique prefix of its id or name, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Set this title; an empty one clears yours

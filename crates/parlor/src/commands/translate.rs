@@ -52,9 +52,7 @@ enum SenderSide {
 
 const EXAMPLE: &str = "Examples:
   parlor translate --from v1 --to v2 < agent-output.jsonl
-  parlor translate --from v2 --to v1 recording.jsonl
-
-docs/translation.md describes the translation and lists the losses.";
+  parlor translate --from v2 --to v1 recording.jsonl";
 
 impl Translate {
     pub(crate) fn run(&self) -> Result<ExitCode, CommandError> {

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -26,7 +26,7 @@ pub(crate) struct Usage {
     paths: PathOptions,
     #[command(flatten)]
     latest: LatestOption,
-    /// Count only this session: its id, a unique prefix of its id or title, or `latest`
+    /// Count only this session: its id, a unique prefix of its id or name, or `latest`
     #[arg(value_name = "SESSION")]
     session: Option<String>,
     /// Print a row for each agent, day or session [default: agent; day for one session]
@@ -66,6 +66,8 @@ struct UsageRow {
     name: String,
     /// The title of a session.
     title: Option<String>,
+    /// The name of a session for people.
+    display_name: Option<String>,
     /// The sessions with turns.
     sessions: u64,
     usage: DayUsage,
@@ -111,7 +113,7 @@ impl Usage {
             None => sessions.sessions(&Filter::default(), usize::MAX)?,
         };
         let by = self.by.unwrap_or(if self.session.is_some() { By::Day } else { By::Agent });
-        let counted = count_rows(&rows, by, first_day, now.div_euclid(MILLIS_PER_DAY));
+        let mut counted = count_rows(&rows, by, first_day, now.div_euclid(MILLIS_PER_DAY));
         if self.json {
             output::print_json(&counted.iter().map(|row| row.output(by)).collect::<Vec<_>>())?;
             return Ok(ExitCode::SUCCESS);
@@ -120,6 +122,13 @@ impl Usage {
             let when = first_day.map(|day| format!(" since {}", date(day))).unwrap_or_default();
             output::print(|out| writeln!(out, "no turns have ended{when}"))?;
             return Ok(ExitCode::SUCCESS);
+        }
+        if by == By::Session {
+            let rows: HashMap<_, _> = rows.iter().map(|row| (session_id(row), row)).collect();
+            for row in &mut counted {
+                let session = rows.get(&row.name).map(|session| sessions.display_name(session));
+                row.display_name = session.transpose()?.flatten();
+            }
         }
         let id_length = sessions.id_length()?;
         output::print(|out| {
@@ -282,7 +291,8 @@ fn table(rows: &[UsageRow], by: By, id_length: usize) -> Table {
             By::Day => day_name(&row.name).into(),
             By::Session => row.name.chars().take(id_length).collect::<String>().into(),
         };
-        let title = (by == By::Session).then(|| row.title.as_deref().unwrap_or_default().into());
+        let title = (by == By::Session)
+            .then(|| row.display_name.as_ref().or(row.title.as_ref()).map_or("", String::as_str).into());
         table.push(row.cells(name, title));
         total.sessions += row.sessions;
         total.usage.add(&row.usage);

@@ -28,7 +28,7 @@ pub(crate) struct Watch {
     paths: PathOptions,
     #[command(flatten)]
     latest: LatestOption,
-    /// Select the session: its id, a unique prefix of its id or title, or `latest`
+    /// Select the session: its id, a unique prefix of its id or name, or `latest`
     #[arg(value_name = "SESSION")]
     session: String,
     /// Print this many of the latest entries first

@@ -28,7 +28,9 @@ fn page(updates: &[&str]) -> String {
     for update in updates {
         fold.line(parlor_dialect::live::update_line(&id, update, None).trim_end()).unwrap();
     }
-    session(&opened(), fold.transcript())
+    let opened = opened();
+    let name = crate::offline_sessions::session_title(&opened.row);
+    session(name.as_deref(), &opened, fold.transcript())
 }
 
 fn message(kind: &str, text: &str) -> String {

@@ -88,8 +88,13 @@ fn describe(tool: &Tool) -> Object {
         .with("name", tool.name)
         .with("title", tool.title)
         .with("description", tool.description)
-        .with("inputSchema", Json::parse(tool.schema).unwrap_or_default())
+        .with("inputSchema", Json::parse(one_line(tool.schema)).unwrap_or_default())
         .with("annotations", hints)
+}
+
+/// JSON without its line breaks and indentation, which are part of no string.
+fn one_line(json: &str) -> String {
+    json.lines().map(str::trim).collect()
 }
 
 /// Calls a tool. Its errors are results, so that the model sees them.

@@ -13,7 +13,7 @@ use parlor_store::{Filter, SessionRow};
 
 use super::Tool;
 use crate::command_error::CommandError;
-use crate::offline_sessions::{self, LatestScope, OfflineSessions, session_id, session_title};
+use crate::offline_sessions::{self, LatestScope, OfflineSessions, session_id};
 use crate::output::timestamp;
 use crate::path_options::{self, PathOptions};
 use crate::render::{self, Details, safe};
@@ -123,7 +123,7 @@ fn search_sessions(sessions: &Sessions, arguments: &Object) -> Result<String, St
         let named = |name: &str| hit.get_string(name).unwrap_or_default();
         let id = ["messageId", "toolCallId", "terminalId"].iter().find_map(|name| hit.get_string(name));
         let about = [Some(named("role")), id, Some(named("at"))];
-        let place = [named("agent"), named("cwd"), shown_title(&named("title"))];
+        let place = [named("agent"), named("cwd"), shown_title(&named("name"))];
         let text = format!(
             "{}. session {}: {}\n{}\n{}\n",
             index + 1,
@@ -223,17 +223,14 @@ fn read_session(sessions: &Sessions, arguments: &Object) -> Result<String, Strin
 
 /// A session in one line.
 fn describe(sessions: &OfflineSessions, row: &SessionRow) -> Result<String, CommandError> {
-    let title = match session_title(row) {
-        Some(title) => Some(title),
-        None => sessions.first_prompt_line(row)?,
-    };
+    let name = sessions.display_name(row)?;
     let archived = row.archived.then(|| "archived".to_owned());
     let parts = [
         Some(row.agent.clone()),
         Some(row.cwd.clone()),
         Some(timestamp(row.active_at)),
         archived,
-        title.map(|title| shown_title(&title)),
+        name.map(|name| shown_title(&name)),
     ];
     Ok(format!("session {}: {}", safe(&session_id(row)), joined(parts)))
 }

@@ -96,7 +96,7 @@ fn an_installed_agent_is_used_rather_than_the_one_in_path_and_a_configured_comma
     assert_eq!(listed(&scenario, "claude").unwrap()["source"], "preset");
     let output = run(&scenario, &["agents", "install", "claude"]).success();
     assert!(output.stdout.starts_with("installed claude 0.99.1 ("), "{output:#?}");
-    assert_eq!(output.stderr, "");
+    assert_eq!(output.stderr, "claude is the default agent\n");
     let log = npm_log(&scenario);
     assert!(log.contains("--ignore-scripts"), "{log}");
     assert!(log.ends_with(" -- @agentclientprotocol/claude-agent-acp@0.99.1\n"), "{log}");
@@ -244,19 +244,104 @@ fn a_package_that_needs_its_install_script_is_started_by_the_program_of_its_plat
     assert_eq!(command[1], "acp");
 }
 
+/// What replaces the program of a package by one that does not start.
+const BROKEN: &str = r#"printf '#!/bin/sh\necho it reads the settings >&2; echo it is broken >&2; exit 1\n' > "node_modules/$name/run""#;
+
 #[test]
-fn an_agent_that_does_not_start_is_reported() {
-    let scenario = Scenario::new(PARLOR);
-    fake_npm(
-        &scenario,
-        "codex-acp",
-        r#"printf '#!/bin/sh\necho it is broken >&2; exit 1\n' > "node_modules/$name/run""#,
+fn an_agent_that_does_not_start_is_not_installed() {
+    let mut scenario = Scenario::new(PARLOR);
+    fake_npm(&scenario, "codex-acp", BROKEN);
+    let install = ["agents", "install", "codex"];
+    let output = run(&scenario, &install).exit_code(1);
+    assert_eq!(output.stdout, "");
+    assert!(
+        output.stderr.starts_with(
+            "parlor: codex 2.6.0 does not start and was not installed: agent 'codex' ended before it answered initialize"
+        ),
+        "{output:#?}"
     );
-    let output = run(&scenario, &["agents", "install", "codex"]).exit_code(1);
-    assert!(output.stdout.starts_with("installed codex "), "{output:#?}");
-    assert!(output.stderr.starts_with("parlor: codex is installed and does not start: "), "{output:#?}");
-    assert!(output.stderr.contains("it is broken"), "{output:#?}");
-    assert!(output.stderr.ends_with("hint: `parlor agents remove codex` removes it\n"), "{output:#?}");
+    assert!(output.stderr.contains("\n    it reads the settings\n    it is broken\n  hint: "), "{output:#?}");
+    assert!(output.stderr.ends_with("--no-test installs it without starting it\n"), "{output:#?}");
+    assert_eq!(names(&agents_dir(&scenario)), ["lock"]);
+    let failed = run(&scenario, &[&install[..], &["--json"]].concat()).exit_code(1).json();
+    assert_eq!(failed[0]["status"], "failed");
+    let prompt = run(&scenario, &["prompt", "--new", "say hello"]).success();
+    assert!(prompt.stderr.contains("using the demo agent"), "{prompt:#?}");
+    scenario.stop();
+
+    let output = run(&scenario, &[&install[..], &["--no-test"]].concat()).success();
+    assert!(output.stdout.starts_with("installed codex 2.6.0 ("), "{output:#?}");
+    assert_eq!(listed(&scenario, "codex").unwrap()["version"], "2.6.0");
+}
+
+#[test]
+fn a_version_that_does_not_start_leaves_the_earlier_one_in_place() {
+    let mut scenario = Scenario::new(PARLOR);
+    fake_npm(&scenario, "mine", "");
+    let file = registry(&scenario, "1.0.0", &npx("1.0.0"));
+    run(&scenario, &["agents", "install", "mine", "--registry", &file]).success();
+    fake_npm(&scenario, "mine", BROKEN);
+    // The same version again, and a newer one.
+    let output = run(&scenario, &["agents", "install", "mine", "--force", "--registry", &file]).exit_code(1);
+    assert!(output.stderr.ends_with("hint: version 1.0.0 stays installed\n"), "{output:#?}");
+    let file = registry(&scenario, "2.0.0", &npx("2.0.0"));
+    let output = run(&scenario, &["agents", "update", "--registry", &file]).exit_code(1);
+    assert!(
+        output.stderr.starts_with("parlor: mine 2.0.0 does not start and was not installed: "),
+        "{output:#?}"
+    );
+    assert_eq!(names(&agents_dir(&scenario).join("mine")), ["1.0.0", "agent.json"]);
+    let output = run(&scenario, &["prompt", "--new", "--agent", "mine", "say hello"]).success();
+    assert_eq!(output.stdout, "hello\n");
+    scenario.stop();
+}
+
+#[test]
+fn an_agent_is_tested_with_its_settings() {
+    let scenario = Scenario::new(PARLOR);
+    let needs_key = format!(
+        r#"printf '#!/bin/sh\n[ "$KEY" = 1 ] && exec {PARLOR} demo-agent\n' > "node_modules/$name/run""#
+    );
+    fake_npm(&scenario, "codex-acp", &needs_key);
+    run(&scenario, &["agents", "install", "codex"]).exit_code(1);
+    let config = scenario.path().join("config.toml");
+    fs::write(&config, "[agents.codex]\nenv = { KEY = '1' }\n").unwrap();
+    run(&scenario, &["agents", "install", "codex", "--config", config.to_str().unwrap()]).success();
+}
+
+#[test]
+fn installing_and_removing_agents_says_which_one_is_the_default() {
+    let scenario = Scenario::new(PARLOR);
+    fake_npm(&scenario, "claude-agent-acp", "");
+    assert_eq!(
+        run(&scenario, &["agents", "install", "claude"]).success().stderr,
+        "claude is the default agent\n"
+    );
+    fake_npm(&scenario, "codex-acp", "");
+    let output = run(&scenario, &["agents", "install", "codex"]).success();
+    assert_eq!(
+        output.stderr,
+        "several agents are installed and none is the default: claude, codex\n  hint: `parlor setup --agent claude --yes` makes claude the default\n"
+    );
+    run(&scenario, &["setup", "--agent", "codex", "--yes"]).success();
+    let output = run(&scenario, &["agents", "remove", "claude"]).success();
+    assert_eq!(output.stderr, "codex is the default agent\n");
+    fake_npm(&scenario, "claude-agent-acp", "");
+    run(&scenario, &["agents", "install", "claude"]).success();
+    let output = run(&scenario, &["agents", "remove", "codex"]).success();
+    assert_eq!(
+        output.stderr,
+        "default_agent in ~/.config/parlor/config.toml is codex, which is not installed\n  hint: `parlor setup --agent claude --yes` makes claude the default\n"
+    );
+    // Not a preset: the name is not known any more.
+    fake_npm(&scenario, "mine", "");
+    let file = registry(&scenario, "1.0.0", &npx("1.0.0"));
+    fs::write(scenario.path().join("home/.config/parlor/config.toml"), "default_agent = 'claude'\n").unwrap();
+    let output = run(&scenario, &["agents", "install", "mine", "--registry", &file]).success();
+    assert_eq!(output.stderr, "claude is the default agent\n");
+    run(&scenario, &["setup", "--agent", "mine", "--yes"]).success();
+    let output = run(&scenario, &["agents", "remove", "mine"]).success();
+    assert!(output.stderr.contains("config.toml is mine, which is not installed\n  hint: "), "{output:#?}");
 }
 
 /// The script of a program that makes a virtual environment whose scripts run the demo agent, with the interpreter of the
@@ -498,8 +583,15 @@ fn an_agent_is_updated_to_a_newer_version_and_never_to_an_older_one() {
     assert_eq!(listed(&scenario, "mine").unwrap()["update"], json!(null));
 }
 
+/// The processes of agents that the server runs.
+fn agent_processes(scenario: &Scenario) -> Vec<u32> {
+    let status = run(scenario, &["status", "--json"]).success().json();
+    let agents = status["agents"].as_array().unwrap().iter();
+    agents.map(|agent| agent["pid"].as_u64().unwrap().try_into().unwrap()).collect()
+}
+
 #[test]
-fn a_running_server_uses_what_is_installed_and_its_agents_are_not_removed_by_accident() {
+fn a_running_server_uses_what_is_installed_and_stops_what_is_removed() {
     let mut scenario = Scenario::new(PARLOR);
     fake_npm(&scenario, "mine", "");
     scenario.serve(&[]);
@@ -511,22 +603,55 @@ fn a_running_server_uses_what_is_installed_and_its_agents_are_not_removed_by_acc
     let output = run(&scenario, &["prompt", "--new", "--agent", "mine", "say hello"]).success();
     assert_eq!(output.stdout, "hello\n");
 
-    let output = run(&scenario, &["agents", "remove", "mine"]).exit_code(1);
-    assert!(output.stderr.starts_with("parlor: agent 'mine' is running\n  hint: "), "{output:#?}");
-    let output = run(&scenario, &[&install[..], &["--force"]].concat()).exit_code(1);
-    assert!(output.stderr.starts_with("parlor: agent 'mine' is running\n  hint: "), "{output:#?}");
     // The old version is kept for the process that runs from it.
     let file = registry(&scenario, "2.0.0", &npx("2.0.0"));
     run(&scenario, &["agents", "update", "--registry", &file]).success();
     assert_eq!(names(&agents_dir(&scenario).join("mine")), ["1.0.0", "2.0.0", "agent.json"]);
     let output = run(&scenario, &["prompt", "-s", "latest", "say again"]).success();
     assert_eq!(output.stdout, "again\n");
-    let output = run(&scenario, &["agents", "remove", "mine", "--force"]).success();
+    // All sessions are idle: the processes of both versions are stopped.
+    let processes = agent_processes(&scenario);
+    assert_eq!(processes.len(), 2);
+    let install = ["agents", "install", "mine", "--registry", &file];
+    run(&scenario, &[&install[..], &["--force"]].concat()).success();
+    assert!(processes.into_iter().all(|process| !is_alive(process)));
+    run(&scenario, &["prompt", "-s", "latest", "say hello"]).success();
+    let processes = agent_processes(&scenario);
+    assert_eq!(processes.len(), 1);
+    let output = run(&scenario, &["agents", "remove", "mine"]).success();
     assert_eq!(output.stdout, "removed mine 2.0.0\n");
+    assert_eq!((is_alive(processes[0]), agent_processes(&scenario)), (false, Vec::new()));
     assert_eq!(names(&agents_dir(&scenario)), ["lock"]);
     assert_eq!(listed(&scenario, "mine"), None);
+    assert_eq!(run(&scenario, &["ls", "--json"]).success().json()[0]["state"], "idle");
     let output = run(&scenario, &["agents", "remove", "mine"]).exit_code(2);
     assert!(output.stderr.starts_with("parlor: agent 'mine' is not installed by parlor\n"), "{output:#?}");
+    scenario.stop();
+}
+
+#[test]
+fn an_agent_whose_turn_is_running_is_removed_only_by_force() {
+    let mut scenario = Scenario::new(PARLOR);
+    fake_npm(&scenario, "mine", "");
+    scenario.serve(&[]);
+    let file = registry(&scenario, "1.0.0", &npx("1.0.0"));
+    let install = ["agents", "install", "mine", "--registry", &file];
+    run(&scenario, &install).success();
+    run(&scenario, &["prompt", "--new", "--agent", "mine", "--no-wait", "ask Wait here"]).success();
+    let output = run(&scenario, &["agents", "remove", "mine"]).exit_code(1);
+    assert_eq!(
+        output.stderr,
+        "parlor: agent 'mine' is running a turn\n  hint: `parlor status` shows it; --force removes the agent anyway, and the turn fails\n"
+    );
+    let output = run(&scenario, &[&install[..], &["--force"]].concat()).exit_code(1);
+    assert!(output.stderr.starts_with("parlor: agent 'mine' is running a turn\n  hint: "), "{output:#?}");
+    let processes = agent_processes(&scenario);
+    assert_eq!(processes.len(), 1);
+    run(&scenario, &["agents", "remove", "mine", "--force"]).success();
+    assert!(!is_alive(processes[0]));
+    wait_until("the turn has failed", || {
+        run(&scenario, &["ls", "--json"]).success().json()[0]["state"] == "failed"
+    });
     scenario.stop();
 }
 

@@ -2,6 +2,7 @@
 
 use parlor_testkit::programs;
 use parlor_testkit::scenario::Scenario;
+use parlor_testkit::wait::wait_until;
 use serde_json::{Value, json};
 
 use crate::PARLOR;
@@ -158,6 +159,54 @@ fn forks_with_the_title_of_their_parent_are_told_apart() {
     let third = fork("4");
     scenario.run(&["prompt", "-s", &third, "say longer"]).success();
     assert!(line(&third, &["ls"]).contains("  say longer  "), "{}", line(&third, &["ls"]));
+}
+
+#[test]
+fn every_command_has_the_same_name_of_a_fork_and_selects_it_by_that_name() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let session = scenario.new_session("say one");
+    let fork = scenario.run(&["fork", &session, "--at", "2"]).success().stdout.trim_end().to_owned();
+    let selected = |name: &str| {
+        let output = scenario.run(&["export", name]).success().json();
+        output["sessionId"].as_str().unwrap().to_owned()
+    };
+    for (name, id) in [
+        ("say one", &session),
+        ("SAY ONE", &session),
+        ("say one (fork at #2)", &fork),
+        ("say one (fork", &fork),
+        ("say one (fo…", &fork),
+    ] {
+        assert_eq!(selected(name), *id, "{name}");
+    }
+    let output = scenario.run(&["show", "say"]).exit_code(2);
+    assert!(output.stderr.contains("'say' matches 2 sessions\n  "), "{output:#?}");
+    assert!(output.stderr.contains("  say one (fork at #2) ("), "{output:#?}");
+
+    scenario
+        .run(&["prompt", "-s", "say one (fork at #2)", "--no-wait", "say first\nask Delete it"])
+        .success();
+    wait_until("the request is open", || scenario.run(&["inbox"]).success().stdout.contains("Delete it"));
+    let (id, name) = (&fork[..8], "say first");
+    let shown = |args: &[&str], line: &str| {
+        let output = scenario.run(args).success().plain();
+        let all = output.stdout + &output.stderr;
+        assert!(all.lines().any(|shown| shown.starts_with(line)), "{args:?} lacks {line:?}: {all}");
+    };
+    shown(&["ls"], &format!("{id}  {name}  "));
+    shown(&["inbox"], &format!("r1  {name}"));
+    shown(&["inbox", "r1"], &format!("r1 · {name} · "));
+    shown(&["search", "ask"], &format!("{name} {fork}"));
+    shown(&["status"], &format!("  running   {id}  {name} (demo)"));
+    shown(&["status"], &format!("{id}  {name}  "));
+    shown(&["show", name], name);
+    shown(&["export", "--format", "md", name], &format!("# {name}"));
+    scenario.run(&["answer", "r1", "--allow"]).success();
+    wait_until("the turn has ended", || {
+        scenario.run(&["ls", "--json"]).success().json()[0]["state"] == "idle"
+    });
+    shown(&["usage", "--by", "session"], &format!("{id}  {name}"));
+    shown(&["prompt", "-s", name, "say end"], &format!("session {fork} \"{name}\" (demo)"));
 }
 
 /// The `--agent` of a server with the test agent as `test`.

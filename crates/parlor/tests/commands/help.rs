@@ -102,7 +102,7 @@ fn the_long_help_describes_command_arguments_and_options() {
 
         Arguments:
           <SESSION>
-                  Select the session: its id, a unique prefix of its id or title, or `latest`
+                  Select the session: its id, a unique prefix of its id or name, or `latest`
 
           [MESSAGES]
                   Print only these messages, and what is between them: `7`, `7..9`, `7..`, or `-1` for the
@@ -145,7 +145,7 @@ fn the_long_help_describes_command_arguments_and_options() {
 
         An entry matches if it has all words of the query, in any order; case and accents are ignored. `"two
         words"` matches the phrase, `begin*` a prefix, and `-word` excludes entries with the word. Filters
-        in the query: `role:agent`, `cwd:/there`, `agent:claude`, `since:2026-01-31` or `since:7d`. Messages
+        in the query: `role:agent`, `cwd:.`, `agent:claude`, `since:2026-01-31` or `since:7d`. Messages
         match by their text, tool calls by title, input and output, sessions by their title.
 
         Usage: parlor search [OPTIONS] <QUERY>...
@@ -221,7 +221,7 @@ fn the_long_help_describes_command_arguments_and_options() {
                   Write the prompt in `$VISUAL` or `$EDITOR`, starting with TEXT and standard input
 
           -s, --session <SESSION>
-                  Select the session: its id, a unique prefix of its id or title, or `latest` [default:
+                  Select the session: its id, a unique prefix of its id or name, or `latest` [default:
                   latest]
 
               --new
@@ -289,7 +289,7 @@ fn the_long_help_describes_command_arguments_and_options() {
 
         Arguments:
           <SESSION>
-                  Select the session: its id, a unique prefix of its id or title, or `latest`
+                  Select the session: its id, a unique prefix of its id or name, or `latest`
 
         Options:
               --all
@@ -329,7 +329,7 @@ fn the_long_help_describes_command_arguments_and_options() {
 
         Arguments:
           <SESSION>...
-                  Select the sessions: ids, unique prefixes of ids or titles, or `latest`
+                  Select the sessions: ids, unique prefixes of ids or names, or `latest`
 
         Options:
               --all
@@ -437,7 +437,7 @@ fn the_short_help_has_one_line_per_option() {
         Usage: parlor title [OPTIONS] <SESSION> [TEXT]...
 
         Arguments:
-          <SESSION>  Select the session: its id, a unique prefix of its id or title, or `latest`
+          <SESSION>  Select the session: its id, a unique prefix of its id or name, or `latest`
           [TEXT]...  Set this title; an empty one clears yours
 
         Options:
@@ -462,7 +462,7 @@ fn the_short_help_has_one_line_per_option() {
         Usage: parlor archive [OPTIONS] <SESSION>...
 
         Arguments:
-          <SESSION>...  Select the sessions: ids, unique prefixes of ids or titles, or `latest` (with
+          <SESSION>...  Select the sessions: ids, unique prefixes of ids or names, or `latest` (with
                         `--undo`, the latest archived session)
 
         Options:
@@ -637,4 +637,25 @@ fn colours_are_printed_as_requested() {
     let (_, seen) = Terminal::new(&scenario, &["status", "--color", "never"]).wait();
     assert!(!has_colour(&seen), "{seen:?}");
     scenario.run(&["status", "--color", "sometimes"]).exit_code(2);
+}
+
+#[test]
+fn no_text_for_users_names_a_file_of_the_documentation() {
+    fn check(folder: &std::path::Path) {
+        for path in std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+            if path.is_dir() {
+                check(&path);
+                continue;
+            }
+            let source = std::fs::read_to_string(&path).unwrap();
+            let code = source.split("#[cfg(test)]").next().unwrap();
+            // Module comments and comments of private items are for developers.
+            for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+                assert!(!line.contains("docs/"), "{}: {line}", path.display());
+            }
+        }
+    }
+    for folder in ["src", "../parlor-server/src"] {
+        check(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
+    }
 }

@@ -71,6 +71,11 @@ fn a_client_initializes_the_server_and_lists_its_tools() {
     assert!(hello["instructions"].as_str().unwrap().contains("never as instructions"), "{hello}");
     assert_eq!(responses[1]["result"]["protocolVersion"], "2025-11-25", "the latest one");
     assert_eq!(responses[2]["result"], json!({}));
+    let listed = scenario
+        .run_with(&["mcp"], "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n")
+        .success()
+        .stdout;
+    assert!(!listed.contains("  ") && listed.lines().count() == 1, "{listed}");
     let tools = responses[3]["result"]["tools"].as_array().unwrap();
     let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["search_sessions", "read_session", "list_sessions"]);

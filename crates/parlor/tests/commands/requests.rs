@@ -118,6 +118,7 @@ fn a_request_is_answered_on_the_terminal() {
     // An empty line selects nothing.
     terminal.type_text("\n");
     wait_until("the question is repeated", || terminal.seen().matches("Answer (1-").count() == 2);
+    assert!(terminal.seen().contains("  type a number from 1 to "), "{}", terminal.seen());
     terminal.type_text("n\n");
     let (code, seen) = terminal.wait();
     assert_eq!(code, Some(0), "{seen}");

@@ -154,7 +154,7 @@ fn a_session_name_has_to_match_one_session() {
     for name in ["nonsense", "", "\u{1b}[2J"] {
         let output = scenario.run(&["show", name]).exit_code(2);
         assert!(
-            output.stderr.contains("no session has an id or a title that starts with")
+            output.stderr.contains("no session has an id or a name that starts with")
                 && output.stderr.contains("`parlor ls`"),
             "{output:#?}"
         );

@@ -119,6 +119,7 @@ fn the_agent_and_a_login_are_asked_for_on_a_terminal() {
         let mut terminal = Terminal::with(&scenario, &["setup"], &env, columns);
         terminal.wait_for("Default agent [1]: ");
         terminal.type_text("9\n");
+        terminal.wait_for("there is no '9': type a number from 1 to 2, or codex, goose");
         terminal.type_text("1\n");
         terminal.wait_for("Log in to codex now? [y/N]: ");
         terminal.type_text("y\n");
@@ -142,7 +143,7 @@ fn an_agent_is_installed_on_a_terminal_if_there_is_none() {
     let mut terminal = Terminal::with(&scenario, &["setup"], &env, 120);
     terminal.wait_for("Install an agent now (its name, or Enter for none): ");
     terminal.type_text("nobody\n");
-    terminal.wait_for("one of claude, codex, ");
+    terminal.wait_for("parlor cannot install 'nobody': type one of claude, codex, ");
     terminal.type_text("codex-acp\n");
     terminal.wait_for("installed codex 2.6.0 (");
     let (code, seen) = terminal.wait();

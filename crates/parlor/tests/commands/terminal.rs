@@ -111,6 +111,11 @@ fn a_permission_option_is_selected_by_number() {
     wait_until("the request is shown again", || {
         terminal.seen.lock().unwrap().matches("Answer (1-").count() == 2
     });
+    assert!(
+        terminal.seen().contains("there is no '9': type a number from 1 to 3, or y, a, n"),
+        "{}",
+        terminal.seen()
+    );
     // An empty line selects nothing.
     terminal.type_text("\n");
     wait_until("the request is shown again", || {

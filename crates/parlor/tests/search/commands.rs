@@ -50,6 +50,8 @@ fn the_command_searches_with_and_without_a_server() {
         assert_eq!(found(&["\"another cafe\" role:agent"]), ["second agent"]);
         assert_eq!(found(&["cafe role:agent", "--cwd", "."]).len(), 2);
         assert_eq!(found(&["cafe role:agent", "--cwd", "/elsewhere"]).len(), 0);
+        assert_eq!(found(&["cafe role:agent", "cwd:."]).len(), 2);
+        assert_eq!(found(&["cafe role:agent cwd:/elsewhere"]).len(), 0);
         assert_eq!(found(&["cafe", "--agent", "demo", "--since", "1h", "--limit", "3"]).len(), 3);
         assert_eq!(found(&["cafe", "--agent", "other"]).len(), 0);
         assert_eq!(found(&["cafe", "--since", "2999-01-01"]).len(), 0);

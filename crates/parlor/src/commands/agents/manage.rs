@@ -5,20 +5,24 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_server::config::{InstalledAgent, Preset};
+use parlor_json::Object;
+use parlor_server::config::{AgentConfig, InstalledAgent, Preset};
 use serde::Serialize;
 
+use crate::agent_choice::BUILT_IN;
 use crate::agents_install::{
     Distribution, Installation, Installer, Progress, Registry, RegistryAgent, is_newer, size,
 };
 use crate::command_error::CommandError;
 use crate::commands::{setup, status};
-use crate::output::{self, DIM, GREEN, YELLOW};
+use crate::output::{self, DIM, GREEN, YELLOW, short_path};
 use crate::path_options::PathOptions;
 use crate::render::safe;
 use crate::signals::StopSignals;
 use crate::table::{Cell, Table};
 use crate::{runtime, server};
+
+use super::{KnownAgent, from_config, from_server};
 
 /// The options of all commands that change or list what is installed.
 #[derive(Args)]
@@ -52,26 +56,77 @@ impl RegistryOptions {
 
     /// The programs of the agents that the server runs.
     fn running_programs(&self) -> Result<Vec<PathBuf>, CommandError> {
-        let socket = self.paths.existing_data_dir()?.map(|data| data.socket());
-        match socket.filter(|socket| server::is_running(socket)) {
+        match self.running_server()? {
             Some(socket) => Ok(status::query(&socket)?.programs()),
             None => Ok(Vec::new()),
         }
     }
-}
 
-/// Fails if one of these programs, which run, is part of an installed agent.
-fn refuse_running(
-    agent: &InstalledAgent,
-    running: &[PathBuf],
-    consequence: &str,
-) -> Result<(), CommandError> {
-    let directory = agent.directory.parent().unwrap_or(&agent.directory);
-    if running.iter().any(|program| program.starts_with(directory)) {
-        return Err(CommandError::failed(format_args!("agent '{}' is running", agent.name))
-            .hint(format_args!("`parlor status` shows its sessions; {consequence}")));
+    /// The socket of the server, if it is running.
+    fn running_server(&self) -> Result<Option<PathBuf>, CommandError> {
+        let socket = self.paths.existing_data_dir()?.map(|data| data.socket());
+        Ok(socket.filter(|socket| server::is_running(socket)))
     }
-    Ok(())
+
+    /// Has the server stop the processes that run from the files of an installed agent. Fails while one of its turns is running, unless
+    /// it is forced.
+    fn stop(&self, agent: &InstalledAgent, is_forced: bool) -> Result<(), CommandError> {
+        let Some(socket) = self.running_server()? else { return Ok(()) };
+        let directory = agent.directory.parent().unwrap_or(&agent.directory);
+        if !self.running_programs()?.iter().any(|program| program.starts_with(directory)) {
+            return Ok(());
+        }
+        let params = Object::new().with("agent", agent.name.as_str()).with("force", is_forced);
+        server::call_with(&socket, "_parlor/agents/stop", &params).map(drop)
+    }
+
+    /// Prints on standard error which agent new sessions use now, or how to choose one.
+    fn print_default(&self) -> Result<(), CommandError> {
+        let config = match self.paths.config() {
+            Ok(config) => config,
+            // Such as settings of an agent that was removed.
+            Err(error) => {
+                error.report();
+                return Ok(());
+            }
+        };
+        let known = match self.running_server()? {
+            Some(socket) => from_server(&socket)?,
+            // It fails if `default_agent` is not known any more.
+            None => from_config(&config).unwrap_or_default(),
+        };
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_usable = |agent: &&KnownAgent| agent.config.is_installed(&path);
+        let name = |agent: &KnownAgent| safe(&agent.config.name);
+        if let Some(default) = known.iter().find(|agent| agent.is_default).filter(is_usable).map(name) {
+            print_stderr!("{default} is the default agent");
+            return Ok(());
+        }
+        let others: Vec<_> =
+            known.iter().filter(is_usable).map(name).filter(|name| name != BUILT_IN).collect();
+        match (config.default_agent, config.path) {
+            (Some(missing), Some(file)) => {
+                let file = safe(&short_path(&file.display().to_string()));
+                let missing = safe(&missing);
+                print_stderr!(
+                    "{YELLOW}default_agent in {file} is {missing}, which is not installed{YELLOW:#}"
+                );
+            }
+            _ => {
+                let names = others.join(", ");
+                print_stderr!(
+                    "{YELLOW}several agents are installed and none is the default: {names}{YELLOW:#}"
+                );
+            }
+        }
+        match others.first() {
+            Some(other) => {
+                print_stderr!("  hint: `parlor setup --agent {other} --yes` makes {other} the default");
+            }
+            None => print_stderr!("  hint: `parlor setup` installs an agent and makes it the default"),
+        }
+        Ok(())
+    }
 }
 
 /// The agents of the registry with these names.
@@ -99,8 +154,8 @@ fn unknown(name: &str, registry: &Registry) -> CommandError {
 /// Install agents into the data directory
 ///
 /// Installs the versions that parlor knows: packages of npm without running their scripts, Python packages in an environment of their own, and
-/// archives whose checksum is verified. A session uses an installed agent rather than one in `PATH`; a `command` in config.toml is
-/// stronger. A running server uses it without a restart.
+/// archives whose checksum is verified. Each agent is started once: one that does not start is not installed. A session uses an installed
+/// agent rather than one in `PATH`; a `command` in config.toml is stronger. A running server uses it without a restart.
 #[derive(Args)]
 #[command(after_help = INSTALL_EXAMPLES)]
 pub(crate) struct Install {
@@ -110,6 +165,9 @@ pub(crate) struct Install {
     /// Install again what is installed already
     #[arg(long)]
     force: bool,
+    /// Install an agent also if it does not start
+    #[arg(long)]
+    no_test: bool,
     #[command(flatten)]
     options: RegistryOptions,
 }
@@ -138,14 +196,14 @@ const UPDATE_EXAMPLES: &str = "Examples:
 
 /// Remove agents that `parlor agents install` installed
 ///
-/// Sessions stay, and so do the files that an agent has elsewhere, such as its login.
+/// Sessions stay, and so do the files that an agent has elsewhere, such as its login. The server stops its processes.
 #[derive(Args)]
 #[command(after_help = REMOVE_EXAMPLES)]
 pub(crate) struct Remove {
     /// The names of the agents
     #[arg(id = "installed_agent", required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Remove an agent also while it runs
+    /// Remove an agent also while one of its turns is running, which fails then
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -218,22 +276,25 @@ impl Install {
         let agents = find(&registry, &self.names)?;
         let is_forced = self.force;
         if is_forced {
-            let running = self.options.running_programs()?;
             let installed = self.options.paths.installed_agents();
             for installed in
                 installed.iter().filter(|installed| agents.iter().any(|agent| agent.name() == installed.name))
             {
-                refuse_running(
-                    installed,
-                    &running,
-                    "it can be installed again when it has ended, as after `parlor stop`",
-                )?;
+                self.options.stop(installed, false).map_err(|error| {
+                    error
+                        .into_failed()
+                        .hint("`parlor status` shows it; install the agent again when it has ended")
+                })?;
             }
         }
         let is_current = |agent: &RegistryAgent, installed: &InstalledAgent| {
             !is_forced && installed.version == agent.version
         };
-        install_all(&self.options, &agents, is_current)
+        let (exit_code, is_any_installed) = install_all(&self.options, &agents, !self.no_test, is_current)?;
+        if is_any_installed && !self.options.json {
+            self.options.print_default()?;
+        }
+        Ok(exit_code)
     }
 }
 
@@ -258,7 +319,7 @@ impl Update {
         }
         let is_current =
             |agent: &RegistryAgent, installed: &InstalledAgent| !is_newer(&agent.version, &installed.version);
-        install_all(&self.options, &agents, is_current)
+        install_all(&self.options, &agents, true, is_current).map(|(exit_code, _)| exit_code)
     }
 }
 
@@ -266,12 +327,14 @@ fn not_installed(name: &str) -> CommandError {
     CommandError::bad_input(format_args!("agent '{name}' is not installed by parlor"))
 }
 
-/// Installs agents one after the other. An agent that fails does not keep the others from being installed.
+/// Installs agents one after the other. An agent that fails does not keep the others from being installed. Returns the exit code, and
+/// whether one of them is installed now.
 fn install_all(
     options: &RegistryOptions,
     agents: &[&RegistryAgent],
+    is_tested: bool,
     is_current: impl Fn(&RegistryAgent, &InstalledAgent) -> bool,
-) -> Result<ExitCode, CommandError> {
+) -> Result<(ExitCode, bool), CommandError> {
     let installer = options.installer()?;
     let runtime = runtime::multi_threaded()?;
     let mut exit_code = ExitCode::SUCCESS;
@@ -290,7 +353,10 @@ fn install_all(
             outcomes.push(Outcome::current(agent, installed));
             continue;
         }
-        match runtime.block_on(installer.install(agent)) {
+        let test = async |new: &InstalledAgent| {
+            if is_tested { test(options, new, installed.as_ref()).await } else { Ok(()) }
+        };
+        match runtime.block_on(installer.install(agent, test)) {
             Ok(installation) => {
                 options.remove_old_versions(&installer, &installation.agent);
                 let previous = installed
@@ -299,13 +365,7 @@ fn install_all(
                 if !options.json {
                     print_installed(agent, previous.as_deref(), &installation)?;
                 }
-                let mut outcome = Outcome::done(agent, previous, &installation);
-                if let Err(error) = runtime.block_on(test(&installation.agent)) {
-                    exit_code = error.report();
-                    is_interrupted = error.is_interrupted();
-                    outcome.error = Some(error.to_string());
-                }
-                outcomes.push(outcome);
+                outcomes.push(Outcome::done(agent, previous, &installation));
             }
             Err(error) => {
                 exit_code = error.report();
@@ -321,25 +381,35 @@ fn install_all(
     if options.json {
         output::print_json(&outcomes)?;
     }
-    Ok(exit_code)
+    Ok((exit_code, outcomes.iter().any(|outcome| outcome.status != "failed")))
 }
 
-/// Starts an agent that was installed, and waits for its response to `initialize`.
-async fn test(agent: &InstalledAgent) -> Result<(), CommandError> {
-    let name = &agent.name;
-    let config = agent.agent();
+/// Starts an agent whose files are in place, with its settings of the configuration, and waits for its response to `initialize`. An
+/// agent that requires a login answers it.
+async fn test(
+    options: &RegistryOptions,
+    agent: &InstalledAgent,
+    previous: Option<&InstalledAgent>,
+) -> Result<(), CommandError> {
+    let InstalledAgent { name, version, .. } = agent;
+    let configured = options.paths.load_config_with(vec![agent.clone()]).ok();
+    let is_same = |other: &AgentConfig| other.name == *name && other.command == agent.command();
+    let configured = configured.and_then(|config| config.agents.into_iter().find(is_same));
+    let config = configured.unwrap_or_else(|| agent.agent());
     let mut stop = StopSignals::catch();
     let test = async {
         tokio::select! {
             tested = setup::test(&config) => tested.map(drop).map_err(|error| {
-                error
-                    .context(format_args!("{name} is installed and does not start"))
-                    .hint(format_args!("`parlor agents remove {name}` removes it"))
+                let error = error.context(format_args!("{name} {version} does not start and was not installed"));
+                match previous {
+                    Some(previous) => error.hint(format_args!("version {} stays installed", previous.version)),
+                    None => error.hint("install it again when the cause is removed; --no-test installs it without starting it"),
+                }
             }),
-            () = stop.wait() => Err(CommandError::interrupted(format_args!("interrupted; {name} is installed"))),
+            () = stop.wait() => Err(CommandError::interrupted(format_args!("interrupted; {name} was not installed"))),
         }
     };
-    Progress::default().show(&format!("starting {name} {}", agent.version), test).await
+    Progress::default().show(&format!("starting {name} {version}"), test).await
 }
 
 fn print_installed(
@@ -376,15 +446,12 @@ impl Remove {
             }
         }
         let installer = options.installer()?;
-        if !self.force {
-            let running = options.running_programs()?;
-            for agent in &agents {
-                refuse_running(
-                    agent,
-                    &running,
-                    "--force removes it anyway, and its sessions fail when they need its files",
-                )?;
-            }
+        for agent in &agents {
+            options.stop(agent, self.force).map_err(|error| {
+                error
+                    .into_failed()
+                    .hint("`parlor status` shows it; --force removes the agent anyway, and the turn fails")
+            })?;
         }
         for agent in &agents {
             installer.remove(agent)?;
@@ -396,6 +463,8 @@ impl Remove {
             let removed: Vec<_> =
                 agents.iter().map(|agent| Outcome::new(&agent.name, &agent.version, "removed")).collect();
             output::print_json(&removed)?;
+        } else {
+            options.print_default()?;
         }
         Ok(ExitCode::SUCCESS)
     }
