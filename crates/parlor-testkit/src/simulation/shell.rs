@@ -135,7 +135,8 @@ impl World {
             let Some(shell) = self.shells.get_mut(key) else { return };
             // Only at the beginning of a batch it is known from which change on a client follows the session.
             let next = shell.pending.front().or_else(|| shell.inbox.front());
-            if !events.is_empty() && matches!(next, Some(Message::Call(_, ClientCall::FollowOwner(_)))) {
+            let is_beginning = events.is_empty() && !shell.machine.has_pending();
+            if !is_beginning && matches!(next, Some(Message::Call(_, ClientCall::FollowOwner(_)))) {
                 break;
             }
             let Some(message) = shell.pending.pop_front().or_else(|| shell.inbox.pop_front()) else { break };
@@ -161,11 +162,11 @@ impl World {
         let now = self.now_for(started);
         let Some(shell) = self.shells.get_mut(key) else { return };
         let seq = shell.machine.transcript().seq();
-        let attach_of = |event: &Event| match event {
-            Event::Client { client, call: ClientCall::Attach { id, .. }, .. } => {
-                Some((client.id, number(id)))
-            }
-            _ => None,
+        let attach_of = |event: &Event| {
+            let Event::Client { client, call: ClientCall::Attach { id, .. }, .. } = event else {
+                return None;
+            };
+            Some((client.id, number(id)))
         };
         let attaches: Vec<_> = events.iter().map(attach_of).collect();
         shell.tokens = events.iter().flat_map(tokens_of_event).collect();
