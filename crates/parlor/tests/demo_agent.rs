@@ -203,8 +203,6 @@ fn the_help_of_demo_agent() {
               fail CODE TEXT             ends the turn with this error
               refuse                     ends the turn with the stop reason refusal
 
-            See also docs/demo-agent.md.
-
             Examples:
               parlor prompt --new --agent demo 'say hello'
               parlor demo-agent --state sessions.db < messages.jsonl

@@ -65,8 +65,6 @@ fn the_help_of_translate() {
             Examples:
               parlor translate --from v1 --to v2 < agent-output.jsonl
               parlor translate --from v2 --to v1 recording.jsonl
-
-            docs/translation.md describes the translation and lists the losses.
         "#]],
         &expect![""],
     );

@@ -471,17 +471,17 @@ fn a_second_interrupt_exits_and_the_turn_continues() {
 #[test]
 fn a_prompt_is_queued_during_a_running_turn() {
     let scenario = Scenario::new(PARLOR).with_server();
-    let mut first = scenario
-        .command(&["prompt", "--new", "sleep 500\nsay first"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    wait_until("the turn runs", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "running");
-    let output = scenario.run(&["prompt", "-s", "latest", "say second"]).success();
-    assert_eq!(output.stdout, "second\n");
-    assert!(output.stderr.contains("another turn is running"), "{output:#?}");
-    assert!(first.wait().unwrap().success());
+    let mut first = spawn(&scenario, &["prompt", "--new", "sleep 60000"]);
+    let row = || scenario.run(&["ls", "--json"]).json()[0].clone();
+    wait_until("the turn runs", || row()["state"] == "running");
+    let second = spawn(&scenario, &["prompt", "-s", "latest", "say second"]);
+    wait_until("the prompt is queued", || row()["queued"] == 1);
+    scenario.run(&["cancel", "latest"]).success();
+    let output = second.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "second\n", "{err}");
+    assert!(output.status.success() && err.contains("another turn is running"), "{err}");
+    assert!(!first.wait().unwrap().success(), "its turn was cancelled");
 }
 
 #[test]
