@@ -159,7 +159,11 @@ fn stream(page: &Page, tab: &Tab, id: &str) -> (usize, f64, f64) {
     tab.wait_for_text("The end.");
     let tasks = tab.eval("longTasks");
     let tasks: Vec<f64> = tasks.as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
-    (tasks.len(), tasks.iter().sum(), tab.eval("longestFrame").as_f64().unwrap_or(f64::NAN))
+    (
+        tasks.len(),
+        tasks.iter().fold(0.0, |sum, task| sum + task),
+        tab.eval("longestFrame").as_f64().unwrap_or(f64::NAN),
+    )
 }
 
 /// Scrolls to the top again and again: nodes and memory after each step.

@@ -26,8 +26,8 @@ use self::terminal::Screen;
 use crate::clean::Clean;
 use crate::{App, Detached, Effect, Event, TerminalOptions};
 
-/// The shortest time between two frames.
-const FRAME: Duration = Duration::from_millis(33);
+/// The shortest time between two frames. Timers end up to a millisecond late, so this is 30 frames per second.
+const FRAME: Duration = Duration::from_millis(32);
 
 /// How many events wait for the client.
 const MAX_EVENTS: usize = 1024;
