@@ -269,7 +269,8 @@ impl OfflineSessions {
             return Ok(by_id);
         }
         let mut by_prefix = Vec::new();
-        for row in rows {
+        // Lists do not show subagents, whose names their agents choose.
+        for row in rows.iter().filter(|row| row.owner.is_none()) {
             let name = self.display_name(row)?.map(|name| comparable(&name)).unwrap_or_default();
             if name.starts_with(wanted) {
                 by_prefix.push((row, name == wanted && !is_truncated));

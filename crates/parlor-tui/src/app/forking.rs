@@ -23,15 +23,16 @@ impl App {
         self.send_to_session(call, effects);
     }
 
-    /// Holds a key for the fork that is being made. Text goes to the input at once, until another key is held. Returns whether the
-    /// key was used.
+    /// Takes a key for the fork that is being made: text goes to the input at once, Enter and what follows it waits for the fork.
+    /// Other keys do nothing, since what they would act on is not on the screen: a request of the fork must not be answered by
+    /// a key that was pressed before. Returns whether the key was used.
     pub(super) fn hold_key(&mut self, key: Key, action: Option<Action>) -> bool {
         let Some(forking) = &self.forking else { return false };
         let is_typing = forking.held.is_empty();
         if is_typing && self.on_completion_key(key) {
             return true;
         }
-        let is_held = match action {
+        match action {
             Some(
                 Action::Interrupt
                 | Action::Escape
@@ -39,14 +40,12 @@ impl App {
                 | Action::Redraw
                 | Action::PageUp
                 | Action::PageDown,
-            ) => false,
-            None | Some(Action::NewLine) => !is_typing,
-            Some(_) => true,
-        };
-        if is_held {
-            self.hold(Event::Key(key));
+            ) => return false,
+            None | Some(Action::NewLine) if is_typing => return false,
+            None | Some(Action::NewLine | Action::Send) => self.hold(Event::Key(key)),
+            Some(_) => {}
         }
-        is_held
+        true
     }
 
     /// Holds a pasted text if a key before it is held. Returns whether it is.

@@ -175,7 +175,7 @@ fn every_command_has_the_same_name_of_a_fork_and_selects_it_by_that_name() {
         ("SAY ONE", &session),
         ("say one (fork at #2)", &fork),
         ("say one (fork", &fork),
-        ("say one (fo…", &fork),
+        ("say one (f…", &fork),
     ] {
         assert_eq!(selected(name), *id, "{name}");
     }

@@ -48,6 +48,8 @@ fn a_subagent_is_shown_under_its_owner_and_opened_by_its_id() {
     let listed = scenario.run(&["ls", "--json"]).success().json();
     assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
     assert_eq!(listed[0]["sessionId"], owner.as_str());
+    // It is not listed, so its name, which the agent chose, does not select it.
+    scenario.run(&["show", "Look around"]).exit_code(2);
     // Its turn cannot be cancelled, and it takes no prompts.
     wait_until("the subagent runs", || {
         let output = scenario.run(&["cancel", &child]);

@@ -46,8 +46,9 @@ fn escape_twice_puts_a_request_off_and_does_not_cancel_the_turn() {
         let row = text.lines().find(|row| row.starts_with(" ! Delete the notes"))?;
         row.rsplit(':').next()?.trim().parse::<u64>().ok()
     };
-    let before = waited(&screen.text());
-    screen.wait_until("a second has passed", |text| waited(text) > before.map(|before| before + 1));
+    screen.wait_until("the clock is there", |text| waited(text).is_some());
+    let before = waited(&screen.text()).expect("the clock stays");
+    screen.wait_until("a second has passed", |text| waited(text) > Some(before + 1));
     screen.press(ESC);
     screen.wait_for("Esc again cancels the turn");
     screen.press(TAB);

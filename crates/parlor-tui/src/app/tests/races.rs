@@ -143,17 +143,18 @@ fn what_is_typed_while_a_fork_is_made_is_for_the_fork() {
 }
 
 #[test]
-fn other_keys_wait_until_the_fork_is_open() {
+fn keys_before_the_fork_is_open_answer_no_request() {
+    // Those that would open the inbox or the request do nothing.
     let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
-    script.press("Tab f Tab y Ctrl-T");
-    assert!(script.app.overlays.is_empty());
+    script.press("Tab f Ctrl-T Tab");
+    script.type_text("y1");
     script.forked("s9");
-    let effects = script.opened("s9", &[PROMPT, IDLE]);
-    assert!(
-        effects.iter().any(|effect| matches!(effect, Effect::Copy(text) if text.starts_with("The port")))
-    );
-    assert!(matches!(script.app.overlays.last(), Some(Overlay::Inbox(_))));
-    // A request of the fork does not get them.
+    let request = COMMAND_REQUEST.replace("\"s1\"", "\"s9\"");
+    script.event(Event::Requests(requests(&[&request]), Vec::new()));
+    assert_eq!(answers(&script.opened("s9", &[PROMPT, RUNNING])), [""; 0]);
+    assert!(script.app.overlays.is_empty());
+    assert_eq!(script.app.input.text(), "y1");
+    // Those after Enter wait for the input of the fork.
     let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
     script.press("Tab f Enter y");
     script.wait(5_000);
