@@ -655,6 +655,26 @@ fn an_agent_whose_turn_is_running_is_removed_only_by_force() {
     scenario.stop();
 }
 
+#[test]
+fn a_program_that_an_agent_with_another_name_runs_is_not_removed() {
+    let mut scenario = Scenario::new(PARLOR);
+    fake_npm(&scenario, "mine", "");
+    let file = registry(&scenario, "1.0.0", &npx("1.0.0"));
+    run(&scenario, &["agents", "install", "mine", "--registry", &file]).success();
+    let command = listed(&scenario, "mine").unwrap()["command"].clone();
+    let command: Vec<_> = command.as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    scenario.serve(&["--agent", &format!("work={}", command.join(" "))]);
+    run(&scenario, &["prompt", "--new", "--agent", "work", "say hello"]).success();
+    let output = run(&scenario, &["agents", "remove", "mine"]).exit_code(1);
+    assert!(
+        output.stderr.starts_with("parlor: the program of agent 'mine' is still running\n  hint: "),
+        "{output:#?}"
+    );
+    assert!(agents_dir(&scenario).join("mine").exists());
+    run(&scenario, &["agents", "remove", "mine", "--force"]).success();
+    scenario.stop();
+}
+
 /// Starts a command with the programs of the test.
 fn start(scenario: &Scenario, args: &[&str]) -> std::process::Child {
     let mut command: Command = scenario.command(args);

@@ -73,11 +73,20 @@ impl RegistryOptions {
     fn stop(&self, agent: &InstalledAgent, is_forced: bool) -> Result<(), CommandError> {
         let Some(socket) = self.running_server()? else { return Ok(()) };
         let directory = agent.directory.parent().unwrap_or(&agent.directory);
-        if !self.running_programs()?.iter().any(|program| program.starts_with(directory)) {
+        let is_running = || -> Result<bool, CommandError> {
+            Ok(self.running_programs()?.iter().any(|program| program.starts_with(directory)))
+        };
+        if !is_running()? {
             return Ok(());
         }
         let params = Object::new().with("agent", agent.name.as_str()).with("force", is_forced);
-        server::call_with(&socket, "_parlor/agents/stop", &params).map(drop)
+        server::call_with(&socket, "_parlor/agents/stop", &params)?;
+        // An agent with another name may use the same program.
+        if is_running()? {
+            let name = &agent.name;
+            return Err(CommandError::failed(format_args!("the program of agent '{name}' is still running")));
+        }
+        Ok(())
     }
 
     /// Prints on standard error which agent new sessions use now, or how to choose one.
@@ -447,11 +456,13 @@ impl Remove {
         }
         let installer = options.installer()?;
         for agent in &agents {
-            options.stop(agent, self.force).map_err(|error| {
-                error
+            let Err(error) = options.stop(agent, self.force) else { continue };
+            if !self.force {
+                return Err(error
                     .into_failed()
-                    .hint("`parlor status` shows it; --force removes the agent anyway, and the turn fails")
-            })?;
+                    .hint("`parlor status` shows it; --force removes the agent anyway, and the turn fails"));
+            }
+            error.report();
         }
         for agent in &agents {
             installer.remove(agent)?;
