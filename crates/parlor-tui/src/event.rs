@@ -199,13 +199,15 @@ pub enum Event {
         id: SessionId,
         /// Its working directory.
         cwd: String,
-        /// What to say about it.
-        note: String,
+        /// The request that it was made with.
+        ticket: u64,
     },
     /// A session was not forked.
     ForkFailed {
         /// The session.
         parent: SessionId,
+        /// The request.
+        ticket: u64,
         /// The edited prompt, if the fork was for one.
         prompt: Option<String>,
         /// Why.
@@ -349,8 +351,8 @@ pub enum SessionCall {
         at: Option<MessageId>,
         /// The agent that continues, if it is another one.
         agent: Option<String>,
-        /// What to say about it.
-        note: String,
+        /// Which request this is.
+        ticket: u64,
     },
     /// Forks before a prompt and sends another one there.
     EditPrompt {
@@ -358,15 +360,15 @@ pub enum SessionCall {
         message: MessageId,
         /// The new text.
         text: String,
-        /// What to say about it.
-        note: String,
+        /// Which request this is.
+        ticket: u64,
     },
     /// Forks before a prompt and sends it again.
     Regenerate {
         /// The prompt or a message of its turn.
         message: MessageId,
-        /// What to say about it.
-        note: String,
+        /// Which request this is.
+        ticket: u64,
     },
     /// Sets an option.
     SetOption {

@@ -12,15 +12,22 @@ use crate::keys::{Action, Key};
 const MAX_HELD: usize = 256;
 
 impl App {
-    /// Makes a fork of the open session. From now on the input is that of the fork.
-    pub(super) fn start_fork(&mut self, call: SessionCall, effects: &mut Vec<Effect>) {
+    /// Makes a fork of the open session with the call for a ticket. From now on the input is that of the fork.
+    pub(super) fn start_fork(
+        &mut self,
+        note: String,
+        call: impl FnOnce(u64) -> SessionCall,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(parent) = self.open_id() else { return };
         self.end_forking();
         self.keep_draft();
         self.overlays.clear();
         self.set_focus(Focus::Input);
-        self.forking = Some(Forking { parent, ticket: None, since: self.look.now, held: Vec::new() });
-        self.send_to_session(call, effects);
+        let ticket = self.new_ticket();
+        let since = self.look.now;
+        self.forking = Some(Forking { parent, call: ticket, note, ticket: None, since, held: Vec::new() });
+        self.send_to_session(call(ticket), effects);
     }
 
     /// Takes a key for the fork that is being made: text goes to the input at once, Enter and what follows it waits for the fork.
@@ -69,22 +76,28 @@ impl App {
         parent: SessionId,
         id: SessionId,
         cwd: String,
-        note: String,
+        ticket: u64,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(forking) = self.forking.take_if(|forking| forking.parent == parent) else { return };
+        let Some(forking) = self.forking.take_if(|forking| forking.call == ticket) else { return };
         let parent = (parent, self.cwd().to_owned());
         self.open(id, cwd, effects);
         self.parents.push(parent);
         if let Some(opening) = &mut self.opening {
-            opening.note = Some(note);
+            opening.note = Some(forking.note.clone());
             self.forking = Some(Forking { ticket: Some(opening.ticket), ..forking });
         }
     }
 
     /// A fork was not made. An edited prompt comes back.
-    pub(super) fn on_fork_failed(&mut self, parent: &SessionId, prompt: Option<String>, failure: &Failure) {
-        if self.forking.as_ref().is_some_and(|forking| forking.parent == *parent) {
+    pub(super) fn on_fork_failed(
+        &mut self,
+        parent: &SessionId,
+        ticket: u64,
+        prompt: Option<String>,
+        failure: &Failure,
+    ) {
+        if self.forking.as_ref().is_some_and(|forking| forking.call == ticket) {
             // The draft that is older than the edited prompt stays a draft.
             let draft = prompt.as_ref().and_then(|_| self.drafts.remove(&Some(parent.clone())));
             self.end_forking();

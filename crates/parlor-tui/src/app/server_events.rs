@@ -66,8 +66,10 @@ impl App {
             Event::PromptFailed { session, text, failure } => {
                 self.on_prompt_failed(&session, text, &failure);
             }
-            Event::Forked { parent, id, cwd, note } => self.on_forked(parent, id, cwd, note, effects),
-            Event::ForkFailed { parent, prompt, failure } => self.on_fork_failed(&parent, prompt, &failure),
+            Event::Forked { parent, id, cwd, ticket } => self.on_forked(parent, id, cwd, ticket, effects),
+            Event::ForkFailed { parent, ticket, prompt, failure } => {
+                self.on_fork_failed(&parent, ticket, prompt, &failure);
+            }
             Event::RemovalFailed { id, is_deletion, reason } => {
                 self.sessions.hidden.remove(&id);
                 if !is_deletion {

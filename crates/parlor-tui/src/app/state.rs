@@ -89,6 +89,10 @@ pub(super) struct Opening {
 #[derive(Debug)]
 pub(super) struct Forking {
     pub(super) parent: SessionId,
+    /// The request that makes the fork.
+    pub(super) call: u64,
+    /// What the client says when the fork is open.
+    pub(super) note: String,
     /// The request that opens the fork, as soon as there is a fork.
     pub(super) ticket: Option<u64>,
     pub(super) since: Timestamp,

@@ -78,7 +78,7 @@ impl Context {
             SessionCall::Withdraw(prompt) => {
                 self.session_call(&id, "_parlor/withdraw", |params| params.with("id", prompt)).await.map(drop)
             }
-            SessionCall::Fork { at, agent, note } => {
+            SessionCall::Fork { at, agent, ticket } => {
                 let with = |mut params: Object| {
                     if let Some(at) = &at {
                         params.set("messageId", at.as_json());
@@ -88,19 +88,19 @@ impl Context {
                     }
                     params
                 };
-                let forked = self.fork(&id, "session/fork", with, note).await;
-                self.report_fork(id, None, forked).await;
+                let forked = self.fork(&id, "session/fork", with, ticket).await;
+                self.report_fork(id, ticket, None, forked).await;
                 Ok(())
             }
-            SessionCall::EditPrompt { message, text, note } => {
-                let forked = self.edit(&id, &message.as_json().into(), &text, note).await;
-                self.report_fork(id, Some(text), forked).await;
+            SessionCall::EditPrompt { message, text, ticket } => {
+                let forked = self.edit(&id, &message.as_json().into(), &text, ticket).await;
+                self.report_fork(id, ticket, Some(text), forked).await;
                 Ok(())
             }
-            SessionCall::Regenerate { message, note } => {
+            SessionCall::Regenerate { message, ticket } => {
                 let with = |params: Object| params.with("messageId", message.as_json());
-                let forked = self.fork(&id, "_parlor/regenerate", with, note).await;
-                self.report_fork(id, None, forked).await;
+                let forked = self.fork(&id, "_parlor/regenerate", with, ticket).await;
+                self.report_fork(id, ticket, None, forked).await;
                 Ok(())
             }
             SessionCall::SetOption { option, value, note } => {
@@ -205,9 +205,15 @@ impl Context {
         }
     }
 
-    async fn report_fork(&self, parent: SessionId, prompt: Option<String>, forked: Result<(), Error>) {
+    async fn report_fork(
+        &self,
+        parent: SessionId,
+        ticket: u64,
+        prompt: Option<String>,
+        forked: Result<(), Error>,
+    ) {
         if let Err(error) = forked {
-            self.event(Event::ForkFailed { parent, prompt, failure: failure(&error) }).await;
+            self.event(Event::ForkFailed { parent, ticket, prompt, failure: failure(&error) }).await;
         }
     }
 
@@ -217,7 +223,7 @@ impl Context {
         id: &SessionId,
         method: &str,
         with: impl FnOnce(Object) -> Object,
-        note: String,
+        ticket: u64,
     ) -> Result<(), Error> {
         let (_, cwd) = self.session(id)?;
         let params = with(Object::new().with("sessionId", id.as_json()));
@@ -226,18 +232,18 @@ impl Context {
         let result = self.control()?.call(method, &params).await?;
         let fork = result.get_json_str("sessionId").ok_or(Error::Protocol("the fork has no id"))?;
         let _ = self.control()?.call("session/detach", &Object::new().with("sessionId", &fork)).await;
-        self.event(Event::Forked { parent: id.clone(), id: fork.into(), cwd, note }).await;
+        self.event(Event::Forked { parent: id.clone(), id: fork.into(), cwd, ticket }).await;
         Ok(())
     }
 
     /// Forks before a prompt and sends another one there.
-    async fn edit(&self, id: &SessionId, message: &Json, text: &str, note: String) -> Result<(), Error> {
+    async fn edit(&self, id: &SessionId, message: &Json, text: &str, ticket: u64) -> Result<(), Error> {
         let (session, cwd) = self.session(id)?;
         let content = prompt(text, Path::new(&cwd), session.client().info());
         let with = |params: Object| {
             params.with("messageId", message.clone()).with("prompt", content.content().clone())
         };
-        self.fork(id, "_parlor/edit", with, note).await
+        self.fork(id, "_parlor/edit", with, ticket).await
     }
 
     /// Loads earlier entries and reports them.

@@ -79,7 +79,7 @@ impl App {
         conversation.follow();
         if let Some(message) = self.editing.take() {
             let note = "Forked with the edited prompt. Esc returns to the parent.".to_owned();
-            self.start_fork(SessionCall::EditPrompt { message, text, note }, effects);
+            self.start_fork(note, |ticket| SessionCall::EditPrompt { message, text, ticket }, effects);
             return;
         }
         self.send_prompt(text, during_turn, effects);

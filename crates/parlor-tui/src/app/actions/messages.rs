@@ -90,13 +90,14 @@ impl App {
         match action {
             Action::Fork => {
                 let note = format!("Forked{number}. Esc returns to the parent.");
-                self.start_fork(SessionCall::Fork { at: message, agent: None, note }, effects);
+                let call = |ticket| SessionCall::Fork { at: message, agent: None, ticket };
+                self.start_fork(note, call, effects);
             }
             Action::Regenerate => {
                 match message.or_else(|| conversation.selected_prompt().map(|(id, _)| id)) {
                     Some(message) => {
                         let note = "Regenerating in a fork. Esc returns to the parent.".to_owned();
-                        self.start_fork(SessionCall::Regenerate { message, note }, effects);
+                        self.start_fork(note, |ticket| SessionCall::Regenerate { message, ticket }, effects);
                     }
                     None => self.note("Nothing to regenerate: there is no prompt yet"),
                 }

@@ -288,7 +288,7 @@ impl App {
         let Some(conversation) = &self.conversation else { return };
         let at = conversation.selected_message();
         let note = format!("Continues with {agent}. Esc returns to the parent.");
-        self.start_fork(SessionCall::Fork { at, agent: Some(agent), note }, effects);
+        self.start_fork(note, |ticket| SessionCall::Fork { at, agent: Some(agent), ticket }, effects);
     }
 
     /// Sets the next or previous value of an option.

@@ -82,8 +82,7 @@ fn late_answers_about_another_session_change_nothing() {
     script.press("Enter");
     script.event(Event::PromptAccepted("s2".into()));
     assert_eq!(script.app.sending.0, 1);
-    let fork =
-        Event::Forked { parent: "s2".into(), id: "s9".into(), cwd: "/".to_owned(), note: String::new() };
+    let fork = Event::Forked { parent: "s2".into(), id: "s9".into(), cwd: "/".to_owned(), ticket: 0 };
     assert_eq!(call(&script.event(fork)), [&Call::Agents; 0]);
 }
 
@@ -176,9 +175,26 @@ fn a_request_of_the_parent_does_not_take_the_keys_for_a_fork() {
 }
 
 #[test]
+fn a_fork_that_nobody_waits_for_any_more_does_not_get_the_text_of_the_next_one() {
+    let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
+    script.press("Tab f");
+    let first = script.fork_ticket();
+    script.press("Esc Tab f");
+    script.type_text("for the second");
+    let late = Event::Forked { parent: "s1".into(), id: "s8".into(), cwd: "/".to_owned(), ticket: first };
+    assert_eq!(call(&script.event(late)), [&Call::Agents; 0]);
+    assert!(
+        matches!(call(&script.forked("s9"))[..], [Call::Open { id, .. }] if *id == SessionId::from("s9"))
+    );
+    script.opened("s9", &[PROMPT, IDLE]);
+    assert_eq!(script.app.input.text(), "for the second");
+}
+
+#[test]
 fn a_fork_that_fails_leaves_what_was_typed_in_the_parent_and_sends_nothing() {
-    let fork_failed = |prompt: Option<&str>| Event::ForkFailed {
+    let fork_failed = |script: &Script, prompt: Option<&str>| Event::ForkFailed {
         parent: "s1".into(),
+        ticket: script.fork_ticket(),
         prompt: prompt.map(str::to_owned),
         failure: failure("being written"),
     };
@@ -188,7 +204,7 @@ fn a_fork_that_fails_leaves_what_was_typed_in_the_parent_and_sends_nothing() {
     script.type_text("for the fork");
     script.press("Enter");
     script.type_text("more");
-    let effects = script.event(fork_failed(None));
+    let effects = script.event(fork_failed(&script, None));
     assert_eq!(call(&effects), [&Call::Agents; 0]);
     assert_eq!(script.app.input.text(), "draft\nfor the fork\nmore");
     assert!(script.screen(80, 24).contains("being written"));
@@ -196,7 +212,7 @@ fn a_fork_that_fails_leaves_what_was_typed_in_the_parent_and_sends_nothing() {
     let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
     script.type_text("draft");
     script.press("Tab k e Enter");
-    script.event(fork_failed(Some("edited")));
+    script.event(fork_failed(&script, Some("edited")));
     assert_eq!(script.app.input.text(), "edited");
     assert_eq!(script.app.drafts[&Some("s1".into())], "draft");
     // A fork that cannot be opened is not one to return from.

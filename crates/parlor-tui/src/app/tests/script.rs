@@ -88,8 +88,14 @@ impl Script {
 
     /// A fork of the first session was made.
     pub(super) fn forked(&mut self, id: &str) -> Vec<Effect> {
-        let (cwd, note) = ("/home/dev/src/parlor".to_owned(), "Forked".to_owned());
-        self.event(Event::Forked { parent: "s1".into(), id: id.into(), cwd, note })
+        let cwd = "/home/dev/src/parlor".to_owned();
+        let ticket = self.fork_ticket();
+        self.event(Event::Forked { parent: "s1".into(), id: id.into(), cwd, ticket })
+    }
+
+    /// The request of the fork that is awaited; 0 if there is none.
+    pub(super) fn fork_ticket(&self) -> u64 {
+        self.app.forking.as_ref().map_or(0, |forking| forking.call)
     }
 
     /// Replaces the transcript of the open session.
