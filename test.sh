@@ -40,6 +40,9 @@ cargo fmt --all --check
 step "lints"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 
+step "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
 step "tests"
 # Beside the fixed seeds, the simulator runs new ones for a minute. A seed that fails is printed with the command that replays it.
 mkdir -p target
@@ -62,9 +65,6 @@ for features in "" persist listen persist,listen; do
     cargo clippy --package parlor-agent --no-default-features --features "$features" --all-targets --quiet -- -D warnings
 done
 cargo test --package parlor-agent --all-features --quiet
-
-step "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
 if command -v cargo-deny >/dev/null; then
     step "dependencies"

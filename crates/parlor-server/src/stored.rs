@@ -129,7 +129,7 @@ pub(crate) fn fork_name(
     Ok(Some(prompt.unwrap_or_else(|| format!("{} (fork at #{messages})", own.to_text()))))
 }
 
-/// The name of a session for people: the [name of a fork](fork_name), else its title, else the first line of its first prompt. `None` for
+/// The name of a session for people: the name of a fork, else its title, else the first line of its first prompt. `None` for
 /// a session without any of these.
 pub fn display_name(store: &dyn Store, row: &SessionRow) -> Result<Option<String>, StoreError> {
     if let Some(name) = fork_name(store, row, &SessionData::of(row))? {

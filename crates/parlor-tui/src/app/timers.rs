@@ -8,7 +8,7 @@ use crate::event::{Call, Effect};
 use crate::overlay::Overlay;
 
 impl App {
-    /// When [`Event::Tick`] is needed next, if nothing else happens.
+    /// When [`Event::Tick`](crate::event::Event::Tick) is needed next, if nothing else happens.
     pub fn next_tick(&self) -> Option<Timestamp> {
         let now = self.look.now;
         let mut due: Vec<Timestamp> = Vec::new();
