@@ -138,7 +138,7 @@ impl Connector {
             if let tungstenite::Error::Io(error) = error {
                 Error::Connect(error)
             } else if let tungstenite::Error::Http(response) = error {
-                Error::Refused(reason(&response))
+                refusal(&response)
             } else {
                 Error::Refused(error.to_string())
             }
@@ -211,12 +211,18 @@ impl Connector {
 
 /// Why a server has not opened a WebSocket: the status, and the first line of its text.
 #[cfg(feature = "websocket")]
-fn reason(response: &tungstenite::http::Response<Option<Vec<u8>>>) -> String {
+fn refusal(response: &tungstenite::http::Response<Option<Vec<u8>>>) -> Error {
+    use tungstenite::http::StatusCode;
+
+    let status = response.status();
     let body = response.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
-    match body.lines().map(str::trim).find(|line| !line.is_empty()) {
-        Some(line) => format!("{}: {line}", response.status()),
-        None => response.status().to_string(),
-    }
+    let reason = match body.lines().map(str::trim).find(|line| !line.is_empty()) {
+        Some(line) => format!("{status}: {line}"),
+        None => status.to_string(),
+    };
+    let is_temporary = status.is_server_error()
+        || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
+    if is_temporary { Error::Unavailable(reason) } else { Error::Refused(reason) }
 }
 
 /// An open WebSocket, or why there is none.
@@ -257,6 +263,37 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("wss://{}/acp", listener.local_addr().unwrap());
         (listener, url)
+    }
+
+    #[tokio::test]
+    async fn a_status_of_overload_is_not_a_refusal() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+        let (listener, _) = listener().await;
+        let url = format!("ws://{}/acp", listener.local_addr().unwrap());
+        for (status, is_refusal) in [
+            ("401 Unauthorized", true),
+            ("404 Not Found", true),
+            ("429 Too Many Requests", false),
+            ("502 Bad Gateway", false),
+            ("503 Service Unavailable", false),
+        ] {
+            let respond = async {
+                let (mut theirs, _) = listener.accept().await.unwrap();
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    theirs.read_buf(&mut request).await.unwrap();
+                }
+                let response = format!("HTTP/1.1 {status}\r\ncontent-length: 4\r\n\r\nwhy\n");
+                theirs.write_all(response.as_bytes()).await.unwrap();
+            };
+            let connector = Connector::new("test", "1");
+            let (connected, ()) = tokio::join!(connector.url(&url, None), respond);
+            let error = connected.unwrap_err();
+            assert_eq!(matches!(error, Error::Refused(_)), is_refusal, "{status}: {error:?}");
+            assert_eq!(matches!(error, Error::Unavailable(_)), !is_refusal, "{status}: {error:?}");
+            assert!(error.to_string().ends_with(&format!("{status}: why")), "{error}");
+        }
     }
 
     #[cfg(feature = "tls")]

@@ -12,6 +12,9 @@ pub enum Error {
     /// The peer does not accept this client, for the reason given.
     #[error("the peer refused the connection: {0}")]
     Refused(String),
+    /// A server, or a proxy in front of it, accepts no connections at present, for the reason given. Another attempt may succeed.
+    #[error("the server is not available: {0}")]
+    Unavailable(String),
     /// The connection is closed.
     #[error("the connection is closed")]
     Disconnected,

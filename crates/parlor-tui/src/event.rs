@@ -208,8 +208,6 @@ pub enum Event {
         parent: SessionId,
         /// The request.
         ticket: u64,
-        /// The edited prompt, if the fork was for one.
-        prompt: Option<String>,
         /// Why.
         failure: Failure,
     },

@@ -123,7 +123,9 @@ impl CommandError {
                 Self::server_unavailable(format_args!("cannot connect to the server: {error}"))
             }
             Error::Disconnected => Self::server_unavailable("the server closed the connection"),
-            Error::Refused(_) | Error::Protocol(_) | Error::TooLong => Self::server_unavailable(error),
+            Error::Refused(_) | Error::Unavailable(_) | Error::Protocol(_) | Error::TooLong => {
+                Self::server_unavailable(error)
+            }
             Error::Rpc(_) | Error::Busy | _ => Self::failed(error),
         };
         let Error::Rpc(rpc) = error else { return failure };

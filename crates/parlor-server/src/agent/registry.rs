@@ -11,7 +11,7 @@ use parlor_session::SessionId;
 use parlor_store::{Batch, Write};
 use parlor_wire::{RpcError, code};
 use tokio::sync::Mutex;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinSet, spawn_blocking};
 
 use super::{Agent, AgentSessionCache, LoginStates, Startup, start};
 use crate::config::{AgentConfig, Agents, ProcessMode, Sandbox, chosen_env};
@@ -223,15 +223,18 @@ impl Registry {
     /// Stops all processes of an agent, also those that sessions use: the next prompt of such a session starts another one. Returns how
     /// many there were. One that is being started is not stopped.
     pub(crate) async fn stop_agent(&self, name: &str) -> usize {
-        let mut stopped = 0;
+        let mut stopping = JoinSet::new();
         for slot in self.slots().await {
-            let Ok(mut slot) = slot.try_lock() else { continue };
+            let Ok(mut slot) = slot.try_lock_owned() else { continue };
             if let Some(agent) = slot.agent.take_if(|agent| agent.info.name == name && !agent.is_gone()) {
-                agent.stop().await;
-                stopped += 1;
+                // The slot stays locked until the process has ended, so that another one does not start beside it.
+                stopping.spawn(async move {
+                    agent.stop().await;
+                    drop(slot);
+                });
             }
         }
-        stopped
+        stopping.join_all().await.len()
     }
 
     /// Refreshes the cached session list of an agent that is running, in the background.
@@ -326,7 +329,7 @@ impl Registry {
 
     /// Stops all agents in parallel.
     pub(crate) async fn stop_all(&self) {
-        let mut stopping = tokio::task::JoinSet::new();
+        let mut stopping = JoinSet::new();
         for slot in self.slots().await {
             stopping.spawn(async move {
                 let agent = slot.lock().await.agent.take();

@@ -8,7 +8,7 @@ use super::{App, Failure};
 use crate::event::{Effect, Event, SessionCall};
 use crate::keys::{Action, Key};
 
-/// How many keys wait for a fork; later ones are ignored.
+/// How many keys wait for a fork; later ones are ignored, and the client says so.
 const MAX_HELD: usize = 256;
 
 impl App {
@@ -26,7 +26,8 @@ impl App {
         self.set_focus(Focus::Input);
         let ticket = self.new_ticket();
         let since = self.look.now;
-        self.forking = Some(Forking { parent, call: ticket, note, ticket: None, since, held: Vec::new() });
+        let (edited, held) = (None, Vec::new());
+        self.forking = Some(Forking { parent, call: ticket, edited, note, ticket: None, since, held });
         self.send_to_session(call(ticket), effects);
     }
 
@@ -65,8 +66,11 @@ impl App {
     }
 
     fn hold(&mut self, event: Event) {
-        if let Some(forking) = self.forking.as_mut().filter(|forking| forking.held.len() < MAX_HELD) {
+        let Some(forking) = &mut self.forking else { return };
+        if forking.held.len() < MAX_HELD {
             forking.held.push(event);
+        } else {
+            self.fail("Too many keys before the fork is made: the last ones were ignored");
         }
     }
 
@@ -89,27 +93,20 @@ impl App {
         }
     }
 
-    /// A fork was not made. An edited prompt comes back.
-    pub(super) fn on_fork_failed(
-        &mut self,
-        parent: &SessionId,
-        ticket: u64,
-        prompt: Option<String>,
-        failure: &Failure,
-    ) {
-        if self.forking.as_ref().is_some_and(|forking| forking.call == ticket) {
-            // The draft that is older than the edited prompt stays a draft.
-            let draft = prompt.as_ref().and_then(|_| self.drafts.remove(&Some(parent.clone())));
+    /// A fork was not made. If the person still waits for it, an edited prompt can be edited again; it is in the history in any case.
+    pub(super) fn on_fork_failed(&mut self, parent: &SessionId, ticket: u64, failure: &Failure) {
+        if let Some(forking) = self.forking.as_mut().filter(|forking| forking.call == ticket) {
+            let edited = forking.edited.take();
             self.end_forking();
-            self.drafts.extend(draft.map(|draft| (Some(parent.clone()), draft)));
+            if let Some((message, text)) = edited {
+                self.keep_draft();
+                self.input.set(&text);
+                self.editing = Some(message);
+            }
         }
         if self.open_id().as_ref() != Some(parent) {
             self.fail(&failure.reason);
             return;
-        }
-        if let Some(prompt) = prompt {
-            let typed = self.input.full_text();
-            self.input.set(&joined(prompt, &typed));
         }
         let agent = self.agent_name().to_string();
         self.on_failure(failure, Some(agent));

@@ -67,8 +67,8 @@ impl App {
                 self.on_prompt_failed(&session, text, &failure);
             }
             Event::Forked { parent, id, cwd, ticket } => self.on_forked(parent, id, cwd, ticket, effects),
-            Event::ForkFailed { parent, ticket, prompt, failure } => {
-                self.on_fork_failed(&parent, ticket, prompt, &failure);
+            Event::ForkFailed { parent, ticket, failure } => {
+                self.on_fork_failed(&parent, ticket, &failure);
             }
             Event::RemovalFailed { id, is_deletion, reason } => {
                 self.sessions.hidden.remove(&id);
@@ -143,16 +143,21 @@ impl App {
                 }
             }
             Start::Named(name) => {
-                let lower = name.to_lowercase();
-                let is_it = |row: &&crate::sessions::SessionRow| {
-                    name == "latest"
-                        || row.id.to_string().starts_with(&name)
-                        || row.title.as_str().to_lowercase().starts_with(&lower)
+                let named = if name == "latest" {
+                    self.sessions.latest_first().into_iter().take(1).collect()
+                } else {
+                    self.sessions.named(&name)
                 };
-                let named = self.sessions.latest_first().into_iter().find(is_it);
-                match named.map(|row| (row.id.clone(), row.cwd.clone())) {
-                    Some((id, cwd)) => self.open(id, cwd, effects),
-                    None => self.fail(&format!("no session has an id or a title that starts with '{name}'")),
+                match named[..] {
+                    [] => self.fail(&format!("No session has an id or a title that starts with '{name}'")),
+                    [row] => self.open(row.id.clone(), row.cwd.clone(), effects),
+                    [latest, ..] => {
+                        let (many, latest) = (named.len(), latest.id.clone());
+                        self.list_filter.clone_from(&name);
+                        self.list_cursor = Some(latest);
+                        self.set_focus(Focus::Sessions);
+                        self.fail(&format!("'{name}' matches {many} sessions: choose one"));
+                    }
                 }
             }
             Start::New | Start::Direct => {}

@@ -91,6 +91,8 @@ pub(super) struct Forking {
     pub(super) parent: SessionId,
     /// The request that makes the fork.
     pub(super) call: u64,
+    /// The prompt that was edited and its new text, if the fork is made for one.
+    pub(super) edited: Option<(MessageId, String)>,
     /// What the client says when the fork is open.
     pub(super) note: String,
     /// The request that opens the fork, as soon as there is a fork.

@@ -112,6 +112,24 @@ impl Sessions {
         self.latest_where(|row| self.is_active(row))
     }
 
+    /// The sessions that a name matches, the latest first: by a prefix of the id, else by the whole title, else by a prefix of the
+    /// title. Case is ignored in titles.
+    pub fn named(&self, name: &str) -> Vec<&SessionRow> {
+        let listed = self.latest_where(|row| !self.hidden.contains(&row.id));
+        let by_id: Vec<_> =
+            listed.iter().copied().filter(|row| row.id.to_string().starts_with(name)).collect();
+        if !by_id.is_empty() {
+            return by_id;
+        }
+        let wanted = name.to_lowercase();
+        let title = |row: &SessionRow| row.title.as_str().to_lowercase();
+        let mut by_title: Vec<_> = listed.into_iter().filter(|row| title(row).starts_with(&wanted)).collect();
+        if by_title.iter().any(|row| title(row) == wanted) {
+            by_title.retain(|row| title(row) == wanted);
+        }
+        by_title
+    }
+
     fn latest_where(&self, is_shown: impl Fn(&SessionRow) -> bool) -> Vec<&SessionRow> {
         let mut rows: Vec<_> = self.rows.values().filter(|row| is_shown(row)).collect();
         rows.sort_by(|a, b| b.active.cmp(&a.active).then_with(|| a.id.to_string().cmp(&b.id.to_string())));

@@ -469,7 +469,7 @@ fn is_permanent(error: &Error) -> bool {
                 | Kind::ResourceBusy
         ),
         Error::Refused(_) | Error::Protocol(_) | Error::Rpc(_) => true,
-        Error::Disconnected | Error::Busy | _ => false,
+        Error::Unavailable(_) | Error::Disconnected | Error::Busy | _ => false,
     }
 }
 
@@ -484,7 +484,7 @@ pub(super) fn reason(error: &Error) -> String {
         }
         Error::Connect(error) => error.to_string(),
         Error::Disconnected => "the connection was lost".to_owned(),
-        Error::Refused(reason) => reason.clone(),
+        Error::Refused(reason) | Error::Unavailable(reason) => reason.clone(),
         Error::Rpc(_) | Error::Protocol(_) | Error::Busy | _ => error.to_string(),
     }
 }
@@ -511,6 +511,7 @@ mod tests {
             connect(ErrorKind::NotFound),
             connect(ErrorKind::TimedOut),
             connect(ErrorKind::NetworkUnreachable),
+            Error::Unavailable("503 Service Unavailable".to_owned()),
             Error::Disconnected,
         ] {
             assert!(!is_permanent(&error), "{error:?}");

@@ -89,18 +89,18 @@ impl Context {
                     params
                 };
                 let forked = self.fork(&id, "session/fork", with, ticket).await;
-                self.report_fork(id, ticket, None, forked).await;
+                self.report_fork(id, ticket, forked).await;
                 Ok(())
             }
             SessionCall::EditPrompt { message, text, ticket } => {
                 let forked = self.edit(&id, &message.as_json().into(), &text, ticket).await;
-                self.report_fork(id, ticket, Some(text), forked).await;
+                self.report_fork(id, ticket, forked).await;
                 Ok(())
             }
             SessionCall::Regenerate { message, ticket } => {
                 let with = |params: Object| params.with("messageId", message.as_json());
                 let forked = self.fork(&id, "_parlor/regenerate", with, ticket).await;
-                self.report_fork(id, ticket, None, forked).await;
+                self.report_fork(id, ticket, forked).await;
                 Ok(())
             }
             SessionCall::SetOption { option, value, note } => {
@@ -205,15 +205,9 @@ impl Context {
         }
     }
 
-    async fn report_fork(
-        &self,
-        parent: SessionId,
-        ticket: u64,
-        prompt: Option<String>,
-        forked: Result<(), Error>,
-    ) {
+    async fn report_fork(&self, parent: SessionId, ticket: u64, forked: Result<(), Error>) {
         if let Err(error) = forked {
-            self.event(Event::ForkFailed { parent, ticket, prompt, failure: failure(&error) }).await;
+            self.event(Event::ForkFailed { parent, ticket, failure: failure(&error) }).await;
         }
     }
 

@@ -201,7 +201,7 @@ fn show(hit: &Object, numbers: &mut Numbers, out: &mut dyn Write) -> io::Result<
     let at: Option<jiff::Timestamp> = named("at").parse().ok();
     let when = at.map(|at| ago(at.as_millisecond(), output::now())).unwrap_or_default();
     let name = named("name");
-    let name = if name.trim().is_empty() { "(no title)".into() } else { name };
+    let name = if name.trim().is_empty() { "(no prompt yet)".into() } else { name };
     let mut line = safe(&name.split_whitespace().collect::<Vec<_>>().join(" "));
     let (mut session, id) =
         (named("sessionId"), hit.get("toolCallId").and_then(|_| hit.get_str("toolCallId")));

@@ -79,7 +79,11 @@ impl App {
         conversation.follow();
         if let Some(message) = self.editing.take() {
             let note = "Forked with the edited prompt. Esc returns to the parent.".to_owned();
+            let edited = (message.clone(), text.clone());
             self.start_fork(note, |ticket| SessionCall::EditPrompt { message, text, ticket }, effects);
+            if let Some(forking) = &mut self.forking {
+                forking.edited = Some(edited);
+            }
             return;
         }
         self.send_prompt(text, during_turn, effects);

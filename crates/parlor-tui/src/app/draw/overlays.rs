@@ -36,7 +36,7 @@ impl App {
             Some(Overlay::Picker(picker)) => (self.picker_lines(picker, body), self.picker_hints(picker)),
             Some(Overlay::Inbox(inbox)) => (self.inbox_lines(inbox, body), self.inbox_hints()),
             Some(Overlay::Search(search)) => (self.search_lines(search, body), self.search_hints()),
-            Some(Overlay::Forks(forks)) => (self.fork_lines(forks, body), self.fork_hints()),
+            Some(Overlay::Forks(forks)) => (self.fork_lines(forks, body), self.fork_hints(forks)),
             Some(Overlay::Help(help)) => (self.help_lines(help, body), Self::help_hints()),
             Some(Overlay::Ask(_)) | None => ((Vec::new(), None), Vec::new()),
         };

@@ -192,10 +192,9 @@ fn a_fork_that_nobody_waits_for_any_more_does_not_get_the_text_of_the_next_one()
 
 #[test]
 fn a_fork_that_fails_leaves_what_was_typed_in_the_parent_and_sends_nothing() {
-    let fork_failed = |script: &Script, prompt: Option<&str>| Event::ForkFailed {
+    let fork_failed = |script: &Script| Event::ForkFailed {
         parent: "s1".into(),
         ticket: script.fork_ticket(),
-        prompt: prompt.map(str::to_owned),
         failure: failure("being written"),
     };
     let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
@@ -204,17 +203,35 @@ fn a_fork_that_fails_leaves_what_was_typed_in_the_parent_and_sends_nothing() {
     script.type_text("for the fork");
     script.press("Enter");
     script.type_text("more");
-    let effects = script.event(fork_failed(&script, None));
+    let effects = script.event(fork_failed(&script));
     assert_eq!(call(&effects), [&Call::Agents; 0]);
     assert_eq!(script.app.input.text(), "draft\nfor the fork\nmore");
     assert!(script.screen(80, 24).contains("being written"));
-    // An edited prompt comes back; what was written before the edit stays a draft.
+    // An edited prompt is being edited again; what was written before and after it is the draft.
     let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
     script.type_text("draft");
-    script.press("Tab k e Enter");
-    script.event(fork_failed(&script, Some("edited")));
-    assert_eq!(script.app.input.text(), "edited");
-    assert_eq!(script.app.drafts[&Some("s1".into())], "draft");
+    script.press("Tab k e");
+    script.type_text(" edited");
+    let edited = script.app.input.text();
+    script.press("Enter");
+    script.type_text("next");
+    script.event(fork_failed(&script));
+    assert_eq!(script.app.input.text(), edited);
+    let effects = script.press("Enter");
+    assert!(matches!(session_calls(&effects)[..], [SessionCall::EditPrompt { text, .. }] if *text == edited));
+    script.event(fork_failed(&script));
+    script.press("Esc");
+    assert_eq!(script.app.input.text(), "draft\nnext");
+    // Nobody waits for it: what is being written stays, and the edited prompt is in the history.
+    script.press("Tab k e");
+    script.type_text(" again");
+    let edited = script.app.input.text();
+    script.press("Enter");
+    let failed = fork_failed(&script);
+    script.press("Esc");
+    script.event(failed);
+    assert_eq!(script.app.input.text(), "draft\nnext");
+    assert_eq!(script.app.history[0], edited);
     // A fork that cannot be opened is not one to return from.
     let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
     script.press("Tab f");
@@ -254,6 +271,7 @@ fn a_fork_that_is_never_made_holds_a_bounded_number_of_keys() {
     script.press("Tab f Enter");
     script.type_text(&"x".repeat(1000));
     assert_eq!(script.app.forking.as_ref().unwrap().held.len(), 256);
+    assert!(script.screen(80, 24).contains("Too many keys"));
     assert_eq!(script.press("Ctrl-C Ctrl-C").last(), Some(&Effect::Quit));
 }
 

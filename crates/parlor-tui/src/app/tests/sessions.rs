@@ -241,6 +241,26 @@ fn the_latest_session_of_the_directory_is_opened() {
 }
 
 #[test]
+fn a_name_that_several_sessions_have_leaves_the_choice_to_the_person() {
+    let twin = SESSIONS[1].replace("\"s2\"", "\"s2b\"");
+    let start = |name: &str| {
+        let mut script = Script::new(Start::Named(name.to_owned()));
+        script.event(Event::Connected { server: String::new() });
+        let effects = script.event(Event::List(rows(&[SESSIONS[0], SESSIONS[1], &twin])));
+        (script, effects)
+    };
+    let (mut script, effects) = start("axum");
+    assert_eq!(call(&effects), [&Call::Agents; 0]);
+    let screen = script.screen(100, 24);
+    assert!(screen.contains("'axum' matches 2 sessions: choose one"), "{screen}");
+    let effects = script.press("Enter");
+    assert!(matches!(call(&effects)[..], [Call::Open { .. }]), "{effects:?}");
+    let (mut script, effects) = start("nothing");
+    assert_eq!(call(&effects), [&Call::Agents; 0]);
+    assert!(script.screen(100, 24).contains("No session has an id or a title that starts with 'nothing'"));
+}
+
+#[test]
 fn a_session_is_marked_as_seen_when_a_person_looks_at_it() {
     let unread = SESSIONS[0].replace(r#""state":"running""#, r#""state":"idle","unread":true"#);
     let mut script = Script::connected(Start::Session("s1".into(), "/".to_owned()), &[unread.as_str()]);

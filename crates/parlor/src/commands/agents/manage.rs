@@ -89,16 +89,17 @@ impl RegistryOptions {
         Ok(())
     }
 
-    /// Prints on standard error which agent new sessions use now, or how to choose one.
+    /// Prints on standard error which agent new sessions use now, or how to choose one. An error is printed as well and changes nothing
+    /// about what the command has done.
+    fn report_default(&self) {
+        if let Err(error) = self.print_default() {
+            error.report();
+        }
+    }
+
     fn print_default(&self) -> Result<(), CommandError> {
-        let config = match self.paths.config() {
-            Ok(config) => config,
-            // Such as settings of an agent that was removed.
-            Err(error) => {
-                error.report();
-                return Ok(());
-            }
-        };
+        // It can have settings of an agent that was removed.
+        let config = self.paths.config()?;
         let known = match self.running_server()? {
             Some(socket) => from_server(&socket)?,
             // It fails if `default_agent` is not known any more.
@@ -301,7 +302,7 @@ impl Install {
         };
         let (exit_code, is_any_installed) = install_all(&self.options, &agents, !self.no_test, is_current)?;
         if is_any_installed && !self.options.json {
-            self.options.print_default()?;
+            self.options.report_default();
         }
         Ok(exit_code)
     }
@@ -475,7 +476,7 @@ impl Remove {
                 agents.iter().map(|agent| Outcome::new(&agent.name, &agent.version, "removed")).collect();
             output::print_json(&removed)?;
         } else {
-            options.print_default()?;
+            options.report_default();
         }
         Ok(ExitCode::SUCCESS)
     }

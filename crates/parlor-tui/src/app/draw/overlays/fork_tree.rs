@@ -20,14 +20,16 @@ const PREVIEW_ROWS: usize = 3;
 const PREVIEW_HEIGHT: u16 = 18;
 
 impl App {
-    pub(super) fn fork_hints(&self) -> Vec<Hint> {
+    pub(super) fn fork_hints(&self, forks: &ForkTree) -> Vec<Hint> {
+        let selected = forks.current().and_then(|id| self.sessions.get(id));
+        let archive = if selected.is_some_and(|row| row.is_archived) { "restore" } else { "archive" };
         let key = |action| self.keys.label(KeyContext::Sessions, action);
         vec![
             (format!("{} {}", key(Action::Next), key(Action::Previous)), "move"),
             (format!("{} {}", key(Action::Collapse), key(Action::Expand)), "fold"),
             (key(Action::Open), "open"),
             (key(Action::Title), "title"),
-            (key(Action::Archive), "archive"),
+            (key(Action::Archive), archive),
             (key(Action::Delete), "delete"),
             ("Esc".to_owned(), "close"),
         ]
