@@ -100,12 +100,16 @@ pub(crate) fn run_agent(paths: &PathOptions, command: Vec<String>) -> Result<Exi
 fn run_target(options: TerminalOptions, target: Target) -> Result<Option<Detached>, CommandError> {
     // Transcripts are read between updates, so that they are never copied.
     let runtime = runtime::single_threaded()?;
-    let is_remote = matches!(target, Target::Url { .. });
+    let unavailable = match &target {
+        Target::Socket { .. } => CommandError::server_unavailable,
+        Target::Url { .. } => |error| CommandError::server_unavailable(error).hint(SERVER_HINT),
+        Target::Command { .. } => CommandError::agent_unavailable,
+    };
     let result = runtime.block_on(shell::run(options, target));
     runtime.shutdown_background();
     result.map_err(|error| match error {
-        ShellError::Start(_) if is_remote => CommandError::failed(error).hint(SERVER_HINT),
-        ShellError::Start(_) | ShellError::Terminal(_) => CommandError::failed(error),
+        ShellError::Start(_) => unavailable(error),
+        ShellError::Terminal(_) => CommandError::failed(error),
     })
 }
 

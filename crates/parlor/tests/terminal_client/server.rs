@@ -103,7 +103,7 @@ fn a_refused_first_connection_ends_the_client_with_the_reason_of_the_server() {
     let mut command = scenario.command(&["attach", "--server", &url]);
     command.env("PARLOR_TOKEN", "x".repeat(20));
     let mut screen = Screen::run(&command, 200, 24);
-    assert_eq!(screen.wait(), Some(1));
+    assert_eq!(screen.wait(), Some(5));
     screen
         .wait_for(&format!("parlor: cannot use the server {url}/acp: 401 Unauthorized: A token is required"));
     screen.wait_for("PARLOR_TOKEN");
@@ -114,7 +114,7 @@ fn a_host_that_does_not_exist_ends_the_client() {
     let scenario = Scenario::new(PARLOR);
     let mut screen =
         Screen::with_size(&scenario, &["attach", "--server", "ws://nowhere.invalid:7667"], 200, 24);
-    assert_eq!(screen.wait(), Some(1));
+    assert_eq!(screen.wait(), Some(5));
     screen.wait_for("parlor: cannot use the server ws://nowhere.invalid:7667/acp: ");
 }
 
@@ -124,7 +124,7 @@ fn a_certificate_that_is_not_trusted_is_refused() {
     let proxy = tls::Proxy::start(port(&scenario));
     let url = format!("wss://localhost:{}", proxy.port);
     let mut screen = Screen::with_size(&scenario, &["attach", "--server", &url], 200, 24);
-    assert_eq!(screen.wait(), Some(1));
+    assert_eq!(screen.wait(), Some(5));
     screen.wait_for("invalid peer certificate");
 }
 
@@ -203,7 +203,7 @@ fn an_agent_of_version_1_is_used_without_a_server() {
 fn a_command_that_is_no_agent_is_reported() {
     let scenario = Scenario::new(PARLOR);
     let mut screen = Screen::open(&scenario, &["attach", "--", "/nowhere/agent"]);
-    assert_eq!(screen.wait(), Some(1));
+    assert_eq!(screen.wait(), Some(4));
     screen.wait_for("parlor: cannot start /nowhere/agent");
 }
 
