@@ -110,7 +110,7 @@ def main():
            "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
     config = home / "config" / "parlor" / "config.toml"
     config.parent.mkdir(parents=True)
-    config.write_text(f'default_agent = "coder"\n[agents.coder]\ncommand = ["{xtask}", "screenshots", "--agent"]\n')
+    config.write_text(f'default_agent = "coder"\n[agents.coder]\ncommand = ["{xtask}", "screenshots", "--agent", "{home}/stories.db"]\n')
     tmux = ["tmux", "-L", f"parlor-images-{os.getpid()}", "-f", "/dev/null"]
 
     def run(*args, project="tailfin"):
