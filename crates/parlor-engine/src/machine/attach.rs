@@ -13,7 +13,7 @@ use parlor_wire::{RequestId, RpcError, code};
 
 use super::broadcast::BufferOffsets;
 use super::requests::cancelled_state;
-use super::subscriber::{AttachRequest, Subscriber, SubscriberState};
+use super::subscriber::{AttachRequest, FramePosition, Subscriber, SubscriberState};
 use super::times::{created_at, with_time};
 use super::{Pending, SessionMachine};
 use crate::{AgentCommand, ClientInfo, Delivery, Event, Frame, IdGen, Outgoing, ReplayFrom};
@@ -132,7 +132,8 @@ impl SessionMachine {
         let mut before = self.subscribers.remove(&client.id);
         let mut answers = before.as_mut().map(Subscriber::take_open_requests).unwrap_or_default();
         answers.push(answer);
-        let owed = before.map(|mut subscriber| subscriber.take_unsent(0));
+        let stored_batches = self.rows.stored_batches;
+        let owed = before.map(|mut subscriber| subscriber.take_unsent(stored_batches));
         let upto = if *from == ReplayFrom::New { 0 } else { seq };
         // Options and modes stand in the answer.
         let reading = match tail {
@@ -145,8 +146,9 @@ impl SessionMachine {
         if matches!(from, ReplayFrom::After(_)) {
             subscriber.encoder.resume_after(self.session.transcript(), since);
         }
-        for (frame, _) in owed.into_iter().flatten() {
-            subscriber.send(frame, 0, seq);
+        for Delivery { what, is_stored, .. } in owed.into_iter().flatten() {
+            let batch = stored_batches + u64::from(!is_stored);
+            subscriber.send(what, 0, FramePosition { seq, batch });
         }
         self.subscribers.insert(subscriber.client.id, subscriber);
     }
@@ -519,10 +521,7 @@ impl SessionMachine {
             }
             let upto = leaves_after.unwrap_or(transcript.seq());
             if leaves_after.is_some_and(|last| through >= last) {
-                let last = subscriber.take_remaining();
-                self.output
-                    .sends
-                    .extend(last.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }));
+                self.output.sends.extend(subscriber.take_remaining(self.rows.stored_batches));
                 self.detach(id);
                 return None;
             }
@@ -531,11 +530,9 @@ impl SessionMachine {
             } else {
                 *reading = ReplayCursor::new(through, upto).without(in_answer);
             }
-            let due = subscriber.take_due(through);
-            let has_updates = due.iter().any(Outgoing::is_update);
-            self.output
-                .sends
-                .extend(due.into_iter().map(|frame| Delivery { is_stored, ..Delivery::new(id, frame) }));
+            let due = subscriber.take_due(through, self.rows.stored_batches);
+            let has_updates = due.iter().any(|delivery| delivery.what.is_update());
+            self.output.sends.extend(due);
             if wants_seq && (requests.is_empty() || has_updates) {
                 // Only now it has everything up to this change; frames for this client alone have no seq.
                 let line = live::update_line(&self.id, NOTHING_NEW, Some(through));

@@ -6,6 +6,7 @@ use parlor_session::session::ClientId;
 use parlor_session::{Change, Update};
 
 use super::SessionMachine;
+use super::subscriber::FramePosition;
 use crate::{ClientInfo, Delivery, Frame, Outgoing};
 
 /// Identifies the subscribers that receive the same bytes, and so share a buffer.
@@ -156,18 +157,23 @@ impl SessionMachine {
         frame: impl Into<Outgoing>,
         offsets: Option<&BufferOffsets>,
     ) {
-        let seq = self.session.transcript().seq();
+        let position = self.position();
         let Some(subscriber) = self.subscribers.get_mut(&client) else { return };
         let offset = if subscriber.is_live() { self.buffers.offset(&subscriber.client, offsets) } else { 0 };
-        subscriber.send(frame.into(), offset, seq);
+        subscriber.send(frame.into(), offset, position);
     }
 
     /// Sends the last frame of the session to a client that closes it.
     pub(super) fn send_last(&mut self, client: ClientId, frame: Frame, offsets: Option<&BufferOffsets>) {
-        let seq = self.session.transcript().seq();
+        let position = self.position();
         let Some(subscriber) = self.subscribers.get_mut(&client) else { return };
         let offset = if subscriber.is_live() { self.buffers.offset(&subscriber.client, offsets) } else { 0 };
-        subscriber.send_last(frame, offset, seq);
+        subscriber.send_last(frame, offset, position);
+    }
+
+    /// The present position: after the last change, and in the batch that is being made.
+    fn position(&self) -> FramePosition {
+        FramePosition { seq: self.session.transcript().seq(), batch: self.rows.stored_batches + 1 }
     }
 
     /// Moves the buffers to the output, with the frames of single clients at their offsets.

@@ -317,6 +317,7 @@ impl SessionMachine {
     /// The batch of an output is stored.
     pub fn on_stored(&mut self, seq: u64) {
         self.rows.stored_seq = seq;
+        self.rows.stored_batches += 1;
         self.forks.on_stored();
     }
 

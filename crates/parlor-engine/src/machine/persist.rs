@@ -97,10 +97,8 @@ impl SessionMachine {
         let ids = &mut self.ids;
         for subscriber in self.subscribers.values_mut() {
             let mut frames = Vec::new();
-            for (frame, is_stored) in subscriber.take_unsent(self.rows.stored_seq) {
-                let send = Delivery { is_stored, ..Delivery::new(subscriber.client.id, frame) };
-                self.output.sends.extend(send.if_not_stored(&error));
-            }
+            let unsent = subscriber.take_unsent(self.rows.stored_batches);
+            self.output.sends.extend(unsent.into_iter().filter_map(|unsent| unsent.if_not_stored(&error)));
             let update = Update::State(state.clone());
             for update in
                 subscriber.encoder.encode(&update, encode_context, &mut || ids.new_id(), &mut self.losses)

@@ -46,9 +46,7 @@ impl SessionMachine {
             }
             let id = subscriber.client.id;
             self.output.sends.push(Delivery::new(id, Frame::updates(lines)));
-            self.output
-                .sends
-                .extend(subscriber.take_remaining().into_iter().map(|frame| Delivery::new(id, frame)));
+            self.output.sends.extend(subscriber.take_remaining(self.rows.stored_batches));
             self.output.sends.extend(
                 subscriber
                     .take_open_requests()

@@ -30,6 +30,8 @@ pub(super) struct SessionRows {
     last_active: Duration,
     /// The last change that the store has.
     pub(super) stored_seq: u64,
+    /// How many batches the store has, also empty ones.
+    pub(super) stored_batches: u64,
 }
 
 /// Which rows have to be written besides changed entries.
@@ -61,6 +63,7 @@ impl SessionRows {
             written_at: Duration::ZERO,
             last_active: now,
             stored_seq: 0,
+            stored_batches: 0,
         }
     }
 

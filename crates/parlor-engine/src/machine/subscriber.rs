@@ -23,7 +23,7 @@ pub(crate) struct Subscriber {
     /// Frames for this client alone, with their offsets in the broadcast buffer.
     own: Vec<(usize, Outgoing)>,
     /// Frames for this client alone that follow the replay up to a change, and their bytes.
-    later: VecDeque<(u64, Outgoing)>,
+    later: VecDeque<Deferred>,
     later_bytes: usize,
     final_response: Option<FinalResponse>,
     limits: QueueLimits,
@@ -35,13 +35,29 @@ pub(crate) struct Subscriber {
     pub(crate) shown_in: Option<SessionId>,
 }
 
+/// The place of a frame for one client in the session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FramePosition {
+    /// The last change before it.
+    pub(crate) seq: u64,
+    /// The number of the batch with the changes that it is about. Not every change of a session has a sequence number: a queued
+    /// prompt that is withdrawn has none.
+    pub(crate) batch: u64,
+}
+
+/// A frame for a client that catches up.
+struct Deferred {
+    frame: Outgoing,
+    position: FramePosition,
+}
+
 /// The response to a client that closes the session.
 struct FinalResponse {
     frame: Frame,
     /// Its offset in the broadcast buffer.
     offset: usize,
-    /// The last change that a client which catches up is sent.
-    seq: u64,
+    /// A client that catches up is sent the changes up to it.
+    position: FramePosition,
 }
 
 /// Whether a client receives changes as they happen.
@@ -118,20 +134,20 @@ impl Subscriber {
 
     /// Sends something to this client alone, after everything that it was sent so far, or at an earlier offset of the
     /// broadcast buffer.
-    pub(crate) fn send(&mut self, frame: Outgoing, offset: usize, seq: u64) {
+    pub(crate) fn send(&mut self, frame: Outgoing, offset: usize, position: FramePosition) {
         match self.state {
             SubscriberState::Live => self.own.push((offset, frame)),
-            SubscriberState::CatchingUp { .. } => self.defer(frame, seq),
+            SubscriberState::CatchingUp { .. } => self.defer(Deferred { frame, position }),
         }
     }
 
     /// Queues a frame until the client has caught up. If too many bytes wait, they are dropped and the client is disconnected.
-    fn defer(&mut self, frame: Outgoing, seq: u64) {
-        self.later_bytes += frame.len();
+    fn defer(&mut self, deferred: Deferred) {
+        self.later_bytes += deferred.frame.len();
         if self.overflows() {
             self.later.clear();
         } else {
-            self.later.push_back((seq, frame));
+            self.later.push_back(deferred);
         }
     }
 
@@ -142,17 +158,17 @@ impl Subscriber {
 
     /// How many bytes wait for the client.
     pub(crate) fn unsent_bytes(&self) -> usize {
-        self.later.iter().map(|(_, frame)| frame.len()).sum()
+        self.later.iter().map(|deferred| deferred.frame.len()).sum()
     }
 
     /// Sends the last frame: after all other frames of this client, and nothing follows it.
-    pub(crate) fn send_last(&mut self, frame: Frame, offset: usize, seq: u64) {
-        self.final_response = Some(FinalResponse { frame, offset, seq });
+    pub(crate) fn send_last(&mut self, frame: Frame, offset: usize, position: FramePosition) {
+        self.final_response = Some(FinalResponse { frame, offset, position });
     }
 
     /// The last change that a client is sent before it is detached, if it closes the session.
     pub(crate) fn closes_after(&self) -> Option<u64> {
-        self.final_response.as_ref().map(|response| response.seq)
+        self.final_response.as_ref().map(|response| response.position.seq)
     }
 
     /// Adds the broadcast buffer to `sends`, with the client's own frames at their offsets.
@@ -200,29 +216,38 @@ impl Subscriber {
         }
     }
 
-    /// Takes the frames that were not sent, each with whether the changes that it is about are stored.
-    pub(crate) fn take_unsent(&mut self, stored: u64) -> Vec<(Outgoing, bool)> {
-        self.later_bytes = 0;
-        let later = self.later.drain(..).map(|(seq, frame)| (frame, seq <= stored));
-        let own = self.own.drain(..).map(|(_, frame)| (frame, false));
-        later
-            .chain(own)
-            .chain(self.final_response.take().map(|response| (response.frame.into(), false)))
-            .collect()
+    /// Takes the frames that were not sent, when the store has so many batches.
+    pub(crate) fn take_unsent(&mut self, stored_batches: u64) -> Vec<Delivery> {
+        let id = self.client.id;
+        let own: Vec<_> = self.own.drain(..).map(|(_, frame)| Delivery::new(id, frame)).collect();
+        let mut unsent = self.take_due(u64::MAX, stored_batches);
+        unsent.extend(own);
+        unsent.extend(self.take_final_response(stored_batches));
+        unsent
     }
 
-    /// Takes the frames that follow the replay up to a change.
-    pub(crate) fn take_due(&mut self, through: u64) -> Vec<Outgoing> {
-        let count = self.later.iter().take_while(|(seq, _)| *seq <= through).count();
-        let due: Vec<_> = self.later.drain(..count).map(|(_, frame)| frame).collect();
-        self.later_bytes -= due.iter().map(Outgoing::len).sum::<usize>();
+    /// Takes the frames that follow the replay up to a change, when the store has so many batches.
+    pub(crate) fn take_due(&mut self, through: u64, stored_batches: u64) -> Vec<Delivery> {
+        let id = self.client.id;
+        let count = self.later.iter().take_while(|deferred| deferred.position.seq <= through).count();
+        let due = self.later.drain(..count).map(|Deferred { frame, position }| Delivery {
+            is_stored: position.batch <= stored_batches,
+            ..Delivery::new(id, frame)
+        });
+        let due: Vec<_> = due.collect();
+        self.later_bytes -= due.iter().map(|delivery| delivery.what.len()).sum::<usize>();
         due
     }
 
-    /// Takes everything that is left, with the last frame.
-    pub(crate) fn take_remaining(&mut self) -> Vec<Outgoing> {
-        let mut last = self.take_due(u64::MAX);
-        last.extend(self.final_response.take().map(|response| response.frame.into()));
+    /// Takes everything that is left of a client that catches up, with the last frame.
+    pub(crate) fn take_remaining(&mut self, stored_batches: u64) -> Vec<Delivery> {
+        let mut last = self.take_due(u64::MAX, stored_batches);
+        last.extend(self.take_final_response(stored_batches));
         last
+    }
+
+    fn take_final_response(&mut self, stored_batches: u64) -> Option<Delivery> {
+        let FinalResponse { frame, position, .. } = self.final_response.take()?;
+        Some(Delivery { is_stored: position.batch <= stored_batches, ..Delivery::new(self.client.id, frame) })
     }
 }

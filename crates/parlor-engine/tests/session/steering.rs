@@ -171,6 +171,36 @@ fn a_client_keeps_a_prompt_that_came_too_late_if_it_asked_for_that() {
 }
 
 #[test]
+fn a_prompt_is_not_given_back_to_a_slow_client_while_the_store_still_has_it() {
+    let mut script = running(STEERING);
+    script.attach(2, Dialect::V2);
+    steering(&mut script, 2, 7, "promptRequired");
+    script.set_full(2, true);
+    script.says(&[&chunk("a", " second")]);
+    script.sent(2);
+    // The queue changes, and no sequence number.
+    script.fails_next = true;
+    answers(&mut script, Ok(r#"{"outcome":"promptRequired"}"#));
+    let sent = script.sent(2);
+    assert_eq!(sent[0], "7 failed: the session cannot be stored: the disk is full");
+    assert_eq!(sent.iter().filter(|line| line.starts_with("7 ")).count(), 1, "{sent:?}");
+}
+
+#[test]
+fn a_slow_client_is_answered_about_what_was_stored_before_the_store_failed() {
+    let mut script = running(STEERING);
+    script.attach(2, Dialect::V2);
+    steering(&mut script, 2, 7, "promptRequired");
+    script.set_full(2, true);
+    script.says(&[&chunk("a", " second")]);
+    answers(&mut script, Ok(r#"{"outcome":"promptRequired"}"#));
+    script.sent(2);
+    script.fails_next = true;
+    script.says(&[&chunk("a", " third")]);
+    assert_eq!(script.sent(2)[0], r#"7 -> {"outcome":"promptRequired"}"#);
+}
+
+#[test]
 fn a_client_gets_the_agents_error_and_agents_without_steering_have_no_such_method() {
     let mut script = running(STEERING);
     steering(&mut script, 1, 7, "");
