@@ -138,6 +138,13 @@ pub struct State {
     pub meta: Option<Object>,
 }
 
+impl State {
+    /// A state that reports only its activity.
+    pub fn new(activity: Activity) -> Self {
+        Self { activity, stop_reason: None, fields: Object::default(), meta: None }
+    }
+}
+
 /// An applied update with its seq.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {

@@ -58,7 +58,7 @@ impl SessionOutput<'_> {
     }
 
     fn state(&mut self, activity: Activity) {
-        self.idle(&State { activity, stop_reason: None, fields: Object::default(), meta: None });
+        self.idle(&State::new(activity));
     }
 
     fn idle(&mut self, state: &State) {

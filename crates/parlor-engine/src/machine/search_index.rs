@@ -221,7 +221,7 @@ mod tests {
         let mut session = IndexedSession::default();
         session.says("a", "one");
         let state = |activity| {
-            Update::State(State { activity, stop_reason: None, fields: Object::default(), meta: None })
+            Update::State(State::new(activity))
         };
         assert_eq!(session.push(state(Activity::RequiresAction)), []);
         assert_eq!(session.push(state(Activity::Idle)), [(1, "agent: one".to_owned())]);

@@ -354,11 +354,7 @@ impl Session {
                 self.send_dropped_again(new_id, out);
             }
             Input::Steered(prompt) => self.on_steered(prompt, new_id, out),
-            Input::NotSteered(prompt) => {
-                self.prompts.on_not_steered(prompt, &self.clients, out);
-                self.review_candidate(new_id, out);
-                self.advance(new_id, out);
-            }
+            Input::NotSteered(prompt) => self.on_not_steered(prompt, new_id, out),
             Input::Ended { prompt, state } => self.on_turn_ended(prompt, &state, new_id, out),
             Input::RequestOpened { peer_request, form, call } => {
                 let is_open = self.peer_requests.open(peer_request, form, call, &self.clients, out);

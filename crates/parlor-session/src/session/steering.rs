@@ -3,9 +3,9 @@
 use parlor_json::Object;
 
 use super::prompts::{Open, Prompts};
-use super::{Clients, Effect, PromptId, PromptMode, PromptOutcome, PromptState, Session, Step};
+use super::{Effect, PromptId, PromptMode, PromptOutcome, PromptState, Session, Step};
 use crate::turns::Candidate;
-use crate::{Entry, MessageId, MetaPatch};
+use crate::{Activity, Entry, MessageId, MetaPatch, State};
 
 /// The metadata key of a user message that was inserted in a running turn.
 pub const STEER_MARK: &str = "parlor/steer";
@@ -25,10 +25,16 @@ pub enum PromptTiming {
 impl Session {
     /// Whether a turn is running that can take a prompt: it was not cancelled, and it can end.
     pub fn has_turn_to_steer(&self) -> bool {
-        // The turn of a serial agent ends with the response to its prompt. Without one, as during a request of the agent between
-        // turns, there is no turn that could end.
-        let has_turn = self.agent == Some(PromptMode::Queued) || self.prompts.turn().is_some();
-        has_turn && self.is_wanted_turn_running()
+        self.has_turn() && self.is_wanted_turn_running()
+    }
+
+    /// Whether a turn is running that can end. The turn of a serial agent ends with the response to its prompt: without one, a
+    /// request of the agent makes the session busy but is not a turn.
+    fn has_turn(&self) -> bool {
+        match self.agent {
+            Some(PromptMode::Serial) => self.prompts.turn().is_some(),
+            Some(PromptMode::Queued) | None => self.activity().is_busy(),
+        }
     }
 
     /// Whether the agent was asked to take a prompt into its turn, and it is not in the transcript.
@@ -44,7 +50,7 @@ impl Session {
         new_id: &mut dyn FnMut() -> MessageId,
         out: &mut Step,
     ) {
-        let is_over = !self.activity().is_busy();
+        let is_over = !self.has_turn();
         let is_serial = self.agent == Some(PromptMode::Serial);
         self.prompts.on_accepted(prompt, Object::default());
         if self.candidate.as_ref().is_some_and(|candidate| candidate.is_ended_by_response(prompt)) {
@@ -61,11 +67,35 @@ impl Session {
             self.insert(prompt, None, new_id, out);
         }
         self.review_candidate(new_id, out);
-        if let Some(state) = self.transcript.state().filter(|_| is_over) {
-            // The turn has ended before the response.
-            self.prompts.end(prompt, state, out);
+        if is_over {
+            // The turn has ended before the response. If a request came in between, how it ended is no longer known.
+            let last = self.transcript.state().filter(|state| state.activity == Activity::Idle).cloned();
+            self.prompts.end(prompt, &last.unwrap_or_else(|| State::new(Activity::Idle)), out);
             self.advance(new_id, out);
         }
+    }
+
+    /// Handles a prompt that the agent did not take into its turn, which had ended: it is queued, unless it was withdrawn.
+    pub(super) fn on_not_steered(
+        &mut self,
+        prompt: PromptId,
+        new_id: &mut dyn FnMut() -> MessageId,
+        out: &mut Step,
+    ) {
+        let Some(open) = self.prompts.open.get_mut(prompt) else { return };
+        if open.is_inserted() {
+            // The agent has repeated it as a message, so it has the prompt, whatever it responds.
+            return self.on_steered(prompt, new_id, out);
+        }
+        match open.withdrawn {
+            Some(by) => {
+                let outcome = PromptOutcome::Withdrawn { by: Some(by) };
+                self.prompts.fail(prompt, &outcome, &self.clients, out);
+            }
+            None => open.queue_again(),
+        }
+        self.review_candidate(new_id, out);
+        self.advance(new_id, out);
     }
 }
 
@@ -84,15 +114,6 @@ impl Prompts {
                 open.prompt.timing = PromptTiming::Next;
             }
         }
-    }
-
-    /// Handles a prompt that the agent did not take into its turn, which had ended: it is queued, unless it was withdrawn.
-    pub(super) fn on_not_steered(&mut self, id: PromptId, clients: &Clients, out: &mut Step) {
-        let Some(open) = self.open.get_mut(id).filter(|open| !open.is_inserted()) else { return };
-        if let Some(by) = open.withdrawn {
-            return self.fail(id, &PromptOutcome::Withdrawn { by: Some(by) }, clients, out);
-        }
-        open.queue_again();
     }
 
     /// The prompt that started the running turn.

@@ -44,7 +44,7 @@ impl Session {
     /// Sets the state for an agent that reports none.
     pub(super) fn set_activity(&mut self, activity: Activity, out: &mut Step) {
         if *self.activity() != activity {
-            let state = State { activity, stop_reason: None, fields: Object::default(), meta: None };
+            let state = State::new(activity);
             self.push(Update::State(state), out);
         }
     }

@@ -266,6 +266,41 @@ fn a_request_of_a_serial_agent_between_turns_is_not_a_turn() {
 }
 
 #[test]
+fn a_request_between_turns_does_not_hold_up_the_prompts_after_one_that_came_too_late() {
+    check(&expect![[r#"
+        attach 1
+        attach 2 waits
+        ready serial
+        prompt 1 by 1 one
+            - user new1 = one
+            - Info one {"parlor/title":"made"}
+            - state running
+            durable
+            respond 1 to 1: accepted as new1
+            send 1
+        steer 2 by 2 now
+            steer 2
+        ended 1 end
+            - state idle (end)
+        request 0 call=t
+            - state requires_action
+            send request 0 to 1
+            send request 0 to 2
+        steered 2
+            - user new2 = now meta
+            durable
+            respond 2 to 2: ended idle
+        prompt 3 by 1 two
+            - user new3 = two
+            - state running
+            - state requires_action
+            durable
+            respond 3 to 1: accepted as new3
+            send 3
+    "#]]);
+}
+
+#[test]
 fn a_prompt_that_seems_to_be_repeated_is_inserted_at_the_end_of_the_turn() {
     check(&expect![[r#"
         attach 1
@@ -319,6 +354,37 @@ fn a_prompt_that_the_agent_repeated_after_the_turn_does_not_hold_up_the_next_one
             respond 3 to 1: accepted as new2
             send 3
             queue: []
+    "#]]);
+}
+
+#[test]
+fn a_prompt_that_the_agent_repeated_was_taken_whatever_the_agent_responds() {
+    check(&expect![[r#"
+        attach 1
+        attach 2 waits
+        ready serial
+        prompt 1 by 1 one
+            - user new1 = one
+            - Info one {"parlor/title":"made"}
+            - state running
+            durable
+            respond 1 to 1: accepted as new1
+            send 1
+        steer 2 by 2 now
+            steer 2
+        ended 1 end
+            - state idle (end)
+        whole user m0: now
+            - user m0 = now meta
+            durable
+        not-steered 2
+            respond 2 to 2: ended idle (end)
+        prompt 3 by 1 two
+            - user new2 = two
+            - state running
+            durable
+            respond 3 to 1: accepted as new2
+            send 3
     "#]]);
 }
 
