@@ -349,5 +349,6 @@ impl Session {
         out.side_state_dirty = true;
         self.prompts.respond_accepted(prompt, out);
         self.prompts.end_finished(out);
+        self.end_if_late(prompt, out);
     }
 }

@@ -68,11 +68,24 @@ impl Session {
         }
         self.review_candidate(new_id, out);
         if is_over {
-            // The turn has ended before the response. If a request came in between, how it ended is no longer known.
-            let last = self.transcript.state().filter(|state| state.activity == Activity::Idle).cloned();
-            self.prompts.end(prompt, &last.unwrap_or_else(|| State::new(Activity::Idle)), out);
+            self.end_late(prompt, out);
             self.advance(new_id, out);
         }
+    }
+
+    /// Ends a prompt that a serial agent took after the turn had ended: no other end will come.
+    pub(super) fn end_if_late(&mut self, prompt: PromptId, out: &mut Step) {
+        let is_steered =
+            self.prompts.open.get(prompt).is_some_and(|open| open.prompt.timing == PromptTiming::InTurn);
+        if is_steered && self.agent == Some(PromptMode::Serial) && !self.has_turn() {
+            self.end_late(prompt, out);
+        }
+    }
+
+    /// Ends a prompt with the turn that ended before. If a request came in between, how that ended is no longer known.
+    fn end_late(&mut self, prompt: PromptId, out: &mut Step) {
+        let last = self.transcript.state().filter(|state| state.activity == Activity::Idle).cloned();
+        self.prompts.end(prompt, &last.unwrap_or_else(|| State::new(Activity::Idle)), out);
     }
 
     /// Handles a prompt that the agent did not take into its turn, which had ended: it is queued, unless it was withdrawn.

@@ -1,7 +1,5 @@
 //! The turns of a session: starts them with queued prompts, and ends them.
 
-use parlor_json::Object;
-
 use super::echo::Echoes;
 use super::peer_requests::Reply;
 use super::steering::steer_mark;

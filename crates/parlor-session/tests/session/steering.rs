@@ -346,14 +346,12 @@ fn a_prompt_that_the_agent_repeated_after_the_turn_does_not_hold_up_the_next_one
             durable
             respond 2 to 1: accepted as m0
         prompt 3 by 1 a
-            queue: [3 a (1)]
-        steered 2
             - user new2 = a
             - state running
             durable
             respond 3 to 1: accepted as new2
             send 3
-            queue: []
+        steered 2
     "#]]);
 }
 
@@ -377,8 +375,39 @@ fn a_prompt_that_the_agent_repeated_was_taken_whatever_the_agent_responds() {
         whole user m0: now
             - user m0 = now meta
             durable
-        not-steered 2
             respond 2 to 2: ended idle (end)
+        not-steered 2
+        prompt 3 by 1 two
+            - user new2 = two
+            - state running
+            durable
+            respond 3 to 1: accepted as new2
+            send 3
+    "#]]);
+}
+
+#[test]
+fn a_prompt_that_the_agent_repeated_after_the_turn_is_no_turn_to_cancel() {
+    check(&expect![[r#"
+        attach 1
+        ready serial
+        prompt 1 by 1 one
+            - user new1 = one
+            - Info one {"parlor/title":"made"}
+            - state running
+            durable
+            respond 1 to 1: accepted as new1
+            send 1
+        steer 2 by 1 now
+            steer 2
+        ended 1 end
+            - state idle (end)
+        whole user m0: now
+            - user m0 = now meta
+            durable
+            respond 2 to 1: accepted as m0
+        cancel turn by 1
+        steered 2
         prompt 3 by 1 two
             - user new2 = two
             - state running
