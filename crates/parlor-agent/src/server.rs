@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use parlor_process::Reaper;
 use parlor_server::config::{AgentConfig, Agents, EmbeddedAgent};
-use parlor_server::hub::{Hub, HubOptions, LIVE_SESSIONS, Peer, Role, TransportKind};
+use parlor_server::hub::{ClientRole, Hub, HubOptions, LIVE_SESSIONS, Peer, TransportKind};
 use parlor_server::transport::{self, streams};
 use parlor_store::{MemoryStore, Store};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
@@ -206,5 +206,5 @@ impl Server {
 
 fn peer(transport: TransportKind) -> Peer {
     let cwd = std::env::current_dir().ok();
-    Peer { cwd, ..Peer::new(transport, Role::Driver) }
+    Peer { cwd, ..Peer::new(transport, ClientRole::Driver) }
 }

@@ -272,7 +272,7 @@ pub struct ForkRequest {
     /// What the client wants of the fork.
     pub kind: ForkKind,
     /// What is known of the agent's capabilities while no agent process is there.
-    pub known_agent: Option<KnownAgent>,
+    pub known_agent: Option<CachedAgentInfo>,
     /// The agent that continues the conversation, if the client names one.
     pub handoff: Option<HandoffAgent>,
 }
@@ -286,13 +286,20 @@ pub struct HandoffAgent {
     pub dialect: Option<Dialect>,
 }
 
-/// What an agent said in `initialize` when it last ran.
+/// An agent's last response to `initialize`.
 #[derive(Debug, Clone)]
-pub struct KnownAgent {
-    /// The dialect that it spoke.
+pub struct CachedAgentInfo {
+    /// The dialect that the agent speaks.
     pub dialect: Dialect,
-    /// Its response to `initialize`.
+    /// The result of `initialize`.
     pub initialize: Object,
+}
+
+impl CachedAgentInfo {
+    /// What the agent offers beyond prompts, for people.
+    pub fn features(&self) -> Vec<&'static str> {
+        crate::agent_features(self.dialect, &self.initialize)
+    }
 }
 
 /// What a client wants of a fork.

@@ -28,8 +28,8 @@ pub use agent::{
 pub use client::ClientInfo;
 pub use environment::{IdGen, Now, QueueLimits, QueueSizes, SessionConfig, Timer};
 pub use event::{
-    AgentEvent, ClientCall, Event, ForkKind, ForkRequest, HandoffAgent, KnownAgent, OpenedAgent, ReplayFrom,
-    TerminalEvent,
+    AgentEvent, CachedAgentInfo, ClientCall, Event, ForkKind, ForkRequest, HandoffAgent, OpenedAgent,
+    ReplayFrom, TerminalEvent,
 };
 pub use frame::{Frame, FrameKind};
 pub use machine::{
@@ -38,7 +38,8 @@ pub use machine::{
     no_session, reports_background,
 };
 pub use output::{ClientRequestId, Delivery, Outgoing, Output};
-pub use profile::{AgentProfile, agent_features};
+pub use profile::AgentProfile;
+use profile::agent_features;
 pub use session_data::{EarlierAgent, SessionData, title};
 pub use summary::{OpenRequest, SessionState, SessionSummary};
 pub use throttle::InfoThrottle;

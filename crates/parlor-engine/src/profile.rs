@@ -82,7 +82,7 @@ impl AgentProfile {
 }
 
 /// What an agent with this response to `initialize` offers beyond prompts, for people.
-pub fn agent_features(dialect: Dialect, initialize: &Object) -> Vec<&'static str> {
+pub(crate) fn agent_features(dialect: Dialect, initialize: &Object) -> Vec<&'static str> {
     let has = |capability: Capability| capability.is_in(dialect, initialize);
     let cut = AgentProfile::of(dialect, initialize).map(|profile| profile.cuts_fork_after);
     let fork = match cut {

@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 
 use crate::data_dir::{self, DataDirError};
-use crate::hub::Role;
+use crate::hub::ClientRole;
 use crate::lock;
 
 /// How long a link can be used.
@@ -64,7 +64,7 @@ pub struct SignedIn {
     /// Its id, which is not a secret.
     pub id: String,
     /// What it is allowed to do.
-    pub role: Role,
+    pub role: ClientRole,
     /// What it calls itself.
     pub name: String,
     /// When it was signed in.
@@ -84,7 +84,7 @@ struct State {
 
 struct Link {
     code: Secret,
-    role: Role,
+    role: ClientRole,
     expires_at: i64,
 }
 
@@ -156,7 +156,7 @@ impl Browsers {
     }
 
     /// Creates the code of a link that signs one browser in, once.
-    pub fn new_link(&self, role: Role, now: i64) -> io::Result<String> {
+    pub fn new_link(&self, role: ClientRole, now: i64) -> io::Result<String> {
         let code = Secret::new()?;
         let mut state = lock(&self.state);
         state.links.retain(|link| link.expires_at > now);
@@ -178,7 +178,7 @@ impl Browsers {
             let browser = Browser {
                 id: uuid::Uuid::new_v4().simple().to_string(),
                 cookie: cookie.clone(),
-                is_observer: link.role == Role::Observer,
+                is_observer: link.role == ClientRole::Observer,
                 name: name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect(),
                 signed_in_at: now,
                 last_used_at: now,
@@ -304,7 +304,7 @@ impl Browser {
     fn to_signed_in(&self) -> SignedIn {
         SignedIn {
             id: self.id.clone(),
-            role: if self.is_observer { Role::Observer } else { Role::Driver },
+            role: if self.is_observer { ClientRole::Observer } else { ClientRole::Driver },
             name: self.name.clone(),
             signed_in_at: self.signed_in_at,
             last_used_at: self.last_used_at,
@@ -352,7 +352,7 @@ mod tests {
 
     const NOW: i64 = 1_800_000_000_000;
 
-    fn signed_in(browsers: &Browsers, role: Role) -> String {
+    fn signed_in(browsers: &Browsers, role: ClientRole) -> String {
         let code = browsers.new_link(role, NOW).unwrap();
         browsers.sign_in(&code, "Firefox\n on <b>", NOW).unwrap().unwrap()
     }
@@ -360,13 +360,13 @@ mod tests {
     #[test]
     fn a_link_signs_in_one_browser_once_and_in_time() {
         let browsers = Browsers::default();
-        let code = browsers.new_link(Role::Driver, NOW).unwrap();
+        let code = browsers.new_link(ClientRole::Driver, NOW).unwrap();
         assert_eq!(browsers.sign_in("", "x", NOW).unwrap(), None);
         assert_eq!(browsers.sign_in(&code[1..], "x", NOW).unwrap(), None);
         let cookie = browsers.sign_in(&code, "x", after(NOW, LINK_LIFETIME) - 1).unwrap().unwrap();
         assert_eq!(browsers.sign_in(&code, "x", NOW).unwrap(), None, "a link works once");
         assert_ne!(cookie, code);
-        let late = browsers.new_link(Role::Driver, NOW).unwrap();
+        let late = browsers.new_link(ClientRole::Driver, NOW).unwrap();
         assert_eq!(browsers.sign_in(&late, "x", after(NOW, LINK_LIFETIME)).unwrap(), None);
         assert_eq!(browsers.list(NOW).len(), 1);
     }
@@ -374,9 +374,9 @@ mod tests {
     #[test]
     fn a_cookie_is_valid_while_the_browser_is_used() {
         let browsers = Browsers::default();
-        let cookie = signed_in(&browsers, Role::Observer);
+        let cookie = signed_in(&browsers, ClientRole::Observer);
         let found = browsers.find(&cookie, NOW).unwrap();
-        assert_eq!((found.role, found.name.as_str()), (Role::Observer, "Firefox on <b>"));
+        assert_eq!((found.role, found.name.as_str()), (ClientRole::Observer, "Firefox on <b>"));
         assert_eq!(browsers.find(&found.id, NOW), None, "the id is not a cookie");
         assert_eq!(browsers.find("", NOW), None);
         let later = after(NOW, BROWSER_LIFETIME) - 1;
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn a_ticket_works_once_in_time_and_only_for_a_browser_that_is_signed_in() {
         let browsers = Browsers::default();
-        let cookie = signed_in(&browsers, Role::Driver);
+        let cookie = signed_in(&browsers, ClientRole::Driver);
         let id = browsers.find(&cookie, NOW).unwrap().id;
         let ticket = browsers.new_ticket(&id, NOW).unwrap();
         assert_eq!(browsers.redeem(&cookie, NOW), None, "a cookie is not a ticket");
@@ -406,12 +406,12 @@ mod tests {
     #[test]
     fn links_tickets_and_browsers_are_limited() {
         let browsers = Browsers::default();
-        let first = browsers.new_link(Role::Driver, NOW).unwrap();
+        let first = browsers.new_link(ClientRole::Driver, NOW).unwrap();
         for _ in 0..MAX_LINKS {
-            browsers.new_link(Role::Driver, NOW).unwrap();
+            browsers.new_link(ClientRole::Driver, NOW).unwrap();
         }
         assert_eq!(browsers.sign_in(&first, "x", NOW).unwrap(), None);
-        let cookies: Vec<_> = (0..=MAX_BROWSERS).map(|_| signed_in(&browsers, Role::Driver)).collect();
+        let cookies: Vec<_> = (0..=MAX_BROWSERS).map(|_| signed_in(&browsers, ClientRole::Driver)).collect();
         assert_eq!(browsers.list(NOW).len(), MAX_BROWSERS);
         let id = browsers.find(cookies.last().unwrap(), NOW).unwrap().id;
         let first = browsers.new_ticket(&id, NOW).unwrap();
@@ -427,7 +427,7 @@ mod tests {
         let path = directory.path().join("browsers");
         let browsers = Browsers::default();
         browsers.load(&path).unwrap();
-        let cookie = signed_in(&browsers, Role::Driver);
+        let cookie = signed_in(&browsers, ClientRole::Driver);
         let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600);
         let restarted = Browsers::default();
@@ -443,7 +443,7 @@ mod tests {
     async fn connections_learn_that_their_browser_was_signed_out() {
         let browsers = Browsers::default();
         let ids: Vec<_> = (0..2)
-            .map(|_| signed_in(&browsers, Role::Driver))
+            .map(|_| signed_in(&browsers, ClientRole::Driver))
             .map(|cookie| browsers.find(&cookie, NOW).unwrap().id)
             .collect();
         let mut waiting = Box::pin(browsers.signed_out(&ids[0]));
@@ -474,7 +474,7 @@ mod tests {
         let path = directory.join("browsers");
         let browsers = Browsers::default();
         browsers.load(&path).unwrap();
-        let code = browsers.new_link(Role::Driver, NOW).unwrap();
+        let code = browsers.new_link(ClientRole::Driver, NOW).unwrap();
         break_disk(&directory);
         browsers.sign_in(&code, "x", NOW).unwrap_err();
         assert_eq!(browsers.list(NOW), []);
@@ -491,7 +491,7 @@ mod tests {
         let path = directory.join("browsers");
         let browsers = Browsers::default();
         browsers.load(&path).unwrap();
-        let cookie = signed_in(&browsers, Role::Driver);
+        let cookie = signed_in(&browsers, ClientRole::Driver);
         let stored = std::fs::read(&path).unwrap();
         let id = browsers.find(&cookie, NOW).unwrap().id;
         break_disk(&directory);
@@ -512,7 +512,7 @@ mod tests {
         let path = directory.path().join("browsers");
         let browsers = Browsers::default();
         browsers.load(&path).unwrap();
-        let cookie = signed_in(&browsers, Role::Driver);
+        let cookie = signed_in(&browsers, ClientRole::Driver);
         browsers.find(&cookie, after(NOW, LAST_USED_STEP) - 1).unwrap();
         assert!(!browsers.is_dirty());
         let later = after(NOW, LAST_USED_STEP);

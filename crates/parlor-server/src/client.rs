@@ -12,10 +12,10 @@ use parlor_session::session::ClientId;
 use parlor_wire::{OutgoingRequests, RequestId, RpcError};
 
 use crate::agent::AgentRequest;
-use crate::hub::{Peer, Role, SessionPeer, TransportKind};
+use crate::hub::{ClientRole, Peer, SessionPeer, TransportKind};
 use crate::lock;
 use crate::send_queue::SendQueue;
-use crate::session::Inbox;
+use crate::session::Mailbox;
 
 /// How many requests to one client may be in flight.
 const MAX_REQUESTS: usize = 1000;
@@ -40,7 +40,7 @@ pub(crate) struct Client {
 /// A request of a session to a client.
 #[derive(Debug)]
 pub(crate) struct SessionRequest {
-    pub(crate) session: Inbox,
+    pub(crate) session: Mailbox,
     pub(crate) request: ClientRequestId,
 }
 
@@ -88,7 +88,7 @@ impl Client {
     }
 
     fn info_for(&self, dialect: Dialect, initialize: Object) -> ClientInfo {
-        let is_driver = self.peer.role == Role::Driver;
+        let is_driver = self.peer.role == ClientRole::Driver;
         let is_local = matches!(self.peer.transport, TransportKind::Stdio | TransportKind::Unix);
         ClientInfo::new(self.id, dialect, initialize, is_driver, is_local)
     }
@@ -119,7 +119,7 @@ impl Client {
     }
 
     pub(crate) fn is_driver(&self) -> bool {
-        self.peer.role == Role::Driver
+        self.peer.role == ClientRole::Driver
     }
 
     /// Whether it can show elicitations of a mode (`form`, `url`), or of any.

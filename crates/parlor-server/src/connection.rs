@@ -39,7 +39,7 @@ use crate::fields;
 use crate::hub::HubState;
 use crate::lock;
 use crate::send_queue::SendQueue;
-use crate::session::{Message, RejectableRequest};
+use crate::session::{RejectableRequest, SessionMessage};
 
 /// How many sessions one connection may use.
 const MAX_SESSIONS: usize = 10_000;
@@ -202,7 +202,9 @@ impl Connection {
                     Requester::Session(request) => {
                         let by = self.client.id;
                         let SessionRequest { session, request } = request;
-                        let _ = session.send(Message::Event(Event::Answered { request, by, answer })).await;
+                        let _ = session
+                            .send(SessionMessage::Event(Event::Answered { request, by, answer }))
+                            .await;
                     }
                     Requester::Agent(request) => request.respond(&self.client, answer),
                 }
@@ -225,7 +227,7 @@ impl Connection {
             let sessions: Vec<_> = lock(&self.sessions).iter().cloned().collect();
             for session in sessions.into_iter().filter(|session| self.hub.is_live(session)) {
                 let message = Event::CancelRequest { client: self.client.id, id: id.clone() };
-                let _ = self.hub.send(&session, Message::Event(message)).await;
+                let _ = self.hub.send(&session, SessionMessage::Event(message)).await;
             }
             return;
         }
@@ -241,11 +243,11 @@ impl Connection {
         };
         let message = match method {
             "session/cancel" => {
-                Message::Event(Event::CancelTurn { by: self.client.id, scope: scope(&params) })
+                SessionMessage::Event(Event::CancelTurn { by: self.client.id, scope: scope(&params) })
             }
             _ => {
                 let forward = ClientCall::Forward { id: None, method: method.to_owned(), params };
-                Message::Call(Arc::clone(&self.client), forward)
+                SessionMessage::Call(Arc::clone(&self.client), forward)
             }
         };
         if let Err(error) = self.send_to_session(&session, message).await {
@@ -281,11 +283,13 @@ impl Connection {
             }
             "_parlor/older" => {
                 let older = older(id, &params)?;
-                return self.send_to_session(&session(&params)?, Message::Call(client(), older)).await;
+                return self.send_to_session(&session(&params)?, SessionMessage::Call(client(), older)).await;
             }
             "session/detach" => {
                 let detach = ClientCall::Detach { id: id.clone() };
-                return self.send_to_session(&session(&params)?, Message::Call(client(), detach)).await;
+                return self
+                    .send_to_session(&session(&params)?, SessionMessage::Call(client(), detach))
+                    .await;
             }
             "session/load" | "session/resume" | "session/attach" => {
                 let from = match method {
@@ -300,7 +304,7 @@ impl Connection {
                     _ => Object::default(),
                 };
                 let attach = ClientCall::Attach { id: id.clone(), from, cwd, members };
-                let join = Message::Call(Arc::clone(&client), attach);
+                let join = SessionMessage::Call(Arc::clone(&client), attach);
                 register_mcp_servers(&self.client, &params);
                 if self.is_ready(&session) {
                     return self.send_to_session(&session, join).await;
@@ -340,8 +344,10 @@ impl Connection {
                     | ClientCall::Cancel { .. }
                     | ClientCall::Seen { .. }
                     | ClientCall::Forward { .. }),
-                ) => self.send_to_session(&session, Message::Call(client(), call)).await,
-                (Some(session), call) => self.send_or_adopt(&session, Message::Call(client(), call)).await,
+                ) => self.send_to_session(&session, SessionMessage::Call(client(), call)).await,
+                (Some(session), call) => {
+                    self.send_or_adopt(&session, SessionMessage::Call(client(), call)).await
+                }
                 (None, ClientCall::Forward { method, .. }) => self.call_agent(Some(id), method, params).await,
                 (None, _) => session(&params).map(drop),
             },
@@ -464,7 +470,7 @@ impl Connection {
         let wait_for_earlier = async move || {
             for session in recent_sessions.into_iter().filter(|session| hub.is_live(session)) {
                 let (sent, waiting) = oneshot::channel();
-                let relay = Message::Relay { frame: Frame::updates(""), clients: Vec::new(), sent };
+                let relay = SessionMessage::Relay { frame: Frame::updates(""), clients: Vec::new(), sent };
                 if hub.send(&session, relay).await.is_ok() {
                     let _ = waiting.await;
                 }
@@ -496,7 +502,7 @@ impl Connection {
     }
 
     /// Sends a message to a session, which is adopted first if only an agent has it.
-    async fn send_or_adopt(&mut self, session: &SessionId, message: Message) -> Result<(), RpcError> {
+    async fn send_or_adopt(&mut self, session: &SessionId, message: SessionMessage) -> Result<(), RpcError> {
         if self.is_ready(session) {
             return self.send_to_session(session, message).await;
         }
@@ -517,14 +523,18 @@ impl Connection {
     }
 
     /// Sends a message to a session, in its lane if it is not ready.
-    async fn send_to_session(&mut self, session: &SessionId, message: Message) -> Result<(), RpcError> {
+    async fn send_to_session(
+        &mut self,
+        session: &SessionId,
+        message: SessionMessage,
+    ) -> Result<(), RpcError> {
         if !self.is_ready(session) {
             let (hub, target) = (Arc::clone(&self.hub), session.clone());
             return self.run_in_lane(session, message.as_rejectable(), |_| async move {
                 hub.send(&target, message).await
             });
         }
-        if matches!(message, Message::Call(_, ClientCall::Fork(_))) {
+        if matches!(message, SessionMessage::Call(_, ClientCall::Fork(_))) {
             self.hub.make_room().await?;
         }
         self.track_session(session)?;

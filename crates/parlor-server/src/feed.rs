@@ -431,11 +431,11 @@ mod tests {
     use parlor_store::{Batch, MemoryStore, SessionRow};
 
     use super::*;
-    use crate::hub::{Hub, Peer, Role, TransportKind};
+    use crate::hub::{ClientRole, Hub, Peer, TransportKind};
     use crate::send_queue::{SendQueueReader, send_queue};
 
     fn client() -> (Arc<Client>, SendQueueReader) {
-        let peer = Peer::new(TransportKind::Stdio, Role::Driver);
+        let peer = Peer::new(TransportKind::Stdio, ClientRole::Driver);
         let (queue, reader) = send_queue();
         (Arc::new(Client::new(ClientId(7), Arc::new(peer), queue)), reader)
     }
@@ -499,7 +499,7 @@ mod tests {
     #[tokio::test]
     async fn a_disconnected_client_leaves_no_subscription_behind() {
         let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
-        let peer = Peer { role: Role::Driver, ..(*client().0.peer).clone() };
+        let peer = Peer { role: ClientRole::Driver, ..(*client().0.peer).clone() };
         let (mut connection, _reader) = hub.connect(peer);
         for method in ["_parlor/list/subscribe", "_parlor/requests/subscribe"] {
             let line = format!(

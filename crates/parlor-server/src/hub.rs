@@ -34,7 +34,7 @@ use crate::logins::Logins;
 use crate::losses::LossCounts;
 use crate::memory::MemoryUsage;
 use crate::send_queue::{SendQueueReader, send_queue};
-use crate::session::{Inbox, Message};
+use crate::session::{Mailbox, SessionMessage};
 use crate::session_thread::SessionThread;
 use crate::store::StoreHandle;
 use crate::stored::{self, StoredSession};
@@ -46,7 +46,7 @@ pub struct Peer {
     /// The transport of its connection.
     pub transport: TransportKind,
     /// What it is allowed to do.
-    pub role: Role,
+    pub role: ClientRole,
     /// The agent of its new sessions; `None` for the default agent.
     pub agent: Option<AgentChoice>,
     /// The dialect to use if it negotiates protocol version 2.
@@ -61,7 +61,7 @@ pub struct Peer {
 
 impl Peer {
     /// Creates a client about which nothing else is known.
-    pub fn new(transport: TransportKind, role: Role) -> Self {
+    pub fn new(transport: TransportKind, role: ClientRole) -> Self {
         Self { transport, role, agent: None, dialect: None, env: Vec::new(), cwd: None, name: None }
     }
 
@@ -93,7 +93,7 @@ pub enum TransportKind {
 
 /// What a client is allowed to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum ClientRole {
     /// May act: prompt, cancel, fork, delete.
     Driver,
     /// May only watch.
@@ -135,8 +135,8 @@ pub struct Hub {
     shared: Arc<HubState>,
 }
 
-/// The inboxes of the live sessions; a cell is empty while its session is being opened.
-type LiveSessions = HashMap<SessionId, Arc<OnceCell<Inbox>>>;
+/// The mailboxes of the live sessions; a cell is empty while its session is being opened.
+type LiveSessions = HashMap<SessionId, Arc<OnceCell<Mailbox>>>;
 
 /// The state that sessions and connections share.
 pub(crate) struct HubState {
@@ -277,7 +277,7 @@ impl Hub {
     /// Reads the transcript of a session, after waiting until it contains `message`. `None` if there is no such session.
     pub async fn transcript(&self, session: &SessionId, message: Option<MessageId>) -> Option<Transcript> {
         let (reply, transcript) = oneshot::channel();
-        self.shared.send(session, Message::Read { message, reply }).await.ok()?;
+        self.shared.send(session, SessionMessage::Read { message, reply }).await.ok()?;
         transcript.await.ok()
     }
 
@@ -305,9 +305,9 @@ impl Hub {
         let sessions: Vec<_> =
             lock(&self.shared.sessions).values().filter_map(|cell| cell.get().cloned()).collect();
         let mut ends = Vec::new();
-        for inbox in sessions {
+        for mailbox in sessions {
             let (sender, end) = oneshot::channel();
-            if inbox.send(Message::Stop(sender)).await.is_ok() {
+            if mailbox.send(SessionMessage::Stop(sender)).await.is_ok() {
                 ends.push(end);
             }
         }
@@ -457,9 +457,10 @@ impl HubState {
 
     /// Has idle sessions evict themselves.
     fn tick_sessions(&self) {
-        let inboxes: Vec<_> = lock(&self.sessions).values().filter_map(|cell| cell.get().cloned()).collect();
-        for inbox in inboxes {
-            let _ = inbox.try_send(Message::Tick);
+        let mailboxes: Vec<_> =
+            lock(&self.sessions).values().filter_map(|cell| cell.get().cloned()).collect();
+        for mailbox in mailboxes {
+            let _ = mailbox.try_send(SessionMessage::Tick);
         }
     }
 
@@ -622,7 +623,7 @@ impl HubState {
         let id = SessionId::from(JsonStr::from_literal(&row.id).unwrap_or_else(|| JsonStr::new(&row.id)));
         // A restored session ends the turn before it answers.
         let (reply, transcript) = oneshot::channel();
-        match self.send(&id, Message::Read { message: None, reply }).await {
+        match self.send(&id, SessionMessage::Read { message: None, reply }).await {
             Ok(()) => drop(transcript.await),
             Err(error) => {
                 tracing::warn!(session = %id, "cannot end the interrupted turn of a session: {}", error.message());

@@ -1,8 +1,7 @@
 //! Reads sessions and agent information from the store, for servers and for commands that work offline.
 
-use parlor_dialect::Dialect;
 pub use parlor_engine::stored::StoredSession;
-pub use parlor_engine::{DayUsage, SessionData, SessionUsage, TOKEN_KINDS, Tokens, title};
+pub use parlor_engine::{CachedAgentInfo, DayUsage, SessionData, SessionUsage, TOKEN_KINDS, Tokens, title};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::{EntryId, Role, SessionId, Slot, Transcript, text_of};
 use parlor_store::{ErrorKind, SessionRow, Store, StoreError};
@@ -15,22 +14,6 @@ pub(crate) const INFO: &str = "info";
 
 /// How many bytes of a session are read at once.
 const PAGE: usize = 4 << 20;
-
-/// An agent's last response to `initialize`.
-#[derive(Debug, Clone)]
-pub struct CachedAgentInfo {
-    /// The dialect that the agent speaks.
-    pub dialect: Dialect,
-    /// The result of `initialize`.
-    pub info: Object,
-}
-
-impl CachedAgentInfo {
-    /// What the agent offers beyond prompts, for people.
-    pub fn features(&self) -> Vec<&'static str> {
-        parlor_engine::agent_features(self.dialect, &self.info)
-    }
-}
 
 /// Reads a session from the store. This blocks.
 pub fn open(store: &dyn Store, id: &str) -> Result<Option<StoredSession>, StoreError> {
@@ -182,7 +165,7 @@ pub(crate) fn login_key(agent_key: &str) -> String {
 fn decode_agent_info(stored: String) -> Option<CachedAgentInfo> {
     let stored = Json::parse(stored).ok()?.to_object().unwrap_or_default();
     let dialect = stored.get_string("dialect")?.parse().ok()?;
-    Some(CachedAgentInfo { dialect, info: stored.get_object("info")? })
+    Some(CachedAgentInfo { dialect, initialize: stored.get_object("info")? })
 }
 
 /// The key of an agent in the store. The configured dialect and version are part of it, because they change the response to

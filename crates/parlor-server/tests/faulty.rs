@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parlor_dialect::Dialect::{self, V1, V2};
 use parlor_server::config::{AgentConfig, Agents, Config};
-use parlor_server::hub::{Hub, HubOptions, LIVE_SESSIONS, Role};
+use parlor_server::hub::{ClientRole, Hub, HubOptions, LIVE_SESSIONS};
 use parlor_store::{ErrorKind, FaultyStore, Filter, MemoryStore, Store};
 use parlor_testkit::async_client::AsyncClient;
 use parlor_testkit::shell;
@@ -63,7 +63,7 @@ fn as_reaper() {
 
 /// A client of a hub in the same process.
 async fn connect(hub: &Arc<Hub>, dialect: Dialect) -> AsyncClient {
-    AsyncClient::over(common::connect(hub, Role::Driver), dialect, json!({})).await
+    AsyncClient::over(common::connect(hub, ClientRole::Driver), dialect, json!({})).await
 }
 
 /// Sends a prompt and waits for the response.

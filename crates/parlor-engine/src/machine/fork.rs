@@ -20,8 +20,8 @@ use crate::session_data::{EarlierAgent, SessionData};
 use crate::stored::{OPENED, SIDE_STATE};
 use crate::summary::SessionSummary;
 use crate::{
-    AgentEpoch, AgentProfile, Capability, ClientInfo, ForkKind, ForkRequest, Frame, HandoffAgent, KnownAgent,
-    fields,
+    AgentEpoch, AgentProfile, CachedAgentInfo, Capability, ClientInfo, ForkKind, ForkRequest, Frame,
+    HandoffAgent, fields,
 };
 
 /// The forks of a session that are planned or wait for the agent.
@@ -249,7 +249,7 @@ impl SessionMachine {
         fork: &Fork,
         row: &SessionRow,
         client_params: &Object,
-        known: Option<&KnownAgent>,
+        known: Option<&CachedAgentInfo>,
     ) -> Option<Native> {
         let agents = JsonStr::from_literal(self.rows.row.agent_session.as_deref()?)?;
         if !self.agent.knows_conversation() {

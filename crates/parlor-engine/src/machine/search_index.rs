@@ -150,7 +150,7 @@ fn runs(entry: &EntryId, transcript: &Transcript) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use parlor_json::{Json, Object};
+    use parlor_json::Json;
     use parlor_session::{Activity, Content, Patch, State, Upsert};
 
     use super::*;
@@ -220,9 +220,7 @@ mod tests {
     fn the_end_of_a_turn_finishes_all_that_it_wrote() {
         let mut session = IndexedSession::default();
         session.says("a", "one");
-        let state = |activity| {
-            Update::State(State::new(activity))
-        };
+        let state = |activity| Update::State(State::new(activity));
         assert_eq!(session.push(state(Activity::RequiresAction)), []);
         assert_eq!(session.push(state(Activity::Idle)), [(1, "agent: one".to_owned())]);
     }

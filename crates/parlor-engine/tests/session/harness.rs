@@ -10,8 +10,8 @@ use parlor_dialect::settings::Settings;
 use parlor_engine::rows::{SessionRow, Write};
 use parlor_engine::stored::{ALIASES, OPENED, SIDE_STATE, SUBAGENTS, StoredSession};
 use parlor_engine::{
-    AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentInfo, AgentLink, ClientCall, ClientInfo,
-    ClientRequestId, Event, Follow, ForkKind, ForkRequest, ForkStart, HandoffAgent, IdGen, KnownAgent, Now,
+    AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentInfo, AgentLink, CachedAgentInfo, ClientCall,
+    ClientInfo, ClientRequestId, Event, Follow, ForkKind, ForkRequest, ForkStart, HandoffAgent, IdGen, Now,
     OpenRequest, OpenedAgent, Outgoing, Output, QueueLimits, ReplayFrom, SessionConfig, SessionData,
     SessionEnd, SessionLookup, SessionMachine, SessionSummary, SubagentCommand, SubagentInfo, SubagentOutput,
     Timer,
@@ -347,7 +347,7 @@ impl Script {
     /// A fork at the end, while no agent is there and it is known what it said in `initialize`.
     pub(crate) fn fork_of_known_agent(&mut self, client: u64, id: u64, initialize: &str) {
         let initialize = Json::parse(initialize).unwrap().to_object().unwrap_or_default();
-        let known_agent = Some(KnownAgent { dialect: self.dialect, initialize });
+        let known_agent = Some(CachedAgentInfo { dialect: self.dialect, initialize });
         let (id, params) = (RequestId::from(id), Object::default());
         let request = ForkRequest { id, params, kind: ForkKind::Fork, known_agent, handoff: None };
         self.call(client, ClientCall::Fork(Box::new(request)));

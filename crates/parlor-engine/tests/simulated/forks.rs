@@ -2,7 +2,7 @@
 
 use parlor_dialect::Dialect::V2;
 use parlor_engine::stored::StoredSession;
-use parlor_engine::{ClientCall, ForkKind, ForkRequest, KnownAgent, QueueLimits};
+use parlor_engine::{CachedAgentInfo, ClientCall, ForkKind, ForkRequest, QueueLimits};
 use parlor_session::{EntryId, Role};
 use parlor_wire::RequestId;
 
@@ -18,8 +18,10 @@ fn no_more_forks_wait_for_the_agent_than_the_limit_also_if_they_are_asked_for_to
     let limits = QueueLimits { waiting_forks: 2, ..QueueLimits::default() };
     let mut stage = Stage::stored(stored, limits);
     let fork = |id: u64| {
-        let known_agent =
-            KnownAgent { dialect: V2, initialize: object(r#"{"capabilities":{"session":{"fork":{}}}}"#) };
+        let known_agent = CachedAgentInfo {
+            dialect: V2,
+            initialize: object(r#"{"capabilities":{"session":{"fork":{}}}}"#),
+        };
         let request = ForkRequest {
             id: RequestId::from(id),
             params: object("{}"),

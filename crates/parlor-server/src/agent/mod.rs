@@ -28,13 +28,13 @@ use crate::hub::HubState;
 use crate::lock;
 use crate::send_queue::{SendQueue, SendQueueReader, send_queue};
 use crate::services::budget::FileBudget;
-use crate::session::{AgentMessage, Link, Message, SessionCall};
+use crate::session::{AgentMessage, Link, SessionCall, SessionMessage};
 use parlor_process::Process;
 
 pub(crate) use self::login::LoginStates;
 use self::login::{CheckedCall, LoginRecord};
 pub(crate) use self::open::Opener;
-pub(crate) use self::opened::{AgentSessionGuard, BoundAgent, EarlyMessages};
+pub(crate) use self::opened::{AgentSessionGuard, BoundAgent, UnroutedMessages};
 pub(crate) use self::registry::Registry;
 pub(crate) use self::session_cache::{AgentSessionCache, PendingCreates};
 pub(crate) use self::sessionless::{AgentRequest, CancelToken, register_mcp_servers};
@@ -145,7 +145,7 @@ impl UnloadedSession {
     /// Sends updates to the session, which is loaded from the store if necessary.
     async fn deliver(&self, lines: String) {
         let Some(hub) = self.hub.upgrade() else { return };
-        let message = Message::Agent(self.epoch, AgentMessage::Updates(lines, None));
+        let message = SessionMessage::Agent(self.epoch, AgentMessage::Updates(lines, None));
         if let Err(error) = hub.send(&self.session, message).await {
             tracing::info!(session = %self.session, "dropping updates for an unloaded session: {}", error.message());
         }
@@ -322,7 +322,7 @@ impl Agent {
     /// server uses the agent session.
     pub(crate) fn link(&self, session: &SessionId, link: &Link) -> Result<(), RpcError> {
         let mut links = lock(&self.links);
-        if links.sessions.get(session).is_some_and(|other| !other.inbox.is_closed()) {
+        if links.sessions.get(session).is_some_and(|other| !other.mailbox.is_closed()) {
             let name = &self.info.label;
             let message = format!(
                 "agent '{name}' gave a new session the id of another session that is in use: {session}"
@@ -330,8 +330,9 @@ impl Agent {
             return Err(RpcError::new(code::INTERNAL_ERROR, message));
         }
         if let Some(lines) = links.take_early_updates(session) {
-            // The inbox of a new link is empty.
-            let _ = link.inbox.try_send(Message::Agent(link.epoch, AgentMessage::Updates(lines, None)));
+            // The mailbox of a new link is empty.
+            let _ =
+                link.mailbox.try_send(SessionMessage::Agent(link.epoch, AgentMessage::Updates(lines, None)));
         }
         links.released.remove(session);
         links.sessions.insert(session.clone(), link.clone());

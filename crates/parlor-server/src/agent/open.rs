@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::opened::{AgentSessionGuard, BoundAgent, channel, event_of};
 use super::session_cache::PendingCreate;
 use super::{Agent, CancelToken, Origin, Startup};
-use crate::session::{AgentMessage, Link, Message, next_epoch, now};
+use crate::session::{AgentMessage, Link, SessionMessage, next_epoch, now};
 
 /// Opens one agent session.
 pub(crate) struct Opener {
@@ -30,7 +30,7 @@ pub(crate) struct Opener {
     /// The client's request for which a session is created.
     origin: Option<Origin>,
     link: Link,
-    messages: mpsc::Receiver<Message>,
+    messages: mpsc::Receiver<SessionMessage>,
     guard: Option<AgentSessionGuard>,
     call: Option<OpenCall>,
     /// An action that takes time and ends with an event.
@@ -164,7 +164,7 @@ impl Opener {
                 self.guard = None;
                 self.messages.close();
                 while let Ok(message) = self.messages.try_recv() {
-                    if let Message::Agent(_, AgentMessage::Request { id, .. }) = message {
+                    if let SessionMessage::Agent(_, AgentMessage::Request { id, .. }) = message {
                         let error = RpcError::new(code::INTERNAL_ERROR, "the session was not opened");
                         agent.answer(&id, &Err(error.to_json()));
                     }
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(opened.session.result.to_json().as_str(), r#"{"x":1}"#);
         let first = opened.early.messages.recv().await;
         assert!(
-            matches!(&first, Some(Message::Agent(_, AgentMessage::Updates(lines, _))) if lines.contains("early"))
+            matches!(&first, Some(SessionMessage::Agent(_, AgentMessage::Updates(lines, _))) if lines.contains("early"))
         );
     }
 
@@ -379,11 +379,11 @@ mod tests {
         let old = next_epoch();
         let begun = BoundAgent::for_tests(&agent, "s");
         let new = begun.guard.epoch;
-        let inbox = session::start(hub.shared(), session_for_tests("ours"), Some(begun), None);
+        let mailbox = session::start(hub.shared(), session_for_tests("ours"), Some(begun), None);
         let served = |text: &str| AgentMessage::Served(RequestId::from(7), Ok(Json::from(text)), None);
         let gone = AgentMessage::Gone(RpcError::new(code::INTERNAL_ERROR, "it ended"));
         for (epoch, message) in [(old, served("late")), (old, gone), (new, served("in time"))] {
-            inbox.send(Message::Agent(epoch, message)).await.unwrap();
+            mailbox.send(SessionMessage::Agent(epoch, message)).await.unwrap();
         }
         let response = peer.next().await;
         let member = |name| response.get(name).map(Json::as_str);

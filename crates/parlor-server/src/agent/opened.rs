@@ -9,7 +9,7 @@ use parlor_wire::RpcError;
 use tokio::sync::mpsc;
 
 use super::Agent;
-use crate::session::{AgentMessage, INBOX, Link, Message, SessionCall, next_epoch};
+use crate::session::{AgentMessage, Link, MAILBOX, SessionCall, SessionMessage, next_epoch};
 
 /// Reserves an agent session for a session of the server; dropping it stops routing its messages.
 #[derive(Debug)]
@@ -27,11 +27,11 @@ impl Drop for AgentSessionGuard {
 
 /// Messages of an agent session that arrived before its messages were routed to the session.
 #[derive(Debug)]
-pub(crate) struct EarlyMessages {
+pub(crate) struct UnroutedMessages {
     /// Messages that the opening received.
-    pub(crate) kept: Vec<Message>,
+    pub(crate) kept: Vec<SessionMessage>,
     /// Messages that arrived since.
-    pub(crate) messages: mpsc::Receiver<Message>,
+    pub(crate) messages: mpsc::Receiver<SessionMessage>,
 }
 
 /// An open agent session.
@@ -39,14 +39,14 @@ pub(crate) struct EarlyMessages {
 pub(crate) struct BoundAgent {
     pub(crate) guard: AgentSessionGuard,
     pub(crate) session: AgentSession,
-    pub(crate) early: EarlyMessages,
+    pub(crate) early: UnroutedMessages,
 }
 
 impl BoundAgent {
     pub(super) fn new(
         guard: AgentSessionGuard,
         mut session: AgentSession,
-        messages: mpsc::Receiver<Message>,
+        messages: mpsc::Receiver<SessionMessage>,
     ) -> Self {
         let name = &guard.agent.info.name;
         if let Some(lost) = &session.lost {
@@ -65,10 +65,10 @@ impl BoundAgent {
                 EarlyMessage::RequestCancelled(id) => AgentMessage::RequestCancelled(id),
                 EarlyMessage::Notification(line) => AgentMessage::Notification(line),
             };
-            Message::Agent(guard.epoch, message)
+            SessionMessage::Agent(guard.epoch, message)
         });
         let kept = kept.collect();
-        Self { guard, session, early: EarlyMessages { kept, messages } }
+        Self { guard, session, early: UnroutedMessages { kept, messages } }
     }
 
     /// Creates a session that the agent has just opened.
@@ -99,14 +99,14 @@ impl BoundAgent {
 }
 
 /// Creates the channel for messages of a session that is being opened.
-pub(super) fn channel(epoch: AgentEpoch) -> (Link, mpsc::Receiver<Message>) {
-    let (inbox, messages) = mpsc::channel(INBOX);
-    (Link { inbox, epoch, is_session: false }, messages)
+pub(super) fn channel(epoch: AgentEpoch) -> (Link, mpsc::Receiver<SessionMessage>) {
+    let (mailbox, messages) = mpsc::channel(MAILBOX);
+    (Link { mailbox, epoch, is_session: false }, messages)
 }
 
 /// Converts a message of the agent to an event of an opening; `None` for a message that an opening does not handle.
-pub(super) fn event_of(message: Message) -> Option<OpeningEvent> {
-    let Message::Agent(_, message) = message else { return None };
+pub(super) fn event_of(message: SessionMessage) -> Option<OpeningEvent> {
+    let SessionMessage::Agent(_, message) = message else { return None };
     let message = match message {
         AgentMessage::Response(SessionCall::Restore, reply) => return Some(OpeningEvent::Response(reply)),
         AgentMessage::Gone(error) => return Some(OpeningEvent::AgentGone(error)),

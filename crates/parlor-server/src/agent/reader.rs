@@ -19,12 +19,12 @@ use super::{Agent, Links, MAX_EARLY_UPDATES, PendingCall, UnloadedSession};
 use crate::connection::register_batch;
 use crate::fields;
 use crate::lock;
-use crate::session::{AgentMessage, Link, Message, SessionCall};
+use crate::session::{AgentMessage, Link, SessionCall, SessionMessage};
 
 /// How many bytes are read at once.
 const BUFFER: usize = 64 << 10;
 
-/// How many batches of updates may wait in the inboxes of sessions. An agent that is faster than its sessions is not read
+/// How many batches of updates may wait in the mailboxes of sessions. An agent that is faster than its sessions is not read
 /// meanwhile, so that its output waits in its pipe.
 const MAX_BATCHES: usize = 32;
 
@@ -89,7 +89,7 @@ impl UpdateBatch {
         let sent = link.send(AgentMessage::Updates(lines, permit)).await;
         let Err(AgentMessage::Updates(unsent, permit)) = sent else { return };
         // The session was evicted. It may have been loaded again, or is loaded for these updates.
-        match find_receiver(agent, session, &unsent, |link| !link.inbox.is_closed()) {
+        match find_receiver(agent, session, &unsent, |link| !link.mailbox.is_closed()) {
             Receiver::Session(link) => drop(link.send(AgentMessage::Updates(unsent, permit)).await),
             Receiver::Unloaded(session) => session.deliver(unsent).await,
             Receiver::None => {}
@@ -169,8 +169,8 @@ async fn on_subagent_update(agent: &Agent, line: &str, batch: &mut UpdateBatch) 
         return;
     }
     let (sent, handled) = oneshot::channel();
-    let relay = Message::Relay { frame: Frame::updates(""), clients: Vec::new(), sent };
-    if link.inbox.send(relay).await.is_ok() {
+    let relay = SessionMessage::Relay { frame: Frame::updates(""), clients: Vec::new(), sent };
+    if link.mailbox.send(relay).await.is_ok() {
         // A session that has ended does not handle it.
         let _ = handled.await;
     }
@@ -307,9 +307,9 @@ async fn on_notification(
         if sessionless::cancel(agent, &id, &mut batch.order).await {
             return;
         }
-        let inboxes: Vec<_> = lock(&agent.links).sessions.values().cloned().collect();
-        for inbox in inboxes {
-            let _ = inbox.send(AgentMessage::RequestCancelled(id.clone())).await;
+        let mailboxes: Vec<_> = lock(&agent.links).sessions.values().cloned().collect();
+        for mailbox in mailboxes {
+            let _ = mailbox.send(AgentMessage::RequestCancelled(id.clone())).await;
         }
         return;
     }
@@ -368,8 +368,8 @@ mod tests {
         let (agent, _peer) = Agent::for_tests(Dialect::V2);
         for number in 0..3000 {
             let session = SessionId::from(format!("s{number}").as_str());
-            let (inbox, mut messages) = mpsc::channel(8);
-            let link = Link { inbox, epoch: next_epoch(), is_session: true };
+            let (mailbox, mut messages) = mpsc::channel(8);
+            let link = Link { mailbox, epoch: next_epoch(), is_session: true };
             let barrier = Barrier::new(2);
             let receiver = thread::scope(|scope| {
                 let reader = scope.spawn(|| {
@@ -381,7 +381,11 @@ mod tests {
                 reader.join().unwrap()
             });
             let is_kept = matches!(receiver, Receiver::None);
-            assert_eq!(messages.try_recv().is_ok(), is_kept, "kept updates are in the inbox, others follow");
+            assert_eq!(
+                messages.try_recv().is_ok(),
+                is_kept,
+                "kept updates are in the mailbox, others follow"
+            );
         }
     }
 }

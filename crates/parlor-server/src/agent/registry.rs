@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use parlor_dialect::Dialect;
+use parlor_engine::CachedAgentInfo;
 use parlor_json::Object;
 use parlor_session::SessionId;
 use parlor_store::{Batch, Write};
@@ -20,7 +21,7 @@ use crate::lock;
 use crate::services::access::FileAccess;
 use crate::session_thread::SessionThread;
 use crate::store::StoreHandle;
-use crate::stored::{self, CachedAgentInfo};
+use crate::stored;
 use parlor_process::Reaper;
 
 /// Starts agents on demand and stops idle ones.
@@ -272,7 +273,8 @@ impl Registry {
         info.set("info", agent.info.initialize.to_json());
         let value = Some(info.text());
         let key = stored::agent_key(config);
-        let known = CachedAgentInfo { dialect: agent.info.dialect, info: agent.info.initialize.clone() };
+        let known =
+            CachedAgentInfo { dialect: agent.info.dialect, initialize: agent.info.initialize.clone() };
         lock(&self.agent_info).insert(key.clone(), Some(known));
         let batch = Batch { writes: vec![Write::Value { key, value }], durable: false };
         let store = Arc::clone(&self.store);

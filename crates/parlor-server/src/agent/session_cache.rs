@@ -292,8 +292,8 @@ mod tests {
             r#"{"sessions":[{"sessionId":"old","cwd":"/"},{"sessionId":"new","cwd":"/","updatedAt":"2025-01-01T00:00:00Z"}]}"#,
         ]);
         // The session `ours` is in use and not stored yet.
-        let (inbox, _kept) = tokio::sync::mpsc::channel(1);
-        agent.link(&"ours".into(), &Link { inbox, epoch: next_epoch(), is_session: true }).unwrap();
+        let (mailbox, _kept) = tokio::sync::mpsc::channel(1);
+        agent.link(&"ours".into(), &Link { mailbox, epoch: next_epoch(), is_session: true }).unwrap();
         cache.refresh(&agent, "key");
         let ids = listed(&cache, "key", |rows| !rows.is_empty()).await;
         assert_eq!(ids, [r#""new""#, r#""old""#]);

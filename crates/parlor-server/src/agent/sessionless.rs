@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use super::{Agent, CallGuard, Origin, PendingCall, Reply};
 use crate::client::{Client, Requester};
 use crate::lock;
-use crate::session::{AgentMessage, Inbox, Link, Message, SessionCall};
+use crate::session::{AgentMessage, Link, Mailbox, SessionCall, SessionMessage};
 
 /// How many requests of one agent outside of sessions may be in flight.
 const MAX_REQUESTS: usize = 1000;
@@ -216,22 +216,22 @@ pub(crate) fn register_mcp_servers(client: &Client, params: &Object) {
 #[derive(Debug, Default)]
 pub(super) struct DeliveryOrder {
     /// The sessions that received messages since the last message outside of sessions.
-    recent: Vec<Inbox>,
+    recent: Vec<Mailbox>,
     /// Whether there were more than [`MAX_RECENT`], so that all sessions count.
     all: bool,
 }
 
 impl DeliveryOrder {
     pub(super) fn on_sent_to(&mut self, link: &Link) {
-        let inbox = &link.inbox;
-        if self.all || !link.is_session || self.recent.iter().rev().any(|other| other.same_channel(inbox)) {
+        let mailbox = &link.mailbox;
+        if self.all || !link.is_session || self.recent.iter().rev().any(|other| other.same_channel(mailbox)) {
             return;
         }
         if self.recent.len() >= MAX_RECENT {
             self.recent.clear();
             self.all = true;
         } else {
-            self.recent.push(inbox.clone());
+            self.recent.push(mailbox.clone());
         }
     }
 
@@ -242,20 +242,20 @@ impl DeliveryOrder {
         if std::mem::take(&mut self.all) {
             let links = lock(&agent.links);
             let sessions = links.sessions.values().filter(|link| link.is_session);
-            recent = sessions.map(|link| link.inbox.clone()).collect();
+            recent = sessions.map(|link| link.mailbox.clone()).collect();
         }
         let mut left: Vec<ClientId> = clients.iter().map(|client| client.id).collect();
         if recent.len() > 1 {
             let mut waiting = Vec::with_capacity(recent.len());
-            for inbox in &recent {
-                waiting.push(relay(inbox, frame, Vec::new()).await);
+            for mailbox in &recent {
+                waiting.push(relay(mailbox, frame, Vec::new()).await);
             }
             for waiting in waiting {
                 let _ = waiting.await;
             }
         }
-        for inbox in &recent {
-            if let Ok(sent) = relay(inbox, frame, left.clone()).await.await {
+        for mailbox in &recent {
+            if let Ok(sent) = relay(mailbox, frame, left.clone()).await.await {
                 left.retain(|client| !sent.contains(client));
             }
         }
@@ -266,9 +266,9 @@ impl DeliveryOrder {
 }
 
 /// Has a session send a frame to those of the clients that are attached to it; the receiver gets these clients.
-async fn relay(inbox: &Inbox, frame: &Frame, clients: Vec<ClientId>) -> oneshot::Receiver<Vec<ClientId>> {
+async fn relay(mailbox: &Mailbox, frame: &Frame, clients: Vec<ClientId>) -> oneshot::Receiver<Vec<ClientId>> {
     let (sent, waiting) = oneshot::channel();
-    let _ = inbox.send(Message::Relay { frame: frame.clone(), clients, sent }).await;
+    let _ = mailbox.send(SessionMessage::Relay { frame: frame.clone(), clients, sent }).await;
     waiting
 }
 
@@ -403,7 +403,7 @@ async fn send_to_client(
 /// The agent session whose messages go to a link.
 fn session_at(agent: &Agent, link: &Link) -> Option<SessionId> {
     let links = lock(&agent.links);
-    let found = links.sessions.iter().find(|(_, other)| other.inbox.same_channel(&link.inbox));
+    let found = links.sessions.iter().find(|(_, other)| other.mailbox.same_channel(&link.mailbox));
     found.map(|(session, _)| session.clone())
 }
 

@@ -19,7 +19,7 @@ use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::fields;
 use crate::hub::{AgentChoice, HubState, no_session};
-use crate::session::{self, Inbox, Message};
+use crate::session::{self, Mailbox, SessionMessage};
 use crate::stored::{self, StoredSession};
 
 /// Whether only an agent has a session.
@@ -40,7 +40,7 @@ pub(super) async fn adopt_and_send(
     client: &Arc<Client>,
     params: &Object,
     session: &SessionId,
-    message: Message,
+    message: SessionMessage,
     cancel: CancelToken,
 ) -> Result<(), RpcError> {
     hub.open_or_else(session, async || adopt(hub, client, session, params, cancel).await).await?;
@@ -54,7 +54,7 @@ async fn adopt(
     id: &SessionId,
     params: &Object,
     cancel: CancelToken,
-) -> Result<Inbox, RpcError> {
+) -> Result<Mailbox, RpcError> {
     let literal = id.as_json().as_literal().to_owned();
     let (config, listed) = agent_of(hub, client, &literal).await?;
     // All sessions of an embedded agent are stored here.

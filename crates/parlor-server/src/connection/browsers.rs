@@ -7,7 +7,7 @@ use parlor_json::{Json, Object};
 use parlor_wire::{RequestId, RpcError, code};
 
 use crate::client::Client;
-use crate::hub::{HubState, Role};
+use crate::hub::{ClientRole, HubState};
 
 /// Responds with the code of a link that signs one browser in.
 pub(super) fn link(
@@ -17,8 +17,8 @@ pub(super) fn link(
     params: &Object,
 ) -> Result<(), RpcError> {
     let role = match params.get_bool("observer") {
-        Some(true) => Role::Observer,
-        Some(false) | None => Role::Driver,
+        Some(true) => ClientRole::Observer,
+        Some(false) | None => ClientRole::Driver,
     };
     let link = hub.browsers().new_link(role, now());
     let link = link.map_err(|error| {
@@ -32,8 +32,8 @@ pub(super) fn link(
 pub(super) fn list(hub: &Arc<HubState>, client: &Arc<Client>, id: &RequestId) {
     let browsers = hub.browsers().list(now()).into_iter().map(|browser| {
         let role = match browser.role {
-            Role::Driver => "driver",
-            Role::Observer => "observer",
+            ClientRole::Driver => "driver",
+            ClientRole::Observer => "observer",
         };
         let listed = Object::new()
             .with("id", browser.id.as_str())

@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::fields;
 use crate::hub::{AgentChoice, HubState};
-use crate::session::{self, Message};
+use crate::session::{self, SessionMessage};
 use crate::stored::{SessionData, StoredSession};
 
 /// Creates a session: first at the agent, then here.
@@ -88,7 +88,7 @@ async fn try_new(
     hub.start_session(opened, session, bound);
     let attach =
         ClientCall::Attach { id: id.clone(), from: ReplayFrom::New, cwd: None, members: Object::default() };
-    let join = Message::Call(Arc::clone(client), attach);
+    let join = SessionMessage::Call(Arc::clone(client), attach);
     hub.send(session, join).await?;
     if config.embedded.is_some() {
         let mut begun = Object::default();

@@ -92,7 +92,7 @@ pub(super) async fn initialized(
         }
     }
     let mut losses = Losses::default();
-    let agents = known.map(|known| live::agent_info(&known.info, known.dialect, dialect, &mut losses));
+    let agents = known.map(|known| live::agent_info(&known.initialize, known.dialect, dialect, &mut losses));
     let mut agents = agents.unwrap_or_default();
     // The clients of an embedded agent run its own program.
     if let Some(methods) = agents.get("authMethods").filter(|_| config.embedded.is_none()) {

@@ -17,7 +17,7 @@ use crate::agent_sessions;
 use crate::client::Client;
 use crate::config::{AgentConfig, DefaultAgent, McpConfig};
 use crate::hub::HubState;
-use crate::session::Message;
+use crate::session::SessionMessage;
 use crate::stored;
 
 /// How many sessions a page has.
@@ -280,7 +280,7 @@ pub(super) async fn session_status(
     session: &SessionId,
 ) -> Result<(), RpcError> {
     if hub.is_live(session) {
-        let status = Message::Call(Arc::clone(client), ClientCall::Status { id: id.clone() });
+        let status = SessionMessage::Call(Arc::clone(client), ClientCall::Status { id: id.clone() });
         return hub.send(session, status).await;
     }
     // A session that only its agent has is listed, so it exists for clients.

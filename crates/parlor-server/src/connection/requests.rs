@@ -9,7 +9,7 @@ use parlor_wire::{RequestId, RpcError, code};
 use crate::client::Client;
 use crate::feed;
 use crate::hub::HubState;
-use crate::session::Message;
+use crate::session::SessionMessage;
 
 /// Responds with the open requests; a subscriber is sent them, and later changes, as notifications instead.
 pub(super) async fn list(
@@ -54,5 +54,5 @@ pub(super) async fn answer(
     };
     let peer_request = open.request.request;
     let call = ClientCall::AnswerRequest { id: id.clone(), peer_request, result: Json::from(result) };
-    hub.send(&open.session, Message::Call(Arc::clone(client), call)).await
+    hub.send(&open.session, SessionMessage::Call(Arc::clone(client), call)).await
 }

@@ -99,10 +99,10 @@ impl HubState {
     async fn has_background_work(&self) -> bool {
         let live: Vec<SessionId> = lock(&self.sessions).keys().cloned().collect();
         for session in live {
-            let inbox = lock(&self.sessions).get(&session).and_then(|cell| cell.get().cloned());
-            let Some(inbox) = inbox else { continue };
+            let mailbox = lock(&self.sessions).get(&session).and_then(|cell| cell.get().cloned());
+            let Some(mailbox) = mailbox else { continue };
             let (reply, transcript) = tokio::sync::oneshot::channel();
-            if inbox.send(super::Message::Read { message: None, reply }).await.is_err() {
+            if mailbox.send(super::SessionMessage::Read { message: None, reply }).await.is_err() {
                 continue;
             }
             let Ok(transcript) = transcript.await else { continue };

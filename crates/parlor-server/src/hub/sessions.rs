@@ -12,22 +12,22 @@ use super::{HubState, LiveSessions, MAX_ATTACH_ON_OPEN};
 use crate::agent::BoundAgent;
 use crate::client::Client;
 use crate::lock;
-use crate::session::{self, Inbox, Message};
+use crate::session::{self, Mailbox, SessionMessage};
 use crate::stored::StoredSession;
 
 impl HubState {
-    /// The inbox of a session, which is opened from the store if it is not live.
-    async fn inbox(self: &Arc<Self>, id: &SessionId) -> Result<Inbox, RpcError> {
+    /// The mailbox of a session, which is opened from the store if it is not live.
+    async fn mailbox(self: &Arc<Self>, id: &SessionId) -> Result<Mailbox, RpcError> {
         self.open_or_else(id, async || Err(no_session(id))).await
     }
 
-    /// The inbox of a session, which is opened from the store or, if it is not stored, with `otherwise`. Other callers that
+    /// The mailbox of a session, which is opened from the store or, if it is not stored, with `otherwise`. Other callers that
     /// want the same session wait meanwhile.
     pub(crate) async fn open_or_else(
         self: &Arc<Self>,
         id: &SessionId,
-        otherwise: impl AsyncFnOnce() -> Result<Inbox, RpcError>,
-    ) -> Result<Inbox, RpcError> {
+        otherwise: impl AsyncFnOnce() -> Result<Mailbox, RpcError>,
+    ) -> Result<Mailbox, RpcError> {
         if self.stopped.load(Ordering::Relaxed) {
             return Err(RpcError::new(code::INTERNAL_ERROR, "the server is stopping"));
         }
@@ -35,15 +35,15 @@ impl HubState {
         let opened = cell.get_or_try_init(async || {
             // Boxed because it is rare: otherwise the future of each connection would have its size.
             let Some(opened) = Box::pin(self.open(id)).await? else { return otherwise().await };
-            let inbox = session::start(Arc::clone(self), opened, None, None);
+            let mailbox = session::start(Arc::clone(self), opened, None, None);
             if let Some(client) = lock(&self.attach_on_open).remove(id).and_then(|client| client.upgrade()) {
-                // The inbox of a session that was just started is empty.
-                let _ = inbox.try_send(Message::Call(client, ClientCall::Follow));
+                // The mailbox of a session that was just started is empty.
+                let _ = mailbox.try_send(SessionMessage::Call(client, ClientCall::Follow));
             }
-            Ok(inbox)
+            Ok(mailbox)
         });
         match opened.await {
-            Ok(inbox) => Ok(inbox.clone()),
+            Ok(mailbox) => Ok(mailbox.clone()),
             Err(error) => {
                 self.unregister_unopened(id, &cell);
                 Err(error)
@@ -63,15 +63,19 @@ impl HubState {
     }
 
     /// Sends a message to a session, which is opened if it is not live.
-    pub(crate) async fn send(self: &Arc<Self>, id: &SessionId, message: Message) -> Result<(), RpcError> {
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        id: &SessionId,
+        message: SessionMessage,
+    ) -> Result<(), RpcError> {
         let mut message = message;
         loop {
-            let inbox = self.inbox(id).await?;
-            match inbox.send(message).await {
+            let mailbox = self.mailbox(id).await?;
+            match mailbox.send(message).await {
                 Ok(()) => return Ok(()),
                 // The session ended meanwhile: open it again.
                 Err(mpsc::error::SendError(unsent)) => {
-                    self.unregister_inbox(id, &inbox);
+                    self.unregister_mailbox(id, &mailbox);
                     message = unsent;
                 }
             }
@@ -79,21 +83,21 @@ impl HubState {
     }
 
     /// Sends a message to a session if it is live.
-    pub(crate) async fn send_live(&self, id: &SessionId, message: Message) {
-        let inbox = lock(&self.sessions).get(id).and_then(|cell| cell.get().cloned());
-        if let Some(inbox) = inbox {
-            let _ = inbox.send(message).await;
+    pub(crate) async fn send_live(&self, id: &SessionId, message: SessionMessage) {
+        let mailbox = lock(&self.sessions).get(id).and_then(|cell| cell.get().cloned());
+        if let Some(mailbox) = mailbox {
+            let _ = mailbox.send(message).await;
         }
     }
 
     /// Sends a message that ends a session if it is live, and waits for the end.
-    pub(crate) async fn end_live(&self, id: &SessionId, message: Message) {
+    pub(crate) async fn end_live(&self, id: &SessionId, message: SessionMessage) {
         let Some(cell) = lock(&self.sessions).get(id).cloned() else { return };
         // A session that is being opened is waited for.
         match cell.get_or_try_init(async || Err(())).await {
-            Ok(inbox) => {
-                if inbox.send(message).await.is_ok() {
-                    inbox.closed().await;
+            Ok(mailbox) => {
+                if mailbox.send(message).await.is_ok() {
+                    mailbox.closed().await;
                 }
             }
             Err(()) => self.unregister_unopened(id, &cell),
@@ -101,9 +105,10 @@ impl HubState {
     }
 
     /// Sends the messages that a session received while it was evicted to the session again, which opens it.
-    pub(crate) fn resend(self: &Arc<Self>, id: &SessionId, messages: Vec<Message>) {
-        let matters =
-            |message: &Message| !matches!(message, Message::Tick | Message::Event(Event::Disconnected(_)));
+    pub(crate) fn resend(self: &Arc<Self>, id: &SessionId, messages: Vec<SessionMessage>) {
+        let matters = |message: &SessionMessage| {
+            !matches!(message, SessionMessage::Tick | SessionMessage::Event(Event::Disconnected(_)))
+        };
         let messages: Vec<_> = messages.into_iter().filter(matters).collect();
         if messages.is_empty() {
             return;
@@ -151,12 +156,12 @@ impl HubState {
     }
 
     /// The registration of a session, which is empty until the session is open.
-    fn cell(&self, id: &SessionId) -> Arc<OnceCell<Inbox>> {
+    fn cell(&self, id: &SessionId) -> Arc<OnceCell<Mailbox>> {
         Arc::clone(lock(&self.sessions).entry(id.clone()).or_default())
     }
 
     /// Unregisters a session that could not be opened, unless another caller is opening it.
-    fn unregister_unopened(&self, id: &SessionId, cell: &Arc<OnceCell<Inbox>>) {
+    fn unregister_unopened(&self, id: &SessionId, cell: &Arc<OnceCell<Mailbox>>) {
         let mut sessions = lock(&self.sessions);
         let is_ours = |other: &Arc<_>| Arc::ptr_eq(other, cell) && Arc::strong_count(cell) == 2;
         if !cell.initialized() && sessions.get(id).is_some_and(is_ours) {
@@ -164,13 +169,17 @@ impl HubState {
         }
     }
 
-    /// Closes the inbox of an idle session and unregisters the session, unless the inbox has messages.
-    pub(crate) fn unregister_if_idle(&self, id: &SessionId, inbox: &mut mpsc::Receiver<Message>) -> bool {
+    /// Closes the mailbox of an idle session and unregisters the session, unless the mailbox has messages.
+    pub(crate) fn unregister_if_idle(
+        &self,
+        id: &SessionId,
+        mailbox: &mut mpsc::Receiver<SessionMessage>,
+    ) -> bool {
         let sessions = lock(&self.sessions);
-        if !inbox.is_empty() {
+        if !mailbox.is_empty() {
             return false;
         }
-        inbox.close();
+        mailbox.close();
         self.remove(id, sessions);
         true
     }
@@ -190,11 +199,12 @@ impl HubState {
         self.memory.on_evicted();
     }
 
-    /// Unregisters a session whose inbox is closed although its task did not unregister it: the task panicked, or the server
+    /// Unregisters a session whose mailbox is closed although its task did not unregister it: the task panicked, or the server
     /// stops.
-    fn unregister_inbox(&self, id: &SessionId, inbox: &Inbox) {
+    fn unregister_mailbox(&self, id: &SessionId, mailbox: &Mailbox) {
         let sessions = lock(&self.sessions);
-        let is_same = |cell: &Arc<OnceCell<Inbox>>| cell.get().is_some_and(|other| other.same_channel(inbox));
+        let is_same =
+            |cell: &Arc<OnceCell<Mailbox>>| cell.get().is_some_and(|other| other.same_channel(mailbox));
         if sessions.get(id).is_some_and(is_same) {
             self.remove(id, sessions);
             self.subagents().end_delete(id);
@@ -205,9 +215,9 @@ impl HubState {
     /// that handles a call of the client later sees that.
     pub(crate) async fn disconnect(&self, client: &Client) {
         for session in client.take_sessions() {
-            let inbox = lock(&self.sessions).get(&session).and_then(|cell| cell.get().cloned());
-            if let Some(inbox) = inbox {
-                let _ = inbox.send(Message::Event(Event::Disconnected(client.id))).await;
+            let mailbox = lock(&self.sessions).get(&session).and_then(|cell| cell.get().cloned());
+            if let Some(mailbox) = mailbox {
+                let _ = mailbox.send(SessionMessage::Event(Event::Disconnected(client.id))).await;
             }
         }
     }
@@ -223,12 +233,12 @@ mod tests {
 
     use super::*;
     use crate::agent::Agent;
-    use crate::hub::{Hub, Peer, Role, TransportKind};
+    use crate::hub::{ClientRole, Hub, Peer, TransportKind};
     use crate::send_queue::send_queue;
     use crate::stored::session_for_tests;
 
     fn client(id: u64) -> Client {
-        let peer = Peer::new(TransportKind::Stdio, Role::Driver);
+        let peer = Peer::new(TransportKind::Stdio, ClientRole::Driver);
         Client::new(ClientId(id), Arc::new(peer), send_queue().0)
     }
 
@@ -236,8 +246,8 @@ mod tests {
     async fn a_disconnect_is_sent_only_to_the_sessions_that_the_client_called() {
         let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
         let [mut called, mut other] = ["called", "other"].map(|id| {
-            let (inbox, messages) = mpsc::channel(8);
-            let cell = Arc::new(OnceCell::new_with(Some(inbox)));
+            let (mailbox, messages) = mpsc::channel(8);
+            let cell = Arc::new(OnceCell::new_with(Some(mailbox)));
             lock(&hub.shared.sessions).insert(id.into(), cell);
             messages
         });
@@ -247,7 +257,7 @@ mod tests {
         hub.shared.disconnect(&client).await;
         let message = called.try_recv();
         assert!(
-            matches!(message, Ok(Message::Event(Event::Disconnected(ClientId(7))))),
+            matches!(message, Ok(SessionMessage::Event(Event::Disconnected(ClientId(7))))),
             "the session that the client called got {message:?}"
         );
         assert!(called.is_empty() && other.try_recv().is_err());
@@ -256,12 +266,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn idle_sessions_are_looked_for_as_soon_as_memory_is_short() {
         let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
-        let (inbox, mut messages) = mpsc::channel(8);
-        lock(&hub.shared.sessions).insert("s".into(), Arc::new(OnceCell::new_with(Some(inbox))));
+        let (mailbox, mut messages) = mpsc::channel(8);
+        lock(&hub.shared.sessions).insert("s".into(), Arc::new(OnceCell::new_with(Some(mailbox))));
         let start = tokio::time::Instant::now();
         let mut memory = hub.shared.memory().track_session();
         memory.set(1 << 30);
-        assert!(matches!(messages.recv().await, Some(Message::Tick)));
+        assert!(matches!(messages.recv().await, Some(SessionMessage::Tick)));
         assert!(start.elapsed() < Duration::from_millis(10), "after {:?}", start.elapsed());
     }
 
@@ -269,12 +279,12 @@ mod tests {
     async fn a_session_whose_task_panicked_leaves_nothing_behind() {
         let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
         let id = SessionId::from("s");
-        let (inbox, _) = mpsc::channel(1);
-        lock(&hub.shared.sessions).insert(id.clone(), Arc::new(OnceCell::new_with(Some(inbox))));
+        let (mailbox, _) = mpsc::channel(1);
+        lock(&hub.shared.sessions).insert(id.clone(), Arc::new(OnceCell::new_with(Some(mailbox))));
         hub.shared.subagents().register(&id, vec!["owner".into()]);
         hub.shared.subagents().set_busy(&id, true);
         hub.shared.subagents().begin_delete(&id);
-        assert!(hub.shared.send(&id, Message::Tick).await.is_err(), "it is not stored");
+        assert!(hub.shared.send(&id, SessionMessage::Tick).await.is_err(), "it is not stored");
         assert_eq!(hub.shared.live_sessions(), 0);
         assert!(!hub.shared.subagents().has_busy(&"owner".into()));
         assert!(hub.shared.subagents().register(&"below".into(), vec![id]), "its subagents can be opened");
@@ -287,7 +297,7 @@ mod tests {
         let id = SessionId::from("s");
         hub.shared.start_session(session_for_tests("s"), &id, BoundAgent::for_tests(&agent, "theirs"));
         let client = Arc::new(client(7));
-        let call = Message::Call(Arc::clone(&client), ClientCall::Follow);
+        let call = SessionMessage::Call(Arc::clone(&client), ClientCall::Follow);
         hub.shared.send(&id, call).await.unwrap();
         hub.transcript(&id, None).await.unwrap();
         assert!(client.take_sessions().contains(&id));
@@ -297,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_session_that_fails_at_once_leaves_no_inbox_behind() {
+    async fn a_session_that_fails_at_once_leaves_no_mailbox_behind() {
         let store = Arc::new(FaultyStore::new(MemoryStore::default()));
         let hub = Hub::for_tests(Arc::clone(&store) as Arc<dyn Store>).await;
         let (agent, _stream) = Agent::for_tests(Dialect::V2);

@@ -8,7 +8,7 @@ use parlor_json::{Json, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_wire::{RequestId, RpcError, code};
 
-use super::Message;
+use super::SessionMessage;
 use super::task::SessionTask;
 use crate::agent::{BoundAgent, History, Startup};
 use crate::client::Client;
@@ -73,11 +73,11 @@ async fn announce(hub: &Arc<HubState>, client: Arc<Client>, start: ForkStart, ho
                 let from = ReplayFrom::Forked(vec![(FORK, Json::from("native"))]);
                 let attach =
                     ClientCall::Attach { id: id.clone(), from, cwd: None, members: Object::default() };
-                let attach = Message::Call(Arc::clone(&client), attach);
+                let attach = SessionMessage::Call(Arc::clone(&client), attach);
                 match (hub.send(&session, attach).await, prompt) {
                     (Ok(()), Some(content)) => {
                         let say = ClientCall::Say { content, answer: None };
-                        hub.send(&session, Message::Call(Arc::clone(&client), say)).await
+                        hub.send(&session, SessionMessage::Call(Arc::clone(&client), say)).await
                     }
                     (joined, _) => joined,
                 }
@@ -122,5 +122,5 @@ async fn announce_transcript(
     };
     let answer = Some((id.clone(), answer));
     let say = ClientCall::Say { content, answer };
-    hub.send(session, Message::Call(Arc::clone(client), say)).await
+    hub.send(session, SessionMessage::Call(Arc::clone(client), say)).await
 }

@@ -29,14 +29,14 @@ use crate::services::budget::{FilePermit, FileRequest};
 pub(crate) use self::open::start;
 
 /// The sender of messages to a session's task.
-pub(crate) type Inbox = mpsc::Sender<Message>;
+pub(crate) type Mailbox = mpsc::Sender<SessionMessage>;
 
 /// How many messages may wait for a session; with more, senders wait.
-pub(crate) const INBOX: usize = 1024;
+pub(crate) const MAILBOX: usize = 1024;
 
 /// A message to a session's task.
 #[derive(Debug)]
-pub(crate) enum Message {
+pub(crate) enum SessionMessage {
     /// A client calls the session.
     Call(Arc<Client>, ClientCall),
     /// An event that the machine handles as it is.
@@ -55,7 +55,7 @@ pub(crate) enum Message {
     Stop(oneshot::Sender<()>),
 }
 
-impl Message {
+impl SessionMessage {
     /// The size of a message in bytes, for the limit of a batch.
     fn weight(&self) -> usize {
         if let Self::Agent(_, AgentMessage::Updates(lines, _)) = self { lines.len() } else { 256 }
@@ -93,7 +93,7 @@ impl RejectableRequest {
 /// The receiver of the messages of one agent session, in one epoch.
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
-    pub(crate) inbox: Inbox,
+    pub(crate) mailbox: Mailbox,
     pub(crate) epoch: AgentEpoch,
     /// Whether the receiver is a session, and not an opener.
     pub(crate) is_session: bool,
@@ -102,8 +102,8 @@ pub(crate) struct Link {
 impl Link {
     /// Sends a message; returns it if the receiver has ended.
     pub(crate) async fn send(&self, message: AgentMessage) -> Result<(), AgentMessage> {
-        match self.inbox.send(Message::Agent(self.epoch, message)).await {
-            Err(mpsc::error::SendError(Message::Agent(_, back))) => Err(back),
+        match self.mailbox.send(SessionMessage::Agent(self.epoch, message)).await {
+            Err(mpsc::error::SendError(SessionMessage::Agent(_, back))) => Err(back),
             Ok(()) | Err(_) => Ok(()),
         }
     }
@@ -112,7 +112,7 @@ impl Link {
 /// A message of an agent to a session, or the outcome of a request that the server handled for the agent.
 #[derive(Debug)]
 pub(crate) enum AgentMessage {
-    /// Updates, one per line, with the permit that bounds the updates in inboxes.
+    /// Updates, one per line, with the permit that bounds the updates in mailboxes.
     Updates(String, Option<OwnedSemaphorePermit>),
     /// A request.
     Request { id: RequestId, method: String, params: Object },

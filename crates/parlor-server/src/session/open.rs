@@ -18,8 +18,8 @@ use tokio::sync::mpsc;
 
 use super::restore::restore;
 use super::task::SessionTask;
-use super::{INBOX, Inbox, Link, Message, now};
-use crate::agent::{BoundAgent, EarlyMessages, History, Startup};
+use super::{Link, MAILBOX, Mailbox, SessionMessage, now};
+use crate::agent::{BoundAgent, History, Startup, UnroutedMessages};
 use crate::hub::HubState;
 use crate::stored::StoredSession;
 
@@ -29,8 +29,8 @@ pub(crate) fn start(
     stored: StoredSession,
     agent: Option<BoundAgent>,
     replay: Option<Vec<String>>,
-) -> Inbox {
-    let (me, inbox) = mpsc::channel(INBOX);
+) -> Mailbox {
+    let (me, mailbox) = mpsc::channel(MAILBOX);
     let mut memory = hub.memory().track_session();
     memory.set(stored.transcript.memory());
     let config = config_of(&hub, &stored.row);
@@ -39,7 +39,7 @@ pub(crate) fn start(
     let mut task = SessionTask {
         hub,
         machine: SessionMachine::new(stored, config, ids, now),
-        inbox,
+        mailbox,
         me: me.clone(),
         pending: VecDeque::new(),
         started: Instant::now(),
@@ -108,7 +108,7 @@ impl SessionTask {
     /// Routes the agent's messages to the session.
     fn relink(&self, bound: &BoundAgent) -> Result<(), RpcError> {
         let guard = &bound.guard;
-        let link = Link { inbox: self.me.clone(), epoch: guard.epoch, is_session: true };
+        let link = Link { mailbox: self.me.clone(), epoch: guard.epoch, is_session: true };
         guard.agent.relink(&guard.session, &link)
     }
 
@@ -126,10 +126,10 @@ impl SessionTask {
             sessions: SessionLookup::new(move |id| lookup.our_session(id)),
         };
         self.agent_sessions.insert(guard.epoch, guard);
-        let EarlyMessages { kept, mut messages } = early;
+        let UnroutedMessages { kept, mut messages } = early;
         let mut early = Vec::new();
         let mut add = |message| {
-            if let Message::Agent(epoch, message) = message {
+            if let SessionMessage::Agent(epoch, message) = message {
                 early.extend(self.agent_event(epoch, message));
             }
         };
@@ -152,7 +152,7 @@ impl SessionTask {
         tokio::spawn(async move {
             let restored = restore(&hub, &row, &id, &in_force, &history).await;
             // If the session has ended, dropping the guard releases the agent session.
-            let _ = me.send(Message::AgentReady(Box::new(restored))).await;
+            let _ = me.send(SessionMessage::AgentReady(Box::new(restored))).await;
         });
     }
 
@@ -163,7 +163,9 @@ impl SessionTask {
             row.agent_session.as_deref().and_then(JsonStr::from_literal).map(parlor_session::SessionId::from);
         let (Some(config), Some(agents)) = (hub.config_of(&row), agents) else { return };
         let known = hub.registry().cached_agent_info(&config);
-        if !known.is_some_and(|known| parlor_engine::Capability::Delete.is_in(known.dialect, &known.info)) {
+        if !known
+            .is_some_and(|known| parlor_engine::Capability::Delete.is_in(known.dialect, &known.initialize))
+        {
             return;
         }
         let peer = hub.peer_of(&id);

@@ -1,14 +1,13 @@
-//! Turns the messages in a session's inbox into events for its machine.
+//! Turns the messages in a session's mailbox into events for its machine.
 
 use std::sync::Arc;
 
-use parlor_engine::{AgentCall, AgentEpoch, AgentEvent, ClientCall, Event, KnownAgent};
+use parlor_engine::{AgentCall, AgentEpoch, AgentEvent, CachedAgentInfo, ClientCall, Event};
 use parlor_session::session::ClientId;
 
 use super::task::SessionTask;
-use super::{AgentMessage, Forwarded, Message, SessionCall};
+use super::{AgentMessage, Forwarded, SessionCall, SessionMessage};
 use crate::client::Client;
-use crate::stored::CachedAgentInfo;
 
 /// How many bytes of updates are handled in one batch.
 const MAX_BATCH: usize = 1 << 20;
@@ -18,8 +17,8 @@ impl SessionTask {
     pub(super) async fn receive(&mut self, events: &mut Vec<Event>) -> bool {
         let first = match self.pending.pop_front() {
             Some(message) => Some(message),
-            None if self.machine.has_pending() => self.inbox.try_recv().ok(),
-            None => match self.inbox.recv().await {
+            None if self.machine.has_pending() => self.mailbox.try_recv().ok(),
+            None => match self.mailbox.recv().await {
                 Some(message) => Some(message),
                 None => return false,
             },
@@ -32,15 +31,15 @@ impl SessionTask {
             if bytes >= MAX_BATCH {
                 break;
             }
-            next = self.pending.pop_front().or_else(|| self.inbox.try_recv().ok());
+            next = self.pending.pop_front().or_else(|| self.mailbox.try_recv().ok());
         }
         true
     }
 
     /// Adds the events that a message stands for.
-    pub(super) async fn add_events(&mut self, message: Message, events: &mut Vec<Event>) {
+    pub(super) async fn add_events(&mut self, message: SessionMessage, events: &mut Vec<Event>) {
         match message {
-            Message::Call(client, mut call) => {
+            SessionMessage::Call(client, mut call) => {
                 if let ClientCall::Fork(request) = &mut call {
                     request.known_agent = self.known_agent();
                 }
@@ -48,7 +47,7 @@ impl SessionTask {
                 let is_connected = !client.queue.is_closed();
                 events.push(Event::Client { client: client.info(), is_connected, call });
             }
-            Message::Event(event) => {
+            SessionMessage::Event(event) => {
                 if let Event::Disconnected(client) = &event {
                     self.remove_client(*client);
                 } else if let Event::Answered { request, by, .. } = &event {
@@ -56,25 +55,25 @@ impl SessionTask {
                 }
                 events.push(event);
             }
-            Message::Agent(epoch, message) => {
+            SessionMessage::Agent(epoch, message) => {
                 let event = self.agent_event(epoch, message);
                 events.extend(event.map(|event| Event::Agent(epoch, event)));
             }
-            Message::AgentReady(restored) => self.on_agent_ready(*restored, events).await,
-            Message::Relay { frame, clients, sent } => {
+            SessionMessage::AgentReady(restored) => self.on_agent_ready(*restored, events).await,
+            SessionMessage::Relay { frame, clients, sent } => {
                 let id = self.next_relay;
                 self.next_relay += 1;
                 self.relays.insert(id, sent);
                 events.push(Event::Relay { id, frame, clients });
             }
-            Message::Read { message, reply } => self.readers.push((message, reply)),
+            SessionMessage::Read { message, reply } => self.readers.push((message, reply)),
             // The agent would end its subagents with the session.
-            Message::Tick if self.hub.subagents().has_busy(self.machine.id()) => {}
-            Message::Tick => {
+            SessionMessage::Tick if self.hub.subagents().has_busy(self.machine.id()) => {}
+            SessionMessage::Tick => {
                 let (idle, idle_unrestorable) = (self.hub.idle_timeout(true), self.hub.idle_timeout(false));
                 events.push(Event::Tick { idle, idle_unrestorable });
             }
-            Message::Stop(done) => {
+            SessionMessage::Stop(done) => {
                 self.stopping.push(done);
                 events.push(Event::Stop);
             }
@@ -106,10 +105,9 @@ impl SessionTask {
     }
 
     /// The cached information of the agent, which need not be running.
-    fn known_agent(&self) -> Option<KnownAgent> {
+    fn known_agent(&self) -> Option<CachedAgentInfo> {
         let config = self.hub.config_of(self.machine.row())?;
-        let CachedAgentInfo { dialect, info } = self.hub.registry().cached_agent_info(&config)?;
-        Some(KnownAgent { dialect, initialize: info })
+        self.hub.registry().cached_agent_info(&config)
     }
 
     fn remove_client(&mut self, client: ClientId) {

@@ -9,7 +9,7 @@ use parlor_session::session::{Answer, ClientId};
 use parlor_session::{EntryId, MessageId, Role};
 
 use super::task::SessionTask;
-use super::{AgentMessage, Forwarded, Link, Message, SessionCall};
+use super::{AgentMessage, Forwarded, Link, SessionCall, SessionMessage};
 use crate::agent::{Agent, AgentSessionGuard};
 use crate::client::{Client, SessionRequest};
 
@@ -85,7 +85,7 @@ impl SessionTask {
                     } else {
                         let answer = Answer::Error(parlor_engine::cannot_ask());
                         let answered = Event::Answered { request, by: client.id, answer };
-                        self.pending.push_back(Message::Event(answered));
+                        self.pending.push_back(SessionMessage::Event(answered));
                     }
                 }
                 Outgoing::CancelRequest(request) => {
@@ -103,7 +103,7 @@ impl SessionTask {
             let (queue, me, id) = (client.queue.clone(), self.me.clone(), client.id);
             tokio::spawn(async move {
                 queue.drained().await;
-                let _ = me.send(Message::Event(Event::Drained(id))).await;
+                let _ = me.send(SessionMessage::Event(Event::Drained(id))).await;
             });
         }
     }
@@ -112,7 +112,7 @@ impl SessionTask {
         let me = self.me.clone();
         tokio::spawn(async move {
             tokio::time::sleep(wait).await;
-            let _ = me.send(Message::Event(Event::Timer(timer))).await;
+            let _ = me.send(SessionMessage::Event(Event::Timer(timer))).await;
         });
     }
 
@@ -123,7 +123,7 @@ impl SessionTask {
         let Some(agent) = self.agent_sessions.get(&epoch).map(|guard| Arc::clone(&guard.agent)) else {
             return;
         };
-        let link = Link { inbox: self.me.clone(), epoch, is_session: true };
+        let link = Link { mailbox: self.me.clone(), epoch, is_session: true };
         match command {
             AgentCommand::Call { call, method, params } => self.call(&agent, &link, call, &method, &params),
             AgentCommand::CancelPrompt(prompt) => {
@@ -194,7 +194,7 @@ impl SessionTask {
             },
             Err(error) => {
                 let answered = AgentMessage::CallFailed(call, error);
-                self.pending.push_back(Message::Agent(link.epoch, answered));
+                self.pending.push_back(SessionMessage::Agent(link.epoch, answered));
             }
         }
     }

@@ -7,7 +7,7 @@ use parlor_json::{JsonStr, Object};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::task::SessionTask;
-use super::{AgentMessage, Link, Message};
+use super::{AgentMessage, Link, SessionMessage};
 use crate::agent::{Agent, Reply};
 use crate::config::chosen_env;
 use crate::services::access::FileScope;
@@ -133,7 +133,7 @@ impl SessionTask {
             tokio::spawn(async move {
                 while let Some(event) = reader.recv().await {
                     let Some(session) = session.upgrade() else { return };
-                    if session.send(Message::Event(Event::Terminal(event))).await.is_err() {
+                    if session.send(SessionMessage::Event(Event::Terminal(event))).await.is_err() {
                         return;
                     }
                 }

@@ -6,14 +6,14 @@ use parlor_engine::{ClientCall, Event, OwnerEvent, SubagentCommand, SubagentOutp
 use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
 
-use super::Message;
+use super::SessionMessage;
 use super::task::SessionTask;
 use crate::agent::BoundAgent;
 
 impl SessionTask {
     /// Carries out what the session does with those of its subagents.
     ///
-    /// This waits for the inboxes of these sessions. They never wait for the session that owns them.
+    /// This waits for the mailboxes of these sessions. They never wait for the session that owns them.
     pub(super) async fn run_subagents(&mut self, outputs: Vec<SubagentOutput>) {
         for SubagentOutput { session, command } in outputs {
             let message = match command {
@@ -32,16 +32,20 @@ impl SessionTask {
                     }
                     continue;
                 }
-                SubagentCommand::Describe(info) => Message::Event(Event::Owner(OwnerEvent::Described(info))),
+                SubagentCommand::Describe(info) => {
+                    SessionMessage::Event(Event::Owner(OwnerEvent::Described(info)))
+                }
                 SubagentCommand::Follow { client, follow } => {
                     let Some(client) = self.client(client) else { continue };
-                    Message::Call(client, ClientCall::FollowOwner(follow))
+                    SessionMessage::Call(client, ClientCall::FollowOwner(follow))
                 }
                 SubagentCommand::Leave(client) => {
                     let Some(client) = self.client(client) else { continue };
-                    Message::Call(client, ClientCall::LeaveOwner)
+                    SessionMessage::Call(client, ClientCall::LeaveOwner)
                 }
-                SubagentCommand::Unbind(error) => Message::Event(Event::Owner(OwnerEvent::Unbound(error))),
+                SubagentCommand::Unbind(error) => {
+                    SessionMessage::Event(Event::Owner(OwnerEvent::Unbound(error)))
+                }
             };
             self.hub.send_live(&session, message).await;
         }
@@ -52,7 +56,7 @@ impl SessionTask {
     pub(super) async fn end_subagents(&mut self) {
         let below = self.hub.subagents().begin_delete(self.machine.id());
         for session in below {
-            self.hub.end_live(&session, Message::Event(Event::Owner(OwnerEvent::Deleted))).await;
+            self.hub.end_live(&session, SessionMessage::Event(Event::Owner(OwnerEvent::Deleted))).await;
         }
     }
 
@@ -61,7 +65,7 @@ impl SessionTask {
         let error = RpcError::new(code::INTERNAL_ERROR, "the session that owns the subagent has ended");
         for session in self.machine.bound_subagents().cloned().collect::<Vec<SessionId>>() {
             let unbound = Event::Owner(OwnerEvent::Unbound(error.clone()));
-            self.hub.send_live(&session, Message::Event(unbound)).await;
+            self.hub.send_live(&session, SessionMessage::Event(unbound)).await;
         }
     }
 
@@ -81,7 +85,7 @@ impl crate::hub::HubState {
         }
         match self.start_forked(id, bound).await? {
             None => Ok(()),
-            Some(bound) => self.send(id, Message::AgentReady(Box::new(Ok(bound)))).await,
+            Some(bound) => self.send(id, SessionMessage::AgentReady(Box::new(Ok(bound)))).await,
         }
     }
 }

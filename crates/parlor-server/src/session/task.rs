@@ -10,7 +10,7 @@ use parlor_session::{MessageId, Transcript, UnixMillis};
 use parlor_wire::RequestId;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Inbox, Message, now};
+use super::{Mailbox, SessionMessage, now};
 use crate::agent::AgentSessionGuard;
 use crate::client::Client;
 use crate::hub::HubState;
@@ -22,10 +22,10 @@ use crate::services::terminals::Terminals;
 pub(super) struct SessionTask {
     pub(super) hub: Arc<HubState>,
     pub(super) machine: SessionMachine,
-    pub(super) inbox: mpsc::Receiver<Message>,
-    pub(super) me: Inbox,
-    /// Messages that are handled before those in the inbox.
-    pub(super) pending: VecDeque<Message>,
+    pub(super) mailbox: mpsc::Receiver<SessionMessage>,
+    pub(super) me: Mailbox,
+    /// Messages that are handled before those in the mailbox.
+    pub(super) pending: VecDeque<SessionMessage>,
     /// The start of the machine's monotonic time.
     pub(super) started: Instant,
     /// The connections of the clients that called the session.
@@ -101,7 +101,7 @@ impl SessionTask {
         let id = self.machine.id().clone();
         let is_called = self.machine.has_pending()
             || !self.pending.is_empty()
-            || !self.hub.unregister_if_idle(&id, &mut self.inbox);
+            || !self.hub.unregister_if_idle(&id, &mut self.mailbox);
         if is_called {
             self.machine.stay();
         }
@@ -119,18 +119,18 @@ impl SessionTask {
         match end {
             Some(SessionEnd::Unused) => {
                 let mut late = Vec::new();
-                while let Some(message) = self.inbox.recv().await {
+                while let Some(message) = self.mailbox.recv().await {
                     late.push(message);
                 }
                 self.hub.resend(&id, late);
             }
             Some(SessionEnd::Deleted | SessionEnd::Failed(_)) | None => {
                 self.hub.unregister(&id);
-                self.inbox.close();
+                self.mailbox.close();
                 while let Some(message) = self.pending.pop_front() {
                     self.add_events(message, &mut rest).await;
                 }
-                while let Some(message) = self.inbox.recv().await {
+                while let Some(message) = self.mailbox.recv().await {
                     self.add_events(message, &mut rest).await;
                 }
             }

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use subtle::ConstantTimeEq;
 
 use crate::data_dir::Tokens;
-use crate::hub::Role;
+use crate::hub::ClientRole;
 
 /// The host name of the page. Browsers resolve it to this machine.
 pub(super) const PAGE_HOST: &str = "parlor.localhost";
@@ -59,16 +59,16 @@ impl Access {
     }
 
     /// The role that the token of a request grants.
-    pub(super) fn admit(&self, headers: &HeaderMap) -> Result<Role, Refusal> {
+    pub(super) fn admit(&self, headers: &HeaderMap) -> Result<ClientRole, Refusal> {
         bearer(headers).and_then(|token| self.role(token)).ok_or(NO_TOKEN)
     }
 
-    fn role(&self, token: &str) -> Option<Role> {
+    fn role(&self, token: &str) -> Option<ClientRole> {
         let is = |ours: &str| bool::from(token.as_bytes().ct_eq(ours.as_bytes()));
         if is(&self.tokens.driver) {
-            Some(Role::Driver)
+            Some(ClientRole::Driver)
         } else if self.tokens.observer.as_deref().is_some_and(is) {
-            Some(Role::Observer)
+            Some(ClientRole::Observer)
         } else {
             None
         }
@@ -219,8 +219,8 @@ mod tests {
     fn tokens_come_in_the_header() {
         let protocols = header::SEC_WEBSOCKET_PROTOCOL;
         for (list, role) in [
-            (vec![(header::AUTHORIZATION, "Bearer drive")], Some(Role::Driver)),
-            (vec![(header::AUTHORIZATION, "bearer  watch")], Some(Role::Observer)),
+            (vec![(header::AUTHORIZATION, "Bearer drive")], Some(ClientRole::Driver)),
+            (vec![(header::AUTHORIZATION, "bearer  watch")], Some(ClientRole::Observer)),
             (vec![], None),
             (vec![(header::AUTHORIZATION, "Bearer drivel")], None),
             (vec![(header::AUTHORIZATION, "Bearer ")], None),

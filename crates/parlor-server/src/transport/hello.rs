@@ -5,13 +5,13 @@ use parlor_dialect::Dialect;
 pub use parlor_wire::hello::{Agent, Hello, VERSION, Welcome};
 
 #[cfg(feature = "http")]
-use crate::hub::{AgentChoice, Peer, Role, TransportKind};
+use crate::hub::{AgentChoice, ClientRole, Peer, TransportKind};
 
 /// The client that sends this hello.
 #[cfg(feature = "http")]
 pub(super) fn to_peer(hello: Hello) -> Result<Peer, String> {
     let dialect = hello.dialect.as_deref().map(str::parse::<Dialect>).transpose();
-    let role = if hello.observer { Role::Observer } else { Role::Driver };
+    let role = if hello.observer { ClientRole::Observer } else { ClientRole::Driver };
     Ok(Peer {
         agent: hello.agent.map(|agent| match agent {
             Agent::Name(name) => AgentChoice::Named(name),
@@ -34,8 +34,8 @@ mod tests {
         let agent = Some(Agent::Command(vec!["a".into(), "b c".into()]));
         let peer = to_peer(Hello { agent, dialect: Some("draft".into()), ..Hello::new() }).unwrap();
         assert_eq!(peer.agent, Some(AgentChoice::Command(vec!["a".into(), "b c".into()])));
-        assert_eq!((peer.dialect, peer.role), (Some(Dialect::Draft), Role::Driver));
-        assert_eq!(to_peer(Hello { observer: true, ..Hello::new() }).unwrap().role, Role::Observer);
+        assert_eq!((peer.dialect, peer.role), (Some(Dialect::Draft), ClientRole::Driver));
+        assert_eq!(to_peer(Hello { observer: true, ..Hello::new() }).unwrap().role, ClientRole::Observer);
         let unknown = Hello { dialect: Some("v9".into()), ..Hello::new() };
         assert!(to_peer(unknown).unwrap_err().contains("v9"));
     }

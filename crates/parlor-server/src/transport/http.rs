@@ -29,7 +29,7 @@ use super::page_socket::PageAccess;
 use super::sign_in;
 use super::websocket::{self, Handshake};
 use crate::data_dir::Tokens;
-use crate::hub::{AgentChoice, Hub, Peer, Role, TransportKind};
+use crate::hub::{AgentChoice, ClientRole, Hub, Peer, TransportKind};
 
 /// The address of the HTTP listener, and who may connect to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -351,7 +351,7 @@ async fn connect(
 }
 
 impl ConnectQuery {
-    fn peer(self, role: Role) -> Result<Peer, String> {
+    fn peer(self, role: ClientRole) -> Result<Peer, String> {
         let dialect = self.dialect.as_deref().map(str::parse::<Dialect>).transpose();
         Ok(Peer {
             agent: self.agent.map(AgentChoice::Named),

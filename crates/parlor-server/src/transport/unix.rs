@@ -16,7 +16,7 @@ use super::line_connection::{Bounds, LineConnection, LineInput};
 use super::listen::{ListenError, pause_after};
 use super::unix_socket::UnixSocket;
 use crate::data_dir::Lock;
-use crate::hub::{Hub, Peer, Role, TransportKind};
+use crate::hub::{ClientRole, Hub, Peer, TransportKind};
 use crate::send_queue::SocketHalf;
 
 /// Accepts connections at a Unix socket.
@@ -130,5 +130,5 @@ async fn read_first_line(input: &mut LineInput<UnixSocket>, hub: &Arc<Hub>) -> i
 
 /// A client that sent no hello.
 fn default_peer() -> Peer {
-    Peer::new(TransportKind::Unix, Role::Driver)
+    Peer::new(TransportKind::Unix, ClientRole::Driver)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parlor_process::Reaper;
 use parlor_server::config::{Agents, Config};
-use parlor_server::hub::{Hub, HubOptions, LIVE_SESSIONS, Peer, Role, TransportKind};
+use parlor_server::hub::{ClientRole, Hub, HubOptions, LIVE_SESSIONS, Peer, TransportKind};
 use parlor_server::transport::streams;
 use parlor_store::{MemoryStore, Store};
 use tokio::io::DuplexStream;
@@ -19,7 +19,7 @@ pub(crate) async fn hub() -> Arc<Hub> {
 
 /// Connects a client to a hub: the client's end of the stream.
 #[allow(dead_code, reason = "each test takes what it needs")]
-pub(crate) fn connect(hub: &Arc<Hub>, role: Role) -> DuplexStream {
+pub(crate) fn connect(hub: &Arc<Hub>, role: ClientRole) -> DuplexStream {
     let (here, there) = tokio::io::duplex(1 << 20);
     let peer = Peer::new(TransportKind::Unix, role);
     let hub = Arc::clone(hub);

@@ -10,7 +10,7 @@ use parlor_dialect::Dialect;
 use parlor_server::config::{
     AgentConfig, Agents, Config, ConfigError, ConfigSource, InstalledAgent, LoadedConfig,
 };
-use parlor_server::hub::{Hub, HubOptions, LIVE_SESSIONS, Role};
+use parlor_server::hub::{ClientRole, Hub, HubOptions, LIVE_SESSIONS};
 use parlor_store::{MemoryStore, Store};
 use parlor_testkit::async_client::AsyncClient;
 use parlor_testkit::shell;
@@ -167,11 +167,11 @@ impl Server {
     }
 
     pub(crate) async fn client(&self, dialect: Dialect) -> AsyncClient {
-        connect(&self.hub, dialect, Role::Driver).await
+        connect(&self.hub, dialect, ClientRole::Driver).await
     }
 
     pub(crate) async fn observer(&self, dialect: Dialect) -> AsyncClient {
-        connect(&self.hub, dialect, Role::Observer).await
+        connect(&self.hub, dialect, ClientRole::Observer).await
     }
 }
 

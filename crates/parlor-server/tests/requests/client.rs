@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parlor_dialect::Dialect;
-use parlor_server::hub::{Hub, Role};
+use parlor_server::hub::{ClientRole, Hub};
 use parlor_testkit::async_client::AsyncClient;
 use parlor_testkit::wait::wait_until_async;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::common;
 
 /// A client that can fill in forms.
-pub(crate) async fn connect(hub: &Arc<Hub>, dialect: Dialect, role: Role) -> AsyncClient {
+pub(crate) async fn connect(hub: &Arc<Hub>, dialect: Dialect, role: ClientRole) -> AsyncClient {
     let capabilities = json!({ "elicitation": { "form": {}, "url": {} } });
     AsyncClient::over(common::connect(hub, role), dialect, capabilities).await
 }

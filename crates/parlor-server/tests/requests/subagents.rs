@@ -1,7 +1,7 @@
 //! Sessions of subagents, which an agent announces and speaks in.
 
 use parlor_dialect::Dialect;
-use parlor_server::hub::Role;
+use parlor_server::hub::ClientRole;
 use parlor_testkit::async_client::AsyncClient;
 use parlor_testkit::wait::wait_until_async;
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ async fn announced(client: &mut AsyncClient, owner: &str) -> String {
 
 /// A client that declared that it knows subagents.
 async fn follower(server: &Server, dialect: Dialect) -> AsyncClient {
-    let stream = common::connect(&server.hub, Role::Driver);
+    let stream = common::connect(&server.hub, ClientRole::Driver);
     AsyncClient::over(stream, dialect, json!({ "subagents": {} })).await
 }
 

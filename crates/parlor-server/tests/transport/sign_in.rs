@@ -5,7 +5,7 @@ use std::fmt::Write;
 use axum::routing::get;
 use axum::{Extension, Router};
 use parlor_server::browsers::SignedIn;
-use parlor_server::hub::Role;
+use parlor_server::hub::ClientRole;
 use parlor_server::transport::{Limits, PageUpgrade};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -69,13 +69,13 @@ fn now() -> i64 {
     i64::try_from(since.as_millis()).unwrap()
 }
 
-fn link(server: &Server, role: Role) -> String {
+fn link(server: &Server, role: ClientRole) -> String {
     format!("GET /sign-in?code={}", server.hub.browsers().new_link(role, now()).unwrap())
 }
 
 /// Signs a browser in and returns its cookie.
 async fn sign_in(server: &Server) -> String {
-    let response = send(server, &link(server, Role::Driver), &[]).await;
+    let response = send(server, &link(server, ClientRole::Driver), &[]).await;
     response.cookie().expect("a cookie").to_owned()
 }
 
@@ -83,7 +83,7 @@ async fn sign_in(server: &Server) -> String {
 async fn a_link_gives_one_browser_a_cookie_that_opens_the_page() {
     let server = server().await;
     assert_eq!(send(&server, "GET /", &[]).await.status, 401);
-    let link = link(&server, Role::Observer);
+    let link = link(&server, ClientRole::Observer);
     let response = send(&server, &link, &[("User-Agent", "Firefox")]).await;
     assert_eq!((response.status, response.header("location")), (303, Some("/")));
     let cookie = response.header("set-cookie").unwrap().to_lowercase();
@@ -108,7 +108,7 @@ async fn a_link_gives_one_browser_a_cookie_that_opens_the_page() {
 async fn browsers_are_signed_in_on_the_host_of_the_page_only() {
     let server = server().await;
     let port = server.address.port();
-    let link = link(&server, Role::Driver);
+    let link = link(&server, ClientRole::Driver);
     for host in [format!("localhost:{port}"), format!("127.0.0.1:{port}")] {
         let response = send(&server, &link, &[("Host", &host)]).await;
         assert_eq!((response.status, response.cookie()), (307, None), "{host}");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use parlor_server::data_dir::DataDir;
-use parlor_server::hub::{Peer, Role, TransportKind};
+use parlor_server::hub::{ClientRole, Peer, TransportKind};
 use parlor_server::transport::hello::{Hello, Welcome};
 use parlor_server::transport::{Limits, ListenError, Listeners, streams};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
@@ -253,7 +253,7 @@ async fn a_client_that_does_not_read_does_not_keep_a_server_from_stopping() {
 #[tokio::test]
 async fn streams_are_served_until_they_end() {
     let hub = hub().await;
-    let peer = Peer::new(TransportKind::Stdio, Role::Driver);
+    let peer = Peer::new(TransportKind::Stdio, ClientRole::Driver);
     let (mut stdin, read) = tokio::io::duplex(1 << 16);
     let (write, mut stdout) = tokio::io::duplex(1 << 16);
     stdin.write_all(format!("{}\n{}\n", request(3), response(3)).as_bytes()).await.unwrap();

@@ -5,8 +5,8 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use parlor_engine::{
-    AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentLink, ClientCall, ClientRequestId, Event, Frame,
-    KnownAgent, OpenedAgent, Outgoing, Output, SessionEnd, SessionLookup, SessionMachine, Timer,
+    AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentLink, CachedAgentInfo, ClientCall, ClientRequestId,
+    Event, Frame, OpenedAgent, Outgoing, Output, SessionEnd, SessionLookup, SessionMachine, Timer,
 };
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
@@ -401,10 +401,10 @@ impl World {
     }
 
     /// What is known of the agent of a session while it does not run.
-    fn known_agent(&self, key: &SessionId) -> Option<KnownAgent> {
+    fn known_agent(&self, key: &SessionId) -> Option<CachedAgentInfo> {
         let kind = self.kind_of(key)?;
         let plan = &self.plan.agents[kind];
-        Some(KnownAgent { dialect: plan.dialect, initialize: plan.initialize() })
+        Some(CachedAgentInfo { dialect: plan.dialect, initialize: plan.initialize() })
     }
 
     /// The configuration of the agent of a session.

@@ -1,7 +1,7 @@
 //! The clients that are attached to a session, and the prompts that they have queued.
 
 use parlor_json::JsonRef;
-use parlor_server::hub::Role;
+use parlor_server::hub::ClientRole;
 use parlor_session::{Slot, Transcript};
 
 use super::hub_client::PAGE_NAME;
@@ -11,7 +11,7 @@ use super::hub_client::PAGE_NAME;
 pub(super) struct AttachedClient {
     pub(super) number: u64,
     pub(super) name: Option<String>,
-    pub(super) role: Role,
+    pub(super) role: ClientRole,
 }
 
 /// A prompt that waits for the end of a turn.
@@ -33,8 +33,11 @@ impl AttachedClient {
 
     fn decode(raw: JsonRef<'_>) -> Option<Self> {
         let client = raw.to_object()?;
-        let role =
-            if client.get_str("role").as_deref() == Some("driver") { Role::Driver } else { Role::Observer };
+        let role = if client.get_str("role").as_deref() == Some("driver") {
+            ClientRole::Driver
+        } else {
+            ClientRole::Observer
+        };
         Some(Self { number: client.get_u64("client")?, name: client.get_string("name"), role })
     }
 

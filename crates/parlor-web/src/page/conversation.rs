@@ -1,7 +1,7 @@
 //! The page of a session: the frame of its regions.
 
 use maud::{Markup, PreEscaped, html};
-use parlor_server::hub::Role;
+use parlor_server::hub::ClientRole;
 
 use super::feed::Feed;
 use super::side;
@@ -9,11 +9,11 @@ use crate::assets::icon;
 use crate::render::text::{clean_line, percent_encoded};
 
 /// The conversation and its details.
-pub(super) fn conversation(feed: &Feed, role: Role, agents: &[&str]) -> (Markup, Markup) {
+pub(super) fn conversation(feed: &Feed, role: ClientRole, agents: &[&str]) -> (Markup, Markup) {
     let (page, revision) = feed.tail();
     let regions = feed.regions();
     let region = |id: &str| PreEscaped(regions.get(id).cloned().unwrap_or_default());
-    let is_driver = role == Role::Driver;
+    let is_driver = role == ClientRole::Driver;
     // The session of a subagent takes no prompts, gets its title from its agent, and is archived and deleted with its owner.
     let is_owned = feed.row.owner.is_some();
     let can_change = is_driver && !is_owned;

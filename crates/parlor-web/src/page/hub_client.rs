@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parlor_client::{Client, Connection, Connector, Error, Object, Version};
 use parlor_server::browsers::SignedIn;
-use parlor_server::hub::{AgentChoice, Hub, Peer, Role, TransportKind};
+use parlor_server::hub::{AgentChoice, ClientRole, Hub, Peer, TransportKind};
 use parlor_server::transport;
 use parlor_view::browser::browser_name;
 use tokio::io::DuplexStream;
@@ -22,7 +22,7 @@ pub(super) const PAGE_NAME: &str = "parlor page";
 #[derive(Debug)]
 pub(super) struct HubConnector {
     name: String,
-    role: Role,
+    role: ClientRole,
     wants_clients: bool,
     wants_times: bool,
     agent: Option<String>,
@@ -30,7 +30,7 @@ pub(super) struct HubConnector {
 }
 
 impl HubConnector {
-    pub(super) fn new(role: Role) -> Self {
+    pub(super) fn new(role: ClientRole) -> Self {
         Self {
             name: PAGE_NAME.to_owned(),
             role,
@@ -43,7 +43,7 @@ impl HubConnector {
 
     /// Connects as a browser that may act: what it does is recorded under its name.
     pub(super) fn driver(browser: &SignedIn) -> Self {
-        Self { name: clean_line(&browser_name(&browser.name)), ..Self::new(Role::Driver) }
+        Self { name: clean_line(&browser_name(&browser.name)), ..Self::new(ClientRole::Driver) }
     }
 
     /// Asks when entries were created.
@@ -74,7 +74,7 @@ impl HubConnector {
         if self.wants_times {
             connector = connector.with_times();
         }
-        if self.role == Role::Driver {
+        if self.role == ClientRole::Driver {
             let modes = Object::new().with("form", Object::new()).with("url", Object::new());
             connector = connector.capability("elicitation", modes.to_json());
         }

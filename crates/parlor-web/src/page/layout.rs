@@ -2,7 +2,7 @@
 
 use maud::{DOCTYPE, Markup, html};
 use parlor_server::browsers::SignedIn;
-use parlor_server::hub::Role;
+use parlor_server::hub::ClientRole;
 
 use super::list_feed::ListView;
 use super::side::{ShownPage, side};
@@ -22,7 +22,7 @@ pub(super) struct Frame<'a> {
 pub(super) fn page(title: &str, frame: &Frame<'_>, main: &Markup, aside: &Markup) -> Markup {
     // A phone shows the list or what is beside it, not both.
     let column = if frame.place == ShownPage::List { "list" } else { "main" };
-    let role = if frame.browser.role == Role::Driver { "driver" } else { "observer" };
+    let role = if frame.browser.role == ClientRole::Driver { "driver" } else { "observer" };
     html! {
         (DOCTYPE)
         html lang="en" data-col=(column) data-role=(role) data-browser=(frame.browser.id) {

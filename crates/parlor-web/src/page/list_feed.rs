@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parlor_client::{Client, Connection, Error, ListUpdate, Object, OpenRequest, RequestsUpdate};
-use parlor_server::hub::{Hub, Role};
+use parlor_server::hub::{ClientRole, Hub};
 use parlor_session::SessionId;
 use tokio::sync::{Notify, watch};
 use tokio::time::{interval, sleep, timeout};
@@ -152,9 +152,9 @@ impl ListFeed {
 
     async fn follow(&self) -> Result<(), Error> {
         // Neither connection starts an agent. Only drivers see requests; this one is attached to no session.
-        let client = HubConnector::new(Role::Observer).connect(&self.hub).await?;
+        let client = HubConnector::new(ClientRole::Observer).connect(&self.hub).await?;
         let followed =
-            self.follow_client(&client, &HubConnector::new(Role::Driver).connection(&self.hub)).await;
+            self.follow_client(&client, &HubConnector::new(ClientRole::Driver).connection(&self.hub)).await;
         client.disconnect().await;
         followed
     }
@@ -315,12 +315,12 @@ impl ListView {
     }
 
     /// All elements of the list by their ids, for a tab of which nothing is known.
-    pub(super) fn all(&self, role: Role) -> Vec<(String, Arc<str>)> {
+    pub(super) fn all(&self, role: ClientRole) -> Vec<(String, Arc<str>)> {
         let mut all = vec![
             ("sessions".to_owned(), self.tree.html().into()),
             ("archived".to_owned(), Arc::clone(&self.archived)),
         ];
-        if role == Role::Driver {
+        if role == ClientRole::Driver {
             all.push(("inbox-count".to_owned(), Arc::clone(&self.inbox_count)));
             all.push(("inbox".to_owned(), Arc::clone(&self.inbox)));
         }
@@ -328,12 +328,12 @@ impl ListView {
     }
 
     /// The elements that changed since another view, by their ids: the rows of the list or all of it, and the inbox for drivers.
-    pub(super) fn changes_since(&self, before: &Self, role: Role) -> Vec<(String, Arc<str>)> {
+    pub(super) fn changes_since(&self, before: &Self, role: ClientRole) -> Vec<(String, Arc<str>)> {
         let mut changes = self.tree.changes_since(&before.tree);
         if self.archived != before.archived {
             changes.push(("archived".to_owned(), Arc::clone(&self.archived)));
         }
-        if role == Role::Driver {
+        if role == ClientRole::Driver {
             let regions = [
                 ("inbox-count", &before.inbox_count, &self.inbox_count),
                 ("inbox", &before.inbox, &self.inbox),
@@ -345,9 +345,9 @@ impl ListView {
     }
 
     /// What happened since another view that a person may want to know of: requests, and turns that ended.
-    pub(super) fn notices_since(&self, before: &Self, role: Role) -> Vec<PageNotice> {
+    pub(super) fn notices_since(&self, before: &Self, role: ClientRole) -> Vec<PageNotice> {
         let mut notices = Vec::new();
-        if role == Role::Driver {
+        if role == ClientRole::Driver {
             let is_new = |request: &&InboxRequest| {
                 !before.requests.iter().any(|known| known.card.is_same(&request.card))
             };
@@ -381,7 +381,7 @@ impl ListView {
 
 /// Says that a person has seen all of a session.
 pub(super) async fn mark_seen(hub: &Arc<Hub>, session: &SessionId) -> Result<(), Error> {
-    let client = HubConnector::new(Role::Driver).connect(hub).await?;
+    let client = HubConnector::new(ClientRole::Driver).connect(hub).await?;
     // A number after the last change counts as the last one.
     let params = Object::new().with("sessionId", session.as_json()).with("seq", u64::from(u32::MAX));
     let called = client.call("_parlor/seen", &params).await;
@@ -451,13 +451,13 @@ pub(super) mod tests {
         let rows = [row("s", "2026-03-04T11:00:00Z", None)];
         let (before, after) = (view(&rows, &[]), view(&rows, &["r1"]));
         let ids = |role| after.changes_since(&before, role).into_iter().map(|(id, _)| id).collect::<Vec<_>>();
-        assert_eq!(ids(Role::Driver), ["inbox-count", "inbox"]);
-        assert!(ids(Role::Observer).is_empty());
-        assert!(after.notices_since(&before, Role::Observer).is_empty());
-        let notices = after.notices_since(&before, Role::Driver);
+        assert_eq!(ids(ClientRole::Driver), ["inbox-count", "inbox"]);
+        assert!(ids(ClientRole::Observer).is_empty());
+        assert!(after.notices_since(&before, ClientRole::Observer).is_empty());
+        let notices = after.notices_since(&before, ClientRole::Driver);
         assert_eq!(notices[0].title, "claude asks to run a command");
         assert_eq!((notices[0].text.as_str(), notices[0].address.as_str()), ("T: run make", "/s/s"));
-        assert!(after.notices_since(&after, Role::Driver).is_empty());
+        assert!(after.notices_since(&after, ClientRole::Driver).is_empty());
     }
 
     #[test]
@@ -482,7 +482,7 @@ pub(super) mod tests {
         let seen = view_in(&mut rows, SessionState::Idle, false);
         let failed = view_in(&mut rows, SessionState::Failed, true);
         let text = |before: &ListView, after: &ListView| {
-            let notices = after.notices_since(before, Role::Driver);
+            let notices = after.notices_since(before, ClientRole::Driver);
             notices.into_iter().map(|notice| notice.text).collect::<Vec<_>>()
         };
         assert_eq!(text(&running, &ended), ["The turn ended · claude"]);

@@ -33,7 +33,7 @@ use jiff::Timestamp;
 use maud::Markup;
 use parlor_client::Snapshot;
 use parlor_server::browsers::SignedIn;
-use parlor_server::hub::{Hub, Role};
+use parlor_server::hub::{ClientRole, Hub};
 use parlor_server::transport::{Page, PageUpgrade};
 use parlor_session::{Entry, SessionId};
 use serde::Deserialize;
@@ -154,8 +154,8 @@ async fn inbox(State(state): State<Arc<PageState>>, Extension(browser): Extensio
     };
     let frame = Frame { view: &view, browser: &browser, place: ShownPage::Inbox, query: "" };
     let main = match browser.role {
-        Role::Driver => inbox::page(&maud::PreEscaped(view.inbox.to_string())),
-        Role::Observer => layout::message("Inbox", OBSERVER),
+        ClientRole::Driver => inbox::page(&maud::PreEscaped(view.inbox.to_string())),
+        ClientRole::Observer => layout::message("Inbox", OBSERVER),
     };
     respond(StatusCode::OK, layout::page("Inbox", &frame, &main, &Markup::default()))
 }
@@ -187,7 +187,7 @@ async fn search(
         Ok(view) => view,
         Err(ListUnavailable) => return unavailable(),
     };
-    let connection = HubConnector::new(Role::Observer).connection(&state.hub);
+    let connection = HubConnector::new(ClientRole::Observer).connection(&state.hub);
     let results = match SearchResults::find(&view, &connection, &query.q).await {
         Ok(results) => results.html(Timestamp::now()),
         Err(error) => return failed(&error),
@@ -228,13 +228,13 @@ async fn new(
 async fn new_form(
     state: &PageState,
     view: &ListView,
-    role: Role,
+    role: ClientRole,
     directory: Option<String>,
 ) -> Result<Markup, parlor_client::Error> {
-    if role == Role::Observer {
+    if role == ClientRole::Observer {
         return Ok(layout::message("Sessions", OBSERVER));
     }
-    let connection = HubConnector::new(Role::Driver).connection(&state.hub);
+    let connection = HubConnector::new(ClientRole::Driver).connection(&state.hub);
     let agents = AgentChoiceRow::list(&connection).await?;
     let last = directory.as_deref().or_else(|| view.rows.first().map(|row| row.cwd.as_str()));
     Ok(new_session::page(&agents, &new_session::first_directory(last), view.rows.is_empty()))
@@ -247,7 +247,7 @@ struct CompleteQuery {
 
 /// The directories that begin with what a person typed.
 async fn complete(Extension(browser): Extension<SignedIn>, Query(query): Query<CompleteQuery>) -> Response {
-    if browser.role == Role::Observer {
+    if browser.role == ClientRole::Observer {
         return (StatusCode::FORBIDDEN, OBSERVER).into_response();
     }
     let found = directories::complete(query.dir).await;
@@ -314,7 +314,7 @@ async fn session_export(State(state): State<Arc<PageState>>, Path(id): Path<Stri
 
 /// Reads a session as an observer that leaves at once.
 async fn read_transcript(hub: &Arc<Hub>, row: &SessionRow) -> Result<Snapshot, parlor_client::Error> {
-    let client = HubConnector::new(Role::Observer).with_times().connect(hub).await?;
+    let client = HubConnector::new(ClientRole::Observer).with_times().connect(hub).await?;
     let session = client.load(&row.id, std::path::Path::new(&row.cwd)).await;
     let transcript = session.map(|session| session.transcript());
     client.disconnect().await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parlor_client::{Client, DuringTurn, Error, Json, JsonStr, Object, Prompt, code};
 use parlor_server::browsers::SignedIn;
-use parlor_server::hub::Role;
+use parlor_server::hub::ClientRole;
 use parlor_session::{EntryId, MessageId, SessionId, Slot, Transcript};
 use tokio::sync::mpsc;
 
@@ -189,7 +189,7 @@ impl Performer {
                 Ok(vec![TabPatch::Completions { word, items }])
             }
             Action::Seen => {
-                if self.browser.role == Role::Driver
+                if self.browser.role == ClientRole::Driver
                     && let Some(feed) = &self.feed
                 {
                     list_feed::mark_seen(&self.state.hub, &feed.row.id).await?;

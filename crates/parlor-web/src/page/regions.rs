@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use parlor_client::ConfigOption;
 use parlor_json::{Json, Object};
-use parlor_server::hub::Role;
+use parlor_server::hub::ClientRole;
 use parlor_session::{Activity, Entry, EntryId, Slot, Transcript};
 use parlor_view::address::session_path;
 use parlor_view::browser::browser_name;
@@ -90,7 +90,7 @@ impl RegionView<'_> {
 /// A browser or another client that shows the session.
 struct ShownPlace {
     name: String,
-    role: Role,
+    role: ClientRole,
     /// The id of the browser. The script of each browser names its own one "This browser".
     browser: Option<String>,
     tabs: usize,
@@ -324,7 +324,7 @@ fn details(view: &RegionView<'_>) -> Markup {
 fn attached(place: &ShownPlace) -> Markup {
     html! {
         dt { span data-browser=[place.browser.as_deref()] { (clean_line(&place.name)) } @if place.tabs > 1 { ", " (place.tabs) " tabs" } }
-        dd { @if place.role == Role::Driver { "driver" } @else { "observer" } }
+        dd { @if place.role == ClientRole::Driver { "driver" } @else { "observer" } }
     }
 }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use maud::{Markup, PreEscaped, html};
-use parlor_server::hub::Role;
+use parlor_server::hub::ClientRole;
 use parlor_session::SessionId;
 use parlor_view::address::session_path;
 
@@ -37,7 +37,7 @@ pub(super) enum ShownPage<'a> {
 }
 
 /// The column at the side.
-pub(super) fn side(view: &ListView, place: ShownPage<'_>, role: Role, query: &str) -> Markup {
+pub(super) fn side(view: &ListView, place: ShownPage<'_>, role: ClientRole, query: &str) -> Markup {
     let is_inbox = (place == ShownPage::Inbox).then_some("page");
     let tree = view.tree.html();
     let tree = match place {
@@ -53,7 +53,7 @@ pub(super) fn side(view: &ListView, place: ShownPage<'_>, role: Role, query: &st
             div.bar {
                 a.row.brand.grow href="/" { (icon("logo", "")) "parlor" }
                 button.btn.quiet.icon id="theme" type="button" data-do="theme" aria-label="Change theme" { (icon("theme", "")) }
-                @if role == Role::Driver {
+                @if role == ClientRole::Driver {
                     a.btn.icon href="/new" aria-label="New session (c)" title="New session (c)" { (icon("plus", "")) }
                 }
             }
@@ -63,7 +63,7 @@ pub(super) fn side(view: &ListView, place: ShownPage<'_>, role: Role, query: &st
                 input.field id="q" name="q" type="search" placeholder="Search all sessions" autocomplete="off" value=(query) maxlength="200";
                 kbd { "/" }
             }
-            @if role == Role::Driver {
+            @if role == ClientRole::Driver {
                 a.navrow href="/inbox" aria-current=[is_inbox] {
                     (icon("inbox", "")) span.grow { "Inbox" } (PreEscaped(&*view.inbox_count))
                 }

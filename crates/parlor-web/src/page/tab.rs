@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parlor_server::hub::Role;
+use parlor_server::hub::ClientRole;
 use parlor_server::transport::{PageSocket, TabGone};
 use parlor_session::SessionId;
 use tokio::sync::broadcast::error::RecvError;
@@ -25,7 +25,7 @@ const MAX_ACTIONS: usize = 64;
 struct Tab {
     state: Arc<PageState>,
     socket: PageSocket,
-    role: Role,
+    role: ClientRole,
     shown: Option<ShownSession>,
     responses: mpsc::Sender<TabMessage>,
     actions: Arc<Semaphore>,
@@ -102,7 +102,7 @@ impl Tab {
             // The session ended; a tab that connects again learns why.
             Ok(message) if message.text.is_empty() => Err(TabGone),
             Ok(message) => {
-                if message.audience == Audience::Drivers && self.role != Role::Driver {
+                if message.audience == Audience::Drivers && self.role != ClientRole::Driver {
                     return Ok(());
                 }
                 shown.revision = message.revision;
@@ -125,7 +125,7 @@ impl Tab {
     }
 
     async fn on_action(&mut self, action: Action) -> Result<(), TabGone> {
-        if action.is_change() && self.role != Role::Driver {
+        if action.is_change() && self.role != ClientRole::Driver {
             let message = "This browser may only watch: `parlor open` signs in one that may act.".to_owned();
             return self.send(&TabPatch::Error(message).into()).await;
         }
@@ -164,7 +164,7 @@ impl Tab {
             Ok(None) => return self.send(&TabPatch::Go("/".to_owned()).into()).await,
             Err(error) => return self.send(&TabPatch::Error(reason(&error)).into()).await,
         };
-        if self.role == Role::Driver {
+        if self.role == ClientRole::Driver {
             // The agent may have to be started: the tab does not wait for that.
             let (feed, state, responses) =
                 (Arc::clone(&feed), Arc::clone(&self.state), self.responses.clone());

@@ -8,7 +8,7 @@ use parlor_dialect::Dialect;
 use parlor_process::Reaper;
 use parlor_server::config::{AgentConfig, Agents};
 use parlor_server::data_dir::DataDir;
-use parlor_server::hub::{AgentChoice, Hub, HubOptions, LIVE_SESSIONS, Peer, Role, TransportKind};
+use parlor_server::hub::{AgentChoice, ClientRole, Hub, HubOptions, LIVE_SESSIONS, Peer, TransportKind};
 use parlor_server::transport::hello::{Agent, Hello};
 use parlor_server::transport::{
     Connect, Ended, RECONNECT_TIMEOUT, relay, standard_input, standard_output, stdio,
@@ -153,7 +153,7 @@ impl Acp {
             dialect: self.dialect,
             env: client_environment(),
             cwd: std::env::current_dir().ok(),
-            ..Peer::new(TransportKind::Stdio, Role::Driver)
+            ..Peer::new(TransportKind::Stdio, ClientRole::Driver)
         };
         tokio::select! {
             _ = stdio(&hub, peer) => {}

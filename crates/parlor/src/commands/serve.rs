@@ -14,7 +14,7 @@ use parlor_server::config::{
     LoadedConfig, ServerConfig,
 };
 use parlor_server::data_dir::{self, DataDir, Lock};
-use parlor_server::hub::{self, Hub, HubOptions, LIVE_SESSIONS, Role};
+use parlor_server::hub::{self, ClientRole, Hub, HubOptions, LIVE_SESSIONS};
 use parlor_server::transport::{Limits, ListenError, Listeners};
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::sync::watch;
@@ -269,7 +269,7 @@ impl Serve {
         hub.set_notify(config.notify.clone());
         // Nobody reads the output of a server in the background; `parlor open` makes links.
         let now = jiff::Timestamp::now().as_millisecond();
-        let code = if self.background { None } else { hub.browsers().new_link(Role::Driver, now).ok() };
+        let code = if self.background { None } else { hub.browsers().new_link(ClientRole::Driver, now).ok() };
         print_addresses(&listeners, &data, &default, code.as_deref());
 
         let (stop, stopping) = watch::channel(false);

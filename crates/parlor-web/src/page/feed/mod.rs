@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use parlor_client::{Error, Session};
 use parlor_server::browsers::SignedIn;
-use parlor_server::hub::Role;
+use parlor_server::hub::ClientRole;
 use parlor_session::{SessionId, Slot, ToolCallId, Transcript};
 use tokio::sync::{Notify, broadcast};
 use tokio::task::AbortHandle;
@@ -122,7 +122,7 @@ struct FeedState {
 #[derive(Debug, Clone)]
 pub(super) struct ShowingTab {
     id: u64,
-    pub(super) role: Role,
+    pub(super) role: ClientRole,
     /// The id of its browser.
     pub(super) browser: String,
     /// What its browser calls itself.
@@ -166,7 +166,7 @@ impl Feed {
     async fn open(state: &Arc<PageState>, id: &SessionId) -> Result<Arc<Self>, OpenError> {
         let view = state.lists.view().await.map_err(|_| OpenError::Failed(Error::Disconnected))?;
         let client =
-            HubConnector::new(Role::Observer).with_clients().with_times().connect(&state.hub).await?;
+            HubConnector::new(ClientRole::Observer).with_clients().with_times().connect(&state.hub).await?;
         let row = match view.row(id) {
             Some(row) => row.clone(),
             // The list that is followed may be older than the session, and has no subagents.
@@ -281,7 +281,7 @@ impl Feed {
     }
 
     /// What a tab is sent that shows the session from now on, and the messages after that.
-    pub(super) fn show(&self, role: Role, epoch: Option<&str>, revision: Option<u64>) -> Shown {
+    pub(super) fn show(&self, role: ClientRole, epoch: Option<&str>, revision: Option<u64>) -> Shown {
         let state = lock(&self.state);
         // Messages are sent under the same lock: none is lost, and none is about something that the tab has.
         let messages = self.messages.subscribe();
@@ -299,7 +299,7 @@ impl Feed {
         let regions = state
             .regions
             .iter()
-            .filter(|(id, _)| role == Role::Driver || regions::audience(id) == Audience::All);
+            .filter(|(id, _)| role == ClientRole::Driver || regions::audience(id) == Audience::All);
         patch
             .extend(regions.map(|(id, html)| TabPatch::Replace { id: (*id).to_owned(), html: html.clone() }));
         let revision = state.fragments.revision();

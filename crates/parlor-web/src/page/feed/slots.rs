@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parlor_client::Error;
 use parlor_server::browsers::SignedIn;
-use parlor_server::hub::Role;
+use parlor_server::hub::ClientRole;
 use parlor_session::SessionId;
 
 use super::super::PageState;
@@ -54,7 +54,8 @@ impl Feeds {
         id: &SessionId,
         browser: Option<&SignedIn>,
     ) -> Result<Option<FeedHandle>, Error> {
-        let driver = browser.filter(|browser| browser.role == Role::Driver).map(|browser| browser.id.clone());
+        let driver =
+            browser.filter(|browser| browser.role == ClientRole::Driver).map(|browser| browser.id.clone());
         let slot = {
             let mut open = lock(&state.feeds.open);
             if !open.contains_key(id) && open.len() >= MAX_FEEDS {
