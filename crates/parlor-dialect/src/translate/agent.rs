@@ -88,7 +88,10 @@ impl Translator {
             }
             return out.say(Side::Agent, message.text().to_owned());
         };
-        if let Some(session) = request.session.as_ref().filter(|_| request.what == ResultKind::Delete) {
+        if let Some(session) = request.session.as_ref().filter(|_| request.what == ResultKind::Delete)
+            && self.sessions.get(session).is_some_and(|known| known.turns.prompts.all.is_empty())
+        {
+            // With open prompts it is kept: the client awaits the responses to them.
             self.sessions.remove(session);
         }
         let mut after = Vec::new();

@@ -168,6 +168,31 @@ fn a_session_that_was_deleted_is_forgotten() {
 }
 
 #[test]
+fn a_prompt_of_a_session_that_was_deleted_gets_one_response() {
+    let mut relay = Relay::between(V1, V2);
+    let begun = [
+        "agent: session/prompt 1",
+        r#"client: 1 = {"messageId":"parlor-1"}"#,
+        r#"client: user_message parlor-1 "Hi""#,
+        "client: state_update running",
+    ];
+    relay.client(prompt(1, "Hi"), &begun);
+    relay.client(prompt(2, "Ho"), &["agent: session/prompt 2"]);
+    let delete = json!({ "id": 3, "method": "session/delete", "params": { "sessionId": "s" } });
+    relay.client(delete, &["agent: session/delete 3"]);
+    relay.agent(json!({ "id": 3, "result": {} }), &["client: 3 = {}"]);
+    let end = |id| json!({ "id": id, "result": { "stopReason": "end_turn" } });
+    let next = [
+        "client: state_update idle end_turn",
+        r#"client: 2 = {"messageId":"parlor-2"}"#,
+        r#"client: user_message parlor-2 "Ho""#,
+        "client: state_update running",
+    ];
+    relay.agent(end(1), &next);
+    relay.agent(end(2), &["client: state_update idle end_turn"]);
+}
+
+#[test]
 fn a_queued_prompt_that_is_withdrawn_is_cancelled_for_v1() {
     let mut relay = Relay::between(V2, V1);
     relay.client(prompt(1, "Hi"), &["agent: session/prompt 1"]);
