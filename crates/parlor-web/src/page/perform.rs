@@ -10,7 +10,7 @@ use parlor_session::{EntryId, MessageId, SessionId, Slot, Transcript};
 use tokio::sync::mpsc;
 
 use super::action::{Action, Attachment};
-use super::feed::{Feed, Steering};
+use super::feed::{DriverConnection, Feed};
 use super::hub_client::HubConnector;
 use super::prompt;
 use super::to_tab::{Completion, TabMessage, TabPatch};
@@ -54,15 +54,15 @@ impl Performer {
         self.feed.as_ref().ok_or(Error::Protocol("the tab shows no session"))
     }
 
-    async fn steering(&self) -> Result<Arc<Steering>, Error> {
-        self.feed()?.steering(&self.state, &self.browser).await
+    async fn driver(&self) -> Result<Arc<DriverConnection>, Error> {
+        self.feed()?.driver(&self.state, &self.browser).await
     }
 
     /// Calls a method about the session that the tab shows.
     async fn call(&self, method: &str, with: impl FnOnce(Object) -> Object) -> Result<Object, Error> {
-        let steering = self.steering().await?;
+        let driver = self.driver().await?;
         let params = with(Object::new().with("sessionId", self.feed()?.row.id.as_json()));
-        steering.client.call(method, &params).await
+        driver.client.call(method, &params).await
     }
 
     async fn run(&self, action: Action) -> Result<Vec<TabPatch>, Error> {
@@ -123,8 +123,8 @@ impl Performer {
                 Ok(Vec::new())
             }
             Action::Delete => {
-                let steering = self.steering().await?;
-                self.feed()?.delete_later(steering);
+                let driver = self.driver().await?;
+                self.feed()?.delete_later(driver);
                 Ok(Vec::new())
             }
             Action::Undelete => {
@@ -225,14 +225,14 @@ impl Performer {
         files: &[Attachment],
         during_turn: DuringTurn,
     ) -> Result<Vec<TabPatch>, Error> {
-        let steering = self.steering().await?;
+        let driver = self.driver().await?;
         let cwd = Path::new(&self.feed()?.row.cwd);
-        let content = match prompt::content(text, files, cwd, steering.client.info()) {
+        let content = match prompt::content(text, files, cwd, driver.client.info()) {
             Ok(content) => content,
             Err(message) => return Ok(vec![TabPatch::Unsent { key }, TabPatch::Error(message)]),
         };
         let prompt = Prompt::blocks(content).key(key.as_str()).during_turn(during_turn);
-        match steering.session.prompt(prompt).await {
+        match driver.session.prompt(prompt).await {
             Ok(_) => Ok(vec![TabPatch::Sent { key }]),
             // The tab has the prompt and sends it again.
             Err(Error::Disconnected) => Ok(Vec::new()),
@@ -244,7 +244,7 @@ impl Performer {
 
     async fn edit(&self, message: &str, text: &str) -> Result<Vec<TabPatch>, Error> {
         let message = message_id(message)?;
-        let info = self.steering().await?.client.info().clone();
+        let info = self.driver().await?.client.info().clone();
         let content = match prompt::content(text, &[], Path::new(&self.feed()?.row.cwd), &info) {
             Ok(content) => content,
             Err(message) => return Ok(vec![TabPatch::Error(message)]),
@@ -255,7 +255,7 @@ impl Performer {
 
     /// Cancels the turn and withdraws the queued prompts of this browser, whose texts its tabs get back. Prompts of others stay.
     async fn stop(&self) -> Result<Vec<TabPatch>, Error> {
-        self.steering().await?.session.cancel_turn().await?;
+        self.driver().await?.session.cancel_turn().await?;
         Ok(Vec::new())
     }
 

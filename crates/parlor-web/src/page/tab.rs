@@ -170,7 +170,7 @@ impl Tab {
                 (Arc::clone(&feed), Arc::clone(&self.state), self.responses.clone());
             let browser = self.socket.browser().clone();
             tokio::spawn(async move {
-                if let Err(error) = feed.steering(&state, &browser).await {
+                if let Err(error) = feed.driver(&state, &browser).await {
                     let _ = responses.send(TabPatch::Error(reason(&error)).into()).await;
                 }
             });

@@ -1,13 +1,13 @@
 //! A session that tabs show: one replica and one rendering for all of them.
 //!
 //! The replica is that of an observer. While a browser that may act shows the session, another connection is attached as a driver, under
-//! the name of that browser ([`Steering`]): it has the prompt queue, holds the requests of the agent open, and sends what people do.
+//! the name of that browser ([`DriverConnection`]): it has the prompt queue, holds the requests of the agent open, and sends what people do.
 
+mod driver;
 mod entry_page;
 mod files;
 mod refresh;
 mod slots;
-mod steering;
 mod times;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,9 +22,9 @@ use parlor_session::{SessionId, Slot, ToolCallId, Transcript};
 use tokio::sync::{Notify, broadcast};
 use tokio::task::AbortHandle;
 
+pub(super) use self::driver::DriverConnection;
 use self::entry_page::PAGE_ENTRIES;
 pub(super) use self::slots::{FeedHandle, Feeds};
-pub(super) use self::steering::Steering;
 use self::times::EntryTimes;
 use super::PageState;
 use super::hub_client::HubConnector;
@@ -61,7 +61,7 @@ pub(super) struct Feed {
     /// Something changed.
     wake: Notify,
     /// The connections that act, by the ids of their browsers.
-    steering: Mutex<BTreeMap<String, Arc<Steering>>>,
+    drivers: Mutex<BTreeMap<String, Arc<DriverConnection>>>,
     /// Is held while a connection that acts is opened or ended.
     opening: tokio::sync::Mutex<()>,
     tasks: Mutex<Vec<AbortHandle>>,
@@ -184,7 +184,7 @@ impl Feed {
             session: session.clone(),
             messages: broadcast::Sender::new(MAX_WAITING),
             wake: Notify::new(),
-            steering: Mutex::default(),
+            drivers: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             tasks: Mutex::default(),
             files: tokio::sync::Mutex::default(),
@@ -253,7 +253,7 @@ impl Feed {
 
     async fn close(&self) {
         lock(&self.state).has_ended = true;
-        self.stop_all_steering().await;
+        self.stop_all_drivers().await;
         self.session.client().disconnect().await;
         lock(&self.tasks).drain(..).for_each(|task| task.abort());
     }
@@ -307,11 +307,11 @@ impl Feed {
     }
 
     /// Deletes the session after the time in which this can be undone.
-    pub(super) fn delete_later(self: &Arc<Self>, steering: Arc<Steering>) {
+    pub(super) fn delete_later(self: &Arc<Self>, driver: Arc<DriverConnection>) {
         let feed = Arc::downgrade(self);
         let task = tokio::spawn(async move {
             tokio::time::sleep(UNDO_TIME).await;
-            if let Err(error) = steering.session.delete().await {
+            if let Err(error) = driver.session.delete().await {
                 tracing::warn!(%error, "cannot delete a session for the page");
                 if let Some(feed) = feed.upgrade() {
                     feed.keep();

@@ -12,7 +12,7 @@ use super::super::session_row::{SessionRow, SessionState};
 use super::super::to_tab::{TabMessage, TabPatch};
 use super::super::{created_at, side};
 use super::times::EntryTimes;
-use super::{Audience, Feed, FeedMessage, FeedState, Steering, lock};
+use super::{Audience, DriverConnection, Feed, FeedMessage, FeedState, lock};
 use crate::render::content_block::MediaSource;
 use crate::render::{EntryContext, RequestCard, TurnBounds, TurnFiles};
 
@@ -60,21 +60,21 @@ impl Feed {
         let context = self.contexts(&transcript, state);
         patches.extend(fragments.update(&transcript, |one| context.of(one)));
         state.fragments = fragments;
-        let mut all: Vec<TabPatch> = patches.into_iter().map(TabPatch::from).collect();
-        let mut drivers = Vec::new();
-        let steering: Vec<Arc<Steering>> = lock(&self.steering).values().cloned().collect();
-        let view = self.view(state, &transcript, &steering);
+        let mut for_all: Vec<TabPatch> = patches.into_iter().map(TabPatch::from).collect();
+        let mut for_drivers = Vec::new();
+        let drivers: Vec<Arc<DriverConnection>> = lock(&self.drivers).values().cloned().collect();
+        let view = self.view(state, &transcript, &drivers);
         let is_running = view.state == SessionState::Running || view.state == SessionState::NeedsYou;
         if is_running != state.was_running && state.fragments.revision() > 0 {
             let agent = crate::render::text::clean_line(&self.row.agent);
             let agent = if agent.is_empty() { "The agent".to_owned() } else { agent };
             let what = if is_running { "is answering" } else { "has finished" };
-            all.push(TabPatch::Announce(format!("{agent} {what}")));
+            for_all.push(TabPatch::Announce(format!("{agent} {what}")));
         }
         if let Some(request) = state.requests.last()
             && state.requests.len() > state.announced
         {
-            drivers.push(TabPatch::Announce(request.headline()));
+            for_drivers.push(TabPatch::Announce(request.headline()));
         }
         let announced = state.requests.len();
         let rendered = regions::all(&view);
@@ -85,16 +85,16 @@ impl Feed {
             if state.regions.get(id) != Some(&html) {
                 let patch = TabPatch::Replace { id: id.to_owned(), html: html.clone() };
                 if audience == Audience::All {
-                    all.push(patch);
+                    for_all.push(patch);
                 } else {
-                    drivers.push(patch);
+                    for_drivers.push(patch);
                 }
                 state.regions.insert(id, html);
             }
         }
         let revision = state.fragments.revision();
         for (patch, audience, revision) in
-            [(all, Audience::All, Some(revision)), (drivers, Audience::Drivers, None)]
+            [(for_all, Audience::All, Some(revision)), (for_drivers, Audience::Drivers, None)]
         {
             if !patch.is_empty() {
                 let text = TabMessage { patch, revision }.encode().into();
@@ -109,11 +109,11 @@ impl Feed {
         &'a self,
         state: &'a FeedState,
         transcript: &'a Transcript,
-        steering: &[Arc<Steering>],
+        drivers: &[Arc<DriverConnection>],
     ) -> RegionView<'a> {
-        let browsers: Vec<u64> = steering.iter().filter_map(|steering| steering.number).collect();
+        let browsers: Vec<u64> = drivers.iter().filter_map(|driver| driver.number).collect();
         // All drivers are sent the same queue.
-        let queue = steering.first().map(|steering| QueuedPrompt::list(&steering.session.transcript()));
+        let queue = drivers.first().map(|driver| QueuedPrompt::list(&driver.session.transcript()));
         let activity = transcript.state().map(|state| &state.activity);
         let last_failed = regions::has_failed(transcript);
         let shown = match activity {
@@ -132,7 +132,7 @@ impl Feed {
             requests: &state.requests,
             postponed: state.postponed.len(),
             queue: queue.unwrap_or_default(),
-            can_steer: steering.iter().any(|steering| steering.can_steer()),
+            can_steer: drivers.iter().any(|driver| driver.can_steer()),
             clients: AttachedClient::list(transcript),
             browsers,
             is_archived: state.is_archived,

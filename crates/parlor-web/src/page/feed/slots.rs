@@ -117,7 +117,7 @@ fn release(
             && let Some(feed) = slot.feed.get()
         {
             let is_shown = || lock(&slot.viewers).drivers.contains_key(&driver);
-            feed.stop_steering(&driver, is_shown).await;
+            feed.stop_driver(&driver, is_shown).await;
         }
         let is_unused = {
             let mut open = lock(&state.feeds.open);

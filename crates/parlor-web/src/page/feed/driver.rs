@@ -13,7 +13,7 @@ use super::{Feed, lock};
 
 /// The connection that acts in a session for the tabs of one browser.
 #[derive(Debug)]
-pub(in crate::page) struct Steering {
+pub(in crate::page) struct DriverConnection {
     pub(in crate::page) client: Client,
     pub(in crate::page) session: Session,
     /// The number of the client, by which others name it.
@@ -23,48 +23,48 @@ pub(in crate::page) struct Steering {
 
 impl Feed {
     /// The connection that acts for a browser, which is opened if there is none.
-    pub(in crate::page) async fn steering(
+    pub(in crate::page) async fn driver(
         self: &Arc<Self>,
         state: &PageState,
         browser: &SignedIn,
-    ) -> Result<Arc<Steering>, Error> {
+    ) -> Result<Arc<DriverConnection>, Error> {
         let _opening = self.opening.lock().await;
-        if let Some(open) = lock(&self.steering).get(&browser.id) {
+        if let Some(open) = lock(&self.drivers).get(&browser.id) {
             return Ok(Arc::clone(open));
         }
         if lock(&self.state).has_ended {
             return Err(Error::Disconnected);
         }
-        let open = Arc::new(Steering::open(self, state, browser).await?);
-        lock(&self.steering).insert(browser.id.clone(), Arc::clone(&open));
+        let open = Arc::new(DriverConnection::open(self, state, browser).await?);
+        lock(&self.drivers).insert(browser.id.clone(), Arc::clone(&open));
         self.wake.notify_one();
         Ok(open)
     }
 
     /// Ends the connection that acts for a browser, unless `is_shown` says that one of its tabs shows the session again.
-    pub(super) async fn stop_steering(&self, browser: &str, is_shown: impl Fn() -> bool) {
+    pub(super) async fn stop_driver(&self, browser: &str, is_shown: impl Fn() -> bool) {
         let _opening = self.opening.lock().await;
         if is_shown() {
             return;
         }
-        let steering = lock(&self.steering).remove(browser);
-        if let Some(steering) = steering {
-            steering.end().await;
+        let driver = lock(&self.drivers).remove(browser);
+        if let Some(driver) = driver {
+            driver.end().await;
             self.wake.notify_one();
         }
     }
 
     /// Ends all connections that act in the session.
-    pub(super) async fn stop_all_steering(&self) {
+    pub(super) async fn stop_all_drivers(&self) {
         let _opening = self.opening.lock().await;
-        let all = std::mem::take(&mut *lock(&self.steering));
-        for steering in all.into_values() {
-            steering.end().await;
+        let all = std::mem::take(&mut *lock(&self.drivers));
+        for driver in all.into_values() {
+            driver.end().await;
         }
     }
 }
 
-impl Steering {
+impl DriverConnection {
     async fn open(feed: &Arc<Feed>, state: &PageState, browser: &SignedIn) -> Result<Self, Error> {
         let row = &feed.row;
         let cwd = Path::new(&row.cwd);
@@ -84,7 +84,7 @@ impl Steering {
             closed.closed().await;
             // The connection was lost, if it was not closed here. Tabs that connect again open another one.
             if let Some(feed) = watched.upgrade()
-                && lock(&feed.steering).get(&id).is_some_and(|listed| listed.number == number)
+                && lock(&feed.drivers).get(&id).is_some_and(|listed| listed.number == number)
             {
                 lock(&feed.state).has_ended = true;
                 feed.wake.notify_one();
