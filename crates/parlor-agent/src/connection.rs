@@ -14,7 +14,7 @@ use crate::RequestError;
 pub(crate) const MAX_LINES: usize = 256;
 
 /// How many requests of the agent may be without a response.
-const MAX_REQUESTS: usize = 1000;
+pub(crate) const MAX_REQUESTS: usize = 1000;
 
 /// The hub, once it has been created.
 pub(crate) type HubCell = Arc<OnceLock<Weak<Hub>>>;

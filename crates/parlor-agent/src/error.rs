@@ -8,6 +8,8 @@ use parlor_dialect::live;
 use parlor_json::JsonStr;
 use parlor_wire::{RpcError, code};
 
+use crate::connection::MAX_REQUESTS;
+
 /// Why the agent could not do what a client requested: a prompt, a login, a session, an extension request.
 ///
 /// Every error of the standard library, of `anyhow`, of this crate, boxed or a plain string becomes one with `?`, and is shown
@@ -72,7 +74,7 @@ pub enum RequestError {
         error: RpcError,
     },
     /// The client's response is not what the protocol requires.
-    #[error("the client's response to {method} is invalid: {expected} is missing")]
+    #[error("the client's response to {method} is invalid: `{expected}` is missing or has another type")]
     InvalidResponse {
         /// The method.
         method: String,
@@ -88,8 +90,8 @@ pub enum RequestError {
     /// The turn was cancelled.
     #[error("the turn was cancelled")]
     Cancelled,
-    /// 1,000 requests of the agent have no response.
-    #[error("too many requests of the agent have no response")]
+    /// The limit of requests without a response is reached.
+    #[error("{MAX_REQUESTS} requests of the agent wait for a response of the client")]
     TooManyRequests,
     /// The session was deleted, or the server has stopped.
     #[error("the session is closed")]
@@ -118,7 +120,7 @@ pub enum ServeError {
     #[error("cannot start the sessions: {0}")]
     Start(#[source] Box<dyn Error + Send + Sync>),
     /// A token for [`Server::listen`](crate::Server) is empty or has other characters than letters, digits and `-._~`.
-    #[error("a token consists of letters, digits and -._~")]
+    #[error("the token is empty or has characters other than letters, digits and -._~")]
     InvalidToken,
     /// Other machines can reach the address.
     #[error("{address} can be reached from other machines: use an address of the loopback interface")]

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use parlor_process::Reaper;
 use parlor_server::config::{AgentConfig, Agents, EmbeddedAgent};
-use parlor_server::hub::{ClientRole, Hub, HubOptions, LIVE_SESSIONS, Peer, TransportKind};
+use parlor_server::hub::{ClientRole, ConnectOptions, Hub, HubOptions, LIVE_SESSIONS, TransportKind};
 use parlor_server::transport::{self, streams};
 use parlor_store::{MemoryStore, Store};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
@@ -119,7 +119,7 @@ impl Server {
     ///
     /// Fails with [`ServeError::Connection`] if a stream fails, for instance because the client no longer reads.
     pub async fn stdio(&self) -> Result<(), ServeError> {
-        let served = transport::stdio(&self.hub, peer(TransportKind::Stdio)).await;
+        let served = transport::stdio(&self.hub, options(TransportKind::Stdio)).await;
         self.stop().await;
         Ok(served?)
     }
@@ -130,7 +130,7 @@ impl Server {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        Ok(streams(&self.hub, peer(TransportKind::Unix), read, write).await?)
+        Ok(streams(&self.hub, options(TransportKind::Unix), read, write).await?)
     }
 
     /// Creates a connection for a client inside this process. Must be called within a tokio runtime.
@@ -140,7 +140,7 @@ impl Server {
         let hub = Arc::clone(&self.hub);
         tokio::spawn(async move {
             let (read, write) = tokio::io::split(ours);
-            if let Err(error) = streams(&hub, peer(TransportKind::Unix), read, write).await {
+            if let Err(error) = streams(&hub, options(TransportKind::Unix), read, write).await {
                 tracing::debug!(%error, "a client inside the process is gone");
             }
         });
@@ -204,7 +204,7 @@ impl Server {
     }
 }
 
-fn peer(transport: TransportKind) -> Peer {
+fn options(transport: TransportKind) -> ConnectOptions {
     let cwd = std::env::current_dir().ok();
-    Peer { cwd, ..Peer::new(transport, ClientRole::Driver) }
+    ConnectOptions { cwd, ..ConnectOptions::new(transport, ClientRole::Driver) }
 }

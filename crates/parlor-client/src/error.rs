@@ -23,7 +23,7 @@ pub enum Error {
     SessionClosed,
     /// The connection receives no updates of the session: it could not be joined, the connection follows too many, or
     /// [`Client::rejoin`](crate::Client::rejoin) replaced this handle by that of another connection.
-    #[error("not subscribed to this session")]
+    #[error("this connection receives no updates of the session")]
     NotSubscribed,
     /// The peer responded with an error. [`code`](crate::code) has the codes of the protocol.
     #[error("{}", .0.message())]
@@ -35,7 +35,7 @@ pub enum Error {
     #[error("a message that may have been the response exceeds the size limit")]
     TooLong,
     /// A limit is reached: requests in flight, loads of one session (one), or sessions of the connection.
-    #[error("too many requests or sessions on this connection")]
+    #[error("this connection has too many requests without a response, or too many sessions")]
     Busy,
 }
 

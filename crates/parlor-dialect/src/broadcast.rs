@@ -14,7 +14,7 @@ use parlor_session::{
     Change, EntryId, MessageId, MetaPatch, Role, SessionId, Target, Transcript, Update, plain_text,
 };
 
-use crate::live::{AgentUpdate, EncodeContext, Spans, Stream, UpdateEncoder, update_line_with};
+use crate::live::{AgentUpdate, ChunkTemplate, EncodeContext, Spans, UpdateEncoder, update_line_with};
 use crate::{Decoded, Dialect, Losses};
 
 /// The prefix of metadata keys that only parlor writes.
@@ -118,10 +118,13 @@ impl<'a> AgentLine<'a> {
         Self { line, spans, content, params_extra, chunk, members: OnceCell::new() }
     }
 
-    /// The next line of a stream.
-    pub fn of_stream(line: &'a str, stream: &'a Stream, decoded: &Decoded) -> Self {
-        let params_extra = stream.params_extra().clone();
-        Self { content: stream.content(line), ..Self::new(line, Some(stream.spans()), params_extra, decoded) }
+    /// A line that its template was compared with.
+    pub fn of_template(line: &'a str, template: &'a ChunkTemplate, decoded: &Decoded) -> Self {
+        let params_extra = template.params_extra().clone();
+        Self {
+            content: template.content(line),
+            ..Self::new(line, Some(template.spans()), params_extra, decoded)
+        }
     }
 
     /// A line that cannot be forwarded, with the other members of its params.

@@ -499,7 +499,7 @@ fn a_chunk_like_the_last_one_is_read_as_if_it_were_the_first() {
             let first = line("m", &text("one"), more);
             let (decoded, spans) = decode(&first).unwrap();
             let stream =
-                live::Stream::after(&first, &spans, &live::ParamsExtra::default(), &decoded).unwrap();
+                live::ChunkTemplate::after(&first, &spans, &live::ParamsExtra::default(), &decoded).unwrap();
             for content in [text("two"), text(r#"\",\"x"#), r#"{"text":"two","type":"text"}"#.to_owned()] {
                 let next = line("m", &content, more);
                 let (decoded, spans) = decode(&next).unwrap();

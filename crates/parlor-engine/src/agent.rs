@@ -257,7 +257,7 @@ pub enum AgentCommand {
     /// Releases the agent's session, which can be restored later.
     Release,
     /// Drops the agent's session, because the agent is gone.
-    Unlink,
+    DropSession,
 }
 
 impl AgentCommand {
@@ -265,7 +265,7 @@ impl AgentCommand {
     pub fn is_due_if_not_stored(&self) -> bool {
         match self {
             Self::Respond { reply, .. } => reply.is_err(),
-            Self::Retire | Self::Release | Self::Unlink => true,
+            Self::Retire | Self::Release | Self::DropSession => true,
             Self::Start
             | Self::Call { .. }
             | Self::CancelPrompt(_)

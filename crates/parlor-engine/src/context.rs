@@ -11,7 +11,7 @@ use parlor_session::session::Envelope;
 use parlor_session::{Entry, EntryId, Role, Transcript};
 
 /// The maximum length of the text in bytes.
-const MOST: usize = 200 << 10;
+const MAX_BYTES: usize = 200 << 10;
 
 /// The length in bytes of a shortened result.
 const SHORT: usize = 400;
@@ -36,7 +36,7 @@ struct Part {
 
 /// The first entries of a transcript as text; empty if they have no content.
 pub fn of(transcript: &Transcript, entries: &[Entry]) -> String {
-    bounded(entries.iter().filter_map(|entry| part(transcript, entry)).collect(), MOST)
+    bounded(entries.iter().filter_map(|entry| part(transcript, entry)).collect(), MAX_BYTES)
 }
 
 /// Puts the text in front of a prompt, as a text block: other kinds of blocks do not reach every model.
@@ -415,7 +415,7 @@ mod tests {
         ]);
         let is_end =
             |c: char| matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}');
-        for most in [MOST, 3000, 1000, 500, 50] {
+        for most in [MAX_BYTES, 3000, 1000, 500, 50] {
             let parts = transcript.entries().iter().filter_map(|entry| part(&transcript, entry)).collect();
             let text = bounded(parts, most);
             let own: Vec<_> = text
@@ -431,7 +431,7 @@ mod tests {
                 [&headings[..2], &["(1 parts are left out here)"], &headings[4..]].concat()
             };
             assert_eq!(own, expected, "{most}: {text}");
-            assert_eq!(own.contains(&"Tool call:"), most == MOST);
+            assert_eq!(own.contains(&"Tool call:"), most == MAX_BYTES);
         }
     }
 

@@ -145,7 +145,7 @@ pub enum ClientCall {
         params: Object,
     },
     /// A prompt whose outcome is seen in the session and not in a response. Another request may be answered before it.
-    Say {
+    PromptWithoutRequest {
         /// The content of the prompt.
         content: Json,
         /// The request that is answered first, and its result.
@@ -232,7 +232,7 @@ impl ClientCall {
     pub fn request(&self) -> Option<&RequestId> {
         match self {
             Self::Fork(request) => Some(&request.id),
-            Self::Say { answer: Some((id, _)), .. }
+            Self::PromptWithoutRequest { answer: Some((id, _)), .. }
             | Self::Attach { id, .. }
             | Self::Close { id }
             | Self::Detach { id }
@@ -251,7 +251,7 @@ impl ClientCall {
             Self::Follow
             | Self::FollowOwner(_)
             | Self::LeaveOwner
-            | Self::Say { answer: None, .. }
+            | Self::PromptWithoutRequest { answer: None, .. }
             | Self::Forward { id: None, .. } => None,
         }
     }

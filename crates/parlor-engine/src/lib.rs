@@ -33,7 +33,7 @@ pub use event::{
 };
 pub use frame::{Frame, FrameKind};
 pub use machine::{
-    FORK, Follow, ForkAgent, ForkStart, MAX_SUBAGENTS, OwnerEvent, STEER, SessionEnd, SessionMachine,
+    FORK, Follow, ForkContext, ForkStart, MAX_SUBAGENTS, OwnerEvent, STEER, SessionEnd, SessionMachine,
     SubagentCommand, SubagentInfo, SubagentOutput, cannot_ask, deleted_agent_session, deleted_key,
     no_session, reports_background,
 };

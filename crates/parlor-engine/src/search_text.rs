@@ -1,16 +1,16 @@
-//! The words that an entry is found by.
+//! The text of an entry that the search index holds.
 
 use crate::rows::IndexDocument;
 use anstyle_parse::{DefaultCharAccumulator, Parser, Perform};
 use parlor_json::JsonRef;
 use parlor_session::{Body, Content, Entry, EntryId, Role, plain_text, text_of};
 
-/// How much of an entry can be found. Who writes more than a book in one message is found by its beginning.
-const MOST: usize = 1 << 20;
+/// How many bytes of an entry are indexed, from its beginning.
+const MAX_BYTES: usize = 1 << 20;
 
-/// What an entry is found by: a message by its text, a tool call by its title, its input, what it shows and what came of it,
-/// a terminal by its command and its output. `None` for what is never found.
-pub fn words_of(entry: &Entry, at: i64) -> Option<IndexDocument> {
+/// The document by which a search finds an entry: the text of a message; the title, input, content and output of a tool call; the
+/// command and output of a terminal. `None` for an entry that is not indexed.
+pub fn index_document(entry: &Entry, at: i64) -> Option<IndexDocument> {
     let body = entry.body();
     let (kind, text) = match entry.id() {
         EntryId::Message(role, _) => {
@@ -32,7 +32,7 @@ pub fn words_of(entry: &Entry, at: i64) -> Option<IndexDocument> {
         EntryId::ToolCall(_) => ("tool", tool_text(body)),
         EntryId::Terminal(_) => {
             let command = body.fields.get_string("command").unwrap_or_default();
-            let output = &body.output[..body.output.len().min(MOST)];
+            let output = &body.output[..body.output.len().min(MAX_BYTES)];
             ("tool", format!("{command}\n{}", String::from_utf8_lossy(output)))
         }
         EntryId::Plan(_)
@@ -44,7 +44,7 @@ pub fn words_of(entry: &Entry, at: i64) -> Option<IndexDocument> {
     };
     // Nobody searches for colours, and snippets would show their escape sequences.
     let mut text = if kind == "tool" { plain(&text) } else { text };
-    text.truncate((0..=MOST.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0));
+    text.truncate((0..=MAX_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0));
     Some(IndexDocument { kind: kind.to_owned(), at, text })
 }
 
@@ -93,7 +93,7 @@ const DEPTH: usize = 16;
 /// Adds the strings of a value, each on a line, as far as they count. Pictures and sounds are not text, and neither are the
 /// names of types.
 fn strings(value: JsonRef<'_>, text: &mut String, depth: usize) {
-    if text.len() > MOST || depth > DEPTH {
+    if text.len() > MAX_BYTES || depth > DEPTH {
         return;
     }
     if let Some(string) = value.to_text() {
@@ -117,7 +117,7 @@ fn strings(value: JsonRef<'_>, text: &mut String, depth: usize) {
 fn beginning(content: &Content) -> Content {
     let mut length = 0;
     let items = content.iter().take_while(|item| {
-        let is_wanted = length <= MOST;
+        let is_wanted = length <= MAX_BYTES;
         length += plain_text(item.json).map_or(0, str::len);
         is_wanted
     });

@@ -70,14 +70,22 @@ impl ClientProcess {
 
     /// Waits until it has written a text.
     pub fn wait_for(&self, text: &str) -> Result<(), String> {
+        self.wait_until(&format!("show {text:?}"), |shown| shown.contains(text)).map(drop)
+    }
+
+    /// Waits until what it shows meets a condition, and returns it. `goal` completes "it does not".
+    pub fn wait_until(&self, goal: &str, is_met: impl Fn(&str) -> bool) -> Result<String, String> {
         let deadline = Instant::now() + TIMEOUT;
-        while !self.text().contains(text) {
+        loop {
+            let shown = self.text();
+            if is_met(&shown) {
+                return Ok(shown);
+            }
             if Instant::now() > deadline {
-                return Err(format!("it does not show {text:?}:\n{}", self.text()));
+                return Err(format!("it does not {goal}:\n{shown}"));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(())
     }
 
     /// Types a text.

@@ -161,12 +161,25 @@ fn allow_on_page(client: &mut ClientProcess) -> Result<(), String> {
     Ok(())
 }
 
-/// A request that gets the focus by itself does not take the next letter; with Tab, it does.
+/// Answers the request with `y`. A request takes no letter in the half second after it took the focus by itself: the letter is then in
+/// the input, from where it is deleted. After Tab, a request takes letters at once.
 fn allow_on_terminal(client: &mut ClientProcess) -> Result<(), String> {
-    if client.text().contains("Tab answers") {
-        client.write("\t")?;
+    const HAS_FOCUS: &str = "1 y";
+    const INPUT_HAS_FOCUS: &str = "Tab answers";
+
+    let shown = client.wait_until("show the request", |shown| {
+        shown.contains(HAS_FOCUS) || shown.contains(INPUT_HAS_FOCUS)
+    })?;
+    if shown.contains(HAS_FOCUS) {
+        client.write("y")?;
+        let shown = client.wait_until("take the letter", |shown| !shown.contains(HAS_FOCUS))?;
+        if !shown.contains(INPUT_HAS_FOCUS) {
+            return Ok(());
+        }
+        client.write("\x7f")?;
     }
-    client.wait_for("1 y")?;
+    client.write("\t")?;
+    client.wait_for(HAS_FOCUS)?;
     client.write("y")
 }
 

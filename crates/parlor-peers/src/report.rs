@@ -43,7 +43,7 @@ impl Reasons {
 pub fn page(agents: (&[Listed], &[Row], &[Column]), clients: (&[Listed], &[Row], &[Column])) -> String {
     let mut page = "# Compatibility\n\n\
         Agents and clients of other projects that parlor is tested with. `./test.sh --real-peers` installs these versions, plays a\n\
-        story with each of them and writes this page; it fails if anything ends in another way than the page says.\n\n\
+        story with each of them, and fails if the outcome differs from this page. With `UPDATE_EXPECT=1` it writes the page.\n\n\
         The agents use a stand-in model (`crates/parlor-peers/src/model`), whose log of requests shows what an agent knows. Each story\n\
         with an agent is played twice: with a first client of version 1 and a second one of version 2, and the other way round.\n\n\
         How the agent gets a conversation is named where it matters: `restored` is the agent's own load or resume, `native` its own\n\

@@ -12,7 +12,7 @@ use parlor_session::session::ClientId;
 use parlor_wire::{OutgoingRequests, RequestId, RpcError};
 
 use crate::agent::AgentRequest;
-use crate::hub::{ClientRole, Peer, SessionPeer, TransportKind};
+use crate::hub::{ClientRole, ConnectOptions, RequestingClient, TransportKind};
 use crate::lock;
 use crate::send_queue::SendQueue;
 use crate::session::Mailbox;
@@ -24,7 +24,7 @@ const MAX_REQUESTS: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: ClientId,
-    pub(crate) peer: Arc<Peer>,
+    pub(crate) options: Arc<ConnectOptions>,
     pub(crate) queue: SendQueue,
     /// Set by `initialize`.
     info: OnceLock<Arc<ClientInfo>>,
@@ -39,7 +39,7 @@ pub(crate) struct Client {
 
 /// A request of a session to a client.
 #[derive(Debug)]
-pub(crate) struct SessionRequest {
+pub(crate) struct SessionRequestToClient {
     pub(crate) session: Mailbox,
     pub(crate) request: ClientRequestId,
 }
@@ -48,7 +48,7 @@ pub(crate) struct SessionRequest {
 #[derive(Debug)]
 pub(crate) enum Requester {
     /// A session, for its agent or on its own behalf.
-    Session(SessionRequest),
+    Session(SessionRequestToClient),
     /// An agent, outside of sessions.
     Agent(AgentRequest),
 }
@@ -57,11 +57,11 @@ pub(crate) enum Requester {
 const MAX_MCP_SERVERS: usize = 1000;
 
 impl Client {
-    pub(crate) fn new(id: ClientId, peer: Arc<Peer>, queue: SendQueue) -> Self {
+    pub(crate) fn new(id: ClientId, options: Arc<ConnectOptions>, queue: SendQueue) -> Self {
         let requests = Mutex::new(OutgoingRequests::new(MAX_REQUESTS));
         Self {
             id,
-            peer,
+            options,
             queue,
             info: OnceLock::new(),
             requests,
@@ -88,15 +88,18 @@ impl Client {
     }
 
     fn info_for(&self, dialect: Dialect, initialize: Object) -> ClientInfo {
-        let is_driver = self.peer.role == ClientRole::Driver;
-        let is_local = matches!(self.peer.transport, TransportKind::Stdio | TransportKind::Unix);
+        let is_driver = self.options.role == ClientRole::Driver;
+        let is_local = matches!(self.options.transport, TransportKind::Stdio | TransportKind::Unix);
         ClientInfo::new(self.id, dialect, initialize, is_driver, is_local)
     }
 
     /// This client, for the start of a session's agent.
-    pub(crate) fn session_peer(&self) -> SessionPeer {
+    pub(crate) fn to_requesting_client(&self) -> RequestingClient {
         let initialize_meta = self.negotiated().map(|info| fields::foreign_meta(&info.initialize));
-        SessionPeer { peer: Arc::clone(&self.peer), initialize_meta: initialize_meta.unwrap_or_default() }
+        RequestingClient {
+            options: Arc::clone(&self.options),
+            initialize_meta: initialize_meta.unwrap_or_default(),
+        }
     }
 
     /// The negotiated dialect and capabilities; `None` before `initialize`.
@@ -109,7 +112,7 @@ impl Client {
         if let Some(info) = self.info.get() {
             return Arc::clone(info);
         }
-        let name = self.peer.name.as_ref().map(|name| Object::new().with("name", name));
+        let name = self.options.name.as_ref().map(|name| Object::new().with("name", name));
         let initialize = name.map(|name| Object::new().with("info", name.to_json()));
         Arc::new(self.info_for(Dialect::V2, initialize.unwrap_or_default()))
     }
@@ -119,7 +122,7 @@ impl Client {
     }
 
     pub(crate) fn is_driver(&self) -> bool {
-        self.peer.role == ClientRole::Driver
+        self.options.role == ClientRole::Driver
     }
 
     /// Whether it can show elicitations of a mode (`form`, `url`), or of any.
@@ -128,7 +131,7 @@ impl Client {
     }
 
     /// Registers a request of a session and returns its id; `None` if too many are in flight.
-    pub(crate) fn add_session_request(&self, request: SessionRequest) -> Option<RequestId> {
+    pub(crate) fn add_session_request(&self, request: SessionRequestToClient) -> Option<RequestId> {
         lock(&self.requests).register(Requester::Session(request)).ok()
     }
 

@@ -34,7 +34,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use self::agent_call::SessionlessCall;
 pub(crate) use self::list::{ListQuery, agent_names, changes as list_changes};
 use crate::agent::{CancelToken, register_mcp_servers};
-use crate::client::{Client, Requester, SessionRequest};
+use crate::client::{Client, Requester, SessionRequestToClient};
 use crate::fields;
 use crate::hub::HubState;
 use crate::lock;
@@ -159,7 +159,7 @@ impl Connection {
         self.lanes.retain(|_, end| matches!(end.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
     }
 
-    pub(crate) async fn on_frame(&mut self, frame: InputLine<'_>) {
+    pub(crate) async fn on_line(&mut self, frame: InputLine<'_>) {
         let batches = self.client.negotiated().map_or(Batches::Accept, |info| info.dialect.batches());
         if frame == InputLine::Blank {
             return;
@@ -201,7 +201,7 @@ impl Connection {
                 match requester {
                     Requester::Session(request) => {
                         let by = self.client.id;
-                        let SessionRequest { session, request } = request;
+                        let SessionRequestToClient { session, request } = request;
                         let _ = session
                             .send(SessionMessage::Event(Event::Answered { request, by, answer }))
                             .await;
@@ -469,10 +469,9 @@ impl Connection {
         let (hub, client, request) = (Arc::clone(&self.hub), Arc::clone(&self.client), id.cloned());
         let wait_for_earlier = async move || {
             for session in recent_sessions.into_iter().filter(|session| hub.is_live(session)) {
-                let (sent, waiting) = oneshot::channel();
-                let relay = SessionMessage::Relay { frame: Frame::updates(""), clients: Vec::new(), sent };
-                if hub.send(&session, relay).await.is_ok() {
-                    let _ = waiting.await;
+                let (barrier, handled) = SessionMessage::barrier();
+                if hub.send(&session, barrier).await.is_ok() {
+                    let _ = handled.await;
                 }
             }
         };
@@ -563,7 +562,7 @@ impl Connection {
     async fn on_initialize(&mut self, id: &RequestId, params: &Object) -> Result<(), RpcError> {
         let dialect = Dialect::negotiate(params.to_json().raw())
             .map_err(parlor_dialect::UnsupportedVersion::to_error)?;
-        let dialect = match (dialect, self.client.peer.dialect) {
+        let dialect = match (dialect, self.client.options.dialect) {
             (Dialect::V2, Some(Dialect::Draft)) => Dialect::Draft,
             (dialect, _) => dialect,
         };

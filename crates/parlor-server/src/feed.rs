@@ -431,13 +431,13 @@ mod tests {
     use parlor_store::{Batch, MemoryStore, SessionRow};
 
     use super::*;
-    use crate::hub::{ClientRole, Hub, Peer, TransportKind};
+    use crate::hub::{ClientRole, ConnectOptions, Hub, TransportKind};
     use crate::send_queue::{SendQueueReader, send_queue};
 
     fn client() -> (Arc<Client>, SendQueueReader) {
-        let peer = Peer::new(TransportKind::Stdio, ClientRole::Driver);
+        let options = ConnectOptions::new(TransportKind::Stdio, ClientRole::Driver);
         let (queue, reader) = send_queue();
-        (Arc::new(Client::new(ClientId(7), Arc::new(peer), queue)), reader)
+        (Arc::new(Client::new(ClientId(7), Arc::new(options), queue)), reader)
     }
 
     /// A server whose list of all sessions a client has subscribed to.
@@ -499,13 +499,13 @@ mod tests {
     #[tokio::test]
     async fn a_disconnected_client_leaves_no_subscription_behind() {
         let hub = Hub::for_tests(Arc::new(MemoryStore::default())).await;
-        let peer = Peer { role: ClientRole::Driver, ..(*client().0.peer).clone() };
-        let (mut connection, _reader) = hub.connect(peer);
+        let options = ConnectOptions { role: ClientRole::Driver, ..(*client().0.options).clone() };
+        let (mut connection, _reader) = hub.connect(options);
         for method in ["_parlor/list/subscribe", "_parlor/requests/subscribe"] {
             let line = format!(
                 r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"_meta":{{"parlor/agent":"*"}}}}}}"#
             );
-            connection.on_frame(parlor_wire::InputLine::Line(&line)).await;
+            connection.on_line(parlor_wire::InputLine::Line(&line)).await;
         }
         let feed = Arc::clone(hub.shared().feed());
         let count = || {

@@ -38,9 +38,15 @@ pub enum DownloadError {
     /// The server refused the request.
     #[error("the server answered {0}")]
     Status(StatusCode),
-    /// The server redirected too often, or to nowhere.
-    #[error("the server redirects more than {MAX_REDIRECTS} times, or to an invalid address")]
-    Redirects,
+    /// There were too many redirects.
+    #[error("the server redirected more than {MAX_REDIRECTS} times")]
+    TooManyRedirects,
+    /// A redirect has no address, or an invalid one.
+    #[error("{url} redirects to an invalid address")]
+    InvalidRedirect {
+        /// The address that redirects.
+        url: String,
+    },
     /// What was received could not be stored.
     #[error("{0}")]
     Sink(io::Error),
@@ -78,9 +84,10 @@ async fn follow(url: &str) -> Result<Response<Incoming>, DownloadError> {
             return Err(DownloadError::Status(response.status()));
         }
         let location = response.headers().get(header::LOCATION).and_then(|location| location.to_str().ok());
-        url = location.and_then(|location| resolve(&url, location)).ok_or(DownloadError::Redirects)?;
+        let target = location.and_then(|location| resolve(&url, location));
+        url = target.ok_or(DownloadError::InvalidRedirect { url })?;
     }
-    Err(DownloadError::Redirects)
+    Err(DownloadError::TooManyRedirects)
 }
 
 /// The address that a redirect names: an absolute one, or a path on the same server.

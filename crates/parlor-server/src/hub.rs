@@ -24,7 +24,7 @@ use parlor_wire::{InputLine, RpcError, code};
 use tokio::sync::{OnceCell, oneshot};
 
 use self::subagents::LiveSubagents;
-use crate::agent::{Agent, Opener, Origin, Registry, Startup};
+use crate::agent::{Agent, AgentPool, Opener, Origin, Startup};
 use crate::client::Client;
 use crate::config::{AgentConfig, Agents, ConfigSource, ConfigWatch};
 use crate::connection;
@@ -40,9 +40,9 @@ use crate::store::StoreHandle;
 use crate::stored::{self, StoredSession};
 use parlor_process::Reaper;
 
-/// A connecting client.
+/// What is known of a client when it connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peer {
+pub struct ConnectOptions {
     /// The transport of its connection.
     pub transport: TransportKind,
     /// What it is allowed to do.
@@ -59,8 +59,8 @@ pub struct Peer {
     pub name: Option<String>,
 }
 
-impl Peer {
-    /// Creates a client about which nothing else is known.
+impl ConnectOptions {
+    /// The options of a client about which nothing else is known.
     pub fn new(transport: TransportKind, role: ClientRole) -> Self {
         Self { transport, role, agent: None, dialect: None, env: Vec::new(), cwd: None, name: None }
     }
@@ -74,8 +74,8 @@ impl Peer {
 
 /// The client on whose behalf the agent of a session is started.
 #[derive(Debug, Clone)]
-pub(crate) struct SessionPeer {
-    pub(crate) peer: Arc<Peer>,
+pub(crate) struct RequestingClient {
+    pub(crate) options: Arc<ConnectOptions>,
     /// The metadata of its `initialize` that is not for the server.
     pub(crate) initialize_meta: Object,
 }
@@ -141,10 +141,10 @@ type LiveSessions = HashMap<SessionId, Arc<OnceCell<Mailbox>>>;
 /// The state that sessions and connections share.
 pub(crate) struct HubState {
     store: Arc<StoreHandle>,
-    registry: Registry,
+    agent_pool: AgentPool,
     sessions: Mutex<LiveSessions>,
     /// The client that last acted in a live session: the session's agent is started in its environment.
-    peers: Mutex<HashMap<SessionId, SessionPeer>>,
+    requesting_clients: Mutex<HashMap<SessionId, RequestingClient>>,
     /// Clients to attach to forked sessions when these are opened.
     attach_on_open: Mutex<HashMap<SessionId, Weak<Client>>>,
     subagents: Mutex<LiveSubagents>,
@@ -211,10 +211,10 @@ impl Hub {
         let session_thread = Arc::new(session_thread);
         let store = Arc::new(StoreHandle::new(store));
         let shared = Arc::new(HubState {
-            registry: Registry::new(agents, reaper, Arc::clone(&store), Arc::clone(&session_thread)),
+            agent_pool: AgentPool::new(agents, reaper, Arc::clone(&store), Arc::clone(&session_thread)),
             store,
             sessions: Mutex::default(),
-            peers: Mutex::default(),
+            requesting_clients: Mutex::default(),
             attach_on_open: Mutex::default(),
             subagents: Mutex::default(),
             losses: LossCounts::default(),
@@ -266,10 +266,10 @@ impl Hub {
     }
 
     /// Connects a client. Frames for it come from the reader.
-    pub fn connect(self: &Arc<Self>, peer: Peer) -> (Connection, SendQueueReader) {
+    pub fn connect(self: &Arc<Self>, options: ConnectOptions) -> (Connection, SendQueueReader) {
         let (queue, reader) = send_queue();
         let id = ClientId(self.shared.next_client.fetch_add(1, Ordering::Relaxed));
-        let client = Arc::new(Client::new(id, Arc::new(peer), queue));
+        let client = Arc::new(Client::new(id, Arc::new(options), queue));
         self.shared.clients.fetch_add(1, Ordering::Relaxed);
         (Connection(connection::Connection::new(Arc::clone(&self.shared), client)), reader)
     }
@@ -319,7 +319,7 @@ impl Hub {
         if tokio::time::timeout(STOP_TIMEOUT, all).await.is_err() {
             tracing::warn!(timeout_s = STOP_TIMEOUT.as_secs(), "some sessions did not stop in time");
         }
-        self.shared.registry.stop_all().await;
+        self.shared.agent_pool.stop_all().await;
         let thread = Arc::clone(&self.shared.session_thread);
         if !tokio::task::spawn_blocking(move || thread.stop(STOP_TIMEOUT)).await.unwrap_or(false) {
             tracing::warn!(
@@ -341,8 +341,8 @@ impl Drop for Hub {
 
 impl Connection {
     /// Handles a line of the client. Waits while too much of the client is in progress.
-    pub async fn on_frame(&mut self, frame: InputLine<'_>) {
-        self.0.on_frame(frame).await;
+    pub async fn on_line(&mut self, frame: InputLine<'_>) {
+        self.0.on_line(frame).await;
     }
 }
 
@@ -379,12 +379,12 @@ impl HubState {
         &self.logins
     }
 
-    pub(crate) fn registry(&self) -> &Registry {
-        &self.registry
+    pub(crate) fn agent_pool(&self) -> &AgentPool {
+        &self.agent_pool
     }
 
     pub(crate) fn reaper(&self) -> &Reaper {
-        self.registry.reaper()
+        self.agent_pool.reaper()
     }
 
     pub(crate) fn private(&self) -> &[PathBuf] {
@@ -497,7 +497,7 @@ impl HubState {
     pub(crate) fn config_of(&self, row: &SessionRow) -> Option<AgentConfig> {
         match SessionData::of(row).command {
             Some(command) => Some(AgentConfig::new(row.agent.clone(), command)),
-            None => self.registry.agents().get(&row.agent).cloned(),
+            None => self.agent_pool.agents().get(&row.agent).cloned(),
         }
     }
 
@@ -511,7 +511,7 @@ impl HubState {
         startup: Startup,
         origin: Option<Origin>,
     ) -> Opener {
-        let configured = self.registry.agents().mcp_servers(name);
+        let configured = self.agent_pool.agents().mcp_servers(name);
         let mut losses = Losses::default();
         for server in plan.add_mcp_servers(&configured, &agent.info, &mut losses) {
             let (server, transport) = (&server.name, server.transport.name());
@@ -531,7 +531,7 @@ impl HubState {
             let checked = tokio::task::spawn_blocking(move || {
                 // Applied here, also if the caller does not wait any more.
                 if let Some(loaded) = hub.config.as_ref().and_then(|watch| watch.check(guard)) {
-                    hub.registry.set_agents(loaded.agents);
+                    hub.agent_pool.set_agents(loaded.agents);
                     #[cfg(feature = "notify")]
                     hub.notifier.set_targets(loaded.notify);
                 }
@@ -550,12 +550,12 @@ impl HubState {
     }
 
     /// Starts the agent of a session on behalf of this client the next time.
-    pub(crate) fn set_peer(&self, session: &SessionId, client: &Client) {
-        lock(&self.peers).insert(session.clone(), client.session_peer());
+    pub(crate) fn set_requesting_client(&self, session: &SessionId, client: &Client) {
+        lock(&self.requesting_clients).insert(session.clone(), client.to_requesting_client());
     }
 
-    pub(crate) fn peer_of(&self, session: &SessionId) -> Option<SessionPeer> {
-        lock(&self.peers).get(session).cloned()
+    pub(crate) fn requesting_client(&self, session: &SessionId) -> Option<RequestingClient> {
+        lock(&self.requesting_clients).get(session).cloned()
     }
 
     /// Reads from the store on a blocking thread.
@@ -593,7 +593,7 @@ impl HubState {
             }
         }
         if let Some(config) = opened.as_ref().and_then(|opened| self.config_of(&opened.row)) {
-            self.registry.load_agent_info(&config).await;
+            self.agent_pool.load_agent_info(&config).await;
         }
         Ok(opened)
     }
@@ -655,7 +655,7 @@ async fn tick(shared: Weak<HubState>) {
         let _ = tokio::time::timeout(wait, memory.under_pressure()).await;
         let Some(shared) = shared.upgrade() else { return };
         shared.tick_sessions();
-        shared.registry.stop_idle(Instant::now()).await;
+        shared.agent_pool.stop_idle(Instant::now()).await;
     }
 }
 

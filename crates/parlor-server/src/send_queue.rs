@@ -30,10 +30,10 @@ pub struct SendQueue(Arc<Shared>);
 pub struct SendQueueReader(Arc<Shared>);
 
 /// How many bytes wait before a peer counts as slow.
-const ROOM: usize = 256 << 10;
+const SLOW_BYTES: usize = 256 << 10;
 
 /// How many bytes may wait in any case. A peer for which more waits is disconnected.
-pub(crate) const MOST: usize = 64 << 20;
+pub(crate) const MAX_BYTES: usize = 64 << 20;
 
 /// How many batches may wait for their responses.
 const MAX_BATCHES: usize = 64;
@@ -126,7 +126,7 @@ impl SendQueue {
     /// Whether the peer keeps up.
     pub fn has_room(&self) -> bool {
         let queue = self.0.lock();
-        queue.bytes < ROOM || queue.state != State::Open
+        queue.bytes < SLOW_BYTES || queue.state != State::Open
     }
 
     /// Waits until the peer keeps up again.
@@ -168,7 +168,7 @@ impl SendQueueReader {
                 queue.bytes -= std::mem::take(&mut queue.writing);
                 queue.writing = queue.bytes;
                 let frames: Vec<_> = queue.frames.drain(..).collect();
-                if queue.bytes < ROOM {
+                if queue.bytes < SLOW_BYTES {
                     self.0.drained.notify_waiters();
                 }
                 if frames.is_empty() && queue.state != State::Open {
@@ -204,7 +204,7 @@ impl Queue {
         if self.state != State::Open || frame.is_empty() {
             return false;
         }
-        if self.bytes + self.held + frame.len() > MOST {
+        if self.bytes + self.held + frame.len() > MAX_BYTES {
             self.abort();
             return true;
         }
@@ -310,7 +310,7 @@ mod tests {
     #[tokio::test]
     async fn frames_that_are_being_written_count_against_the_room() {
         let (queue, mut reader) = send_queue();
-        queue.push(update(&"x".repeat(ROOM)));
+        queue.push(update(&"x".repeat(SLOW_BYTES)));
         assert!(!queue.has_room());
         let taken = reader.next().await.unwrap();
         assert!(!queue.has_room(), "it is not written yet");
@@ -346,7 +346,7 @@ mod tests {
             queue.batch(vec![id_of("1"), id_of("2")], Vec::new()).unwrap();
         }
         assert_eq!(queue.batch(vec![id_of("1")], Vec::new()), Err(TooManyBatches));
-        let long = Json::from(&"x".repeat(MOST / 8));
+        let long = Json::from(&"x".repeat(MAX_BYTES / 8));
         for _ in 0..9 {
             queue.push(Frame::result(&id_of("1"), &long));
         }
@@ -356,7 +356,7 @@ mod tests {
     #[tokio::test]
     async fn a_reader_that_is_dropped_ends_all_waiting() {
         let (queue, reader) = send_queue();
-        queue.push(update(&"x".repeat(ROOM)));
+        queue.push(update(&"x".repeat(SLOW_BYTES)));
         drop(reader);
         queue.drained().await;
         assert!(queue.is_closed());
@@ -365,7 +365,7 @@ mod tests {
     #[tokio::test]
     async fn a_peer_for_which_too_much_waits_is_disconnected() {
         let (queue, mut reader) = send_queue();
-        for _ in 0..=(MOST >> 20) {
+        for _ in 0..=(MAX_BYTES >> 20) {
             queue.push(update(&"x".repeat(1 << 20)));
         }
         assert_eq!(reader.next().await, None);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_server::config::{AgentConfig, Agents, Config};
-use parlor_server::hub::{ClientRole, Hub, HubOptions, LIVE_SESSIONS, Peer, TransportKind};
+use parlor_server::hub::{ClientRole, ConnectOptions, Hub, HubOptions, LIVE_SESSIONS, TransportKind};
 use parlor_server::transport::streams;
 use parlor_store::{FaultyStore, Hold, MemoryStore, Store};
 use serde_json::{Value, json};
@@ -134,11 +134,11 @@ struct Client {
 impl Client {
     async fn connect(server: &Server) -> Self {
         let (here, there) = tokio::io::duplex(1 << 20);
-        let peer = Peer::new(TransportKind::Unix, ClientRole::Driver);
+        let options = ConnectOptions::new(TransportKind::Unix, ClientRole::Driver);
         let hub = Arc::clone(&server.hub);
         server.runtime.spawn(async move {
             let (read, write) = tokio::io::split(there);
-            let _ = streams(&hub, peer, read, write).await;
+            let _ = streams(&hub, options, read, write).await;
         });
         let (read, write) = tokio::io::split(here);
         let mut client = Self { write, read: BufReader::new(read).lines(), next: 0 };

@@ -37,8 +37,7 @@ pub enum EntryId {
     SessionMessage(MessageId),
     /// An event, written by parlor.
     Event(EventId),
-    /// An update without an id (a notice, or an unknown kind of update), identified by the seq of the change that
-    /// created it.
+    /// An update of an unknown kind, which has no id: identified by the seq of the change that created it.
     Note(u64),
 }
 

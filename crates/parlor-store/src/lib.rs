@@ -203,10 +203,10 @@ pub enum ErrorKind {
     #[error("the disk is full")]
     Full,
     /// Reading or writing failed.
-    #[error("the disk cannot be read or written")]
+    #[error("a file of the store cannot be read or written")]
     Io,
     /// Another process holds a lock for longer than the timeout.
-    #[error("another process has locked the database")]
+    #[error("another program has locked the database, and did not release it in time")]
     Busy,
     /// The data cannot be read: it is damaged, or was not written by this program.
     #[error("the stored data cannot be read")]
@@ -221,7 +221,7 @@ pub enum ErrorKind {
     #[error("the stored data has an earlier format")]
     Outdated,
     /// The call is invalid, for example a write to a session that does not exist.
-    #[error("invalid call of the store")]
+    #[error("the write or query is invalid")]
     Invalid,
     /// The store is closed.
     #[error("the store is closed")]

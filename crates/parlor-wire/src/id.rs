@@ -27,13 +27,13 @@ pub struct RequestId(Json);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
     /// The value is a boolean, an array or an object.
-    #[error("an id is a string, an integer or null, not {0}")]
+    #[error("the id must be a string, an integer or null, and is {0}")]
     Type(Type),
     /// The value is a number with a fraction or an exponent, which many peers do not return unchanged.
-    #[error("a number as an id has no fraction and no exponent")]
+    #[error("the id is a number with a fraction or an exponent")]
     NotAnInteger,
     /// The value is an integer below `i64::MIN` or above `u64::MAX`.
-    #[error("an integer as an id fits into 64 bits")]
+    #[error("the id is an integer that does not fit into 64 bits")]
     OutOfRange,
 }
 

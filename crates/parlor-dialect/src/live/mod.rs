@@ -19,4 +19,6 @@ pub use session_state::{
 };
 pub use update_encoder::{EncodeContext, UpdateEncoder};
 pub(crate) use update_line::update_line_with;
-pub use update_line::{AgentUpdate, Spans, Stream, push_update_line, update_kind, update_line, update_of};
+pub use update_line::{
+    AgentUpdate, ChunkTemplate, Spans, push_update_line, update_kind, update_line, update_of,
+};

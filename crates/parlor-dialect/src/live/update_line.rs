@@ -144,7 +144,7 @@ impl Spans {
 /// The last chunk of a message. The chunks of a stream differ only in their content, so that the next line can be
 /// read by comparing the rest.
 #[derive(Debug)]
-pub struct Stream {
+pub struct ChunkTemplate {
     before: String,
     after: String,
     spans: Spans,
@@ -153,7 +153,7 @@ pub struct Stream {
     params_extra: ParamsExtra,
 }
 
-impl Stream {
+impl ChunkTemplate {
     /// The stream that a line starts or continues; `None` for a chunk without an id, whose message depends on other
     /// updates.
     pub fn after(line: &str, spans: &Spans, params_extra: &ParamsExtra, decoded: &Decoded) -> Option<Self> {

@@ -1,6 +1,6 @@
 //! The agent's side of a session: its updates, the calls to it, and how it is bound and lost.
 
-use parlor_dialect::live::{self, AgentLine, AgentUpdate, ParamsExtra, Stream};
+use parlor_dialect::live::{self, AgentLine, AgentUpdate, ChunkTemplate, ParamsExtra};
 use parlor_dialect::{Decoded, Decoder, Dialect, LossKind};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::session::{Cancelled, Effect, Envelope, Input, Prompt, PromptId, PromptMode, Reply};
@@ -87,7 +87,7 @@ impl SessionMachine {
         self.flush_info();
         let dialect = link.agent.dialect;
         self.decoder = Decoder::new(dialect);
-        self.stream = None;
+        self.chunk_template = None;
         // Nobody prompts a subagent; its turns begin and end with its states.
         let is_serial = dialect == Dialect::V1 && !self.is_owned();
         let mode = if is_serial { PromptMode::Serial } else { PromptMode::Queued };
@@ -124,12 +124,12 @@ impl SessionMachine {
     }
 
     fn on_update_line(&mut self, line: &str) {
-        if let Some(stream) = self.stream.take()
-            && let Some(decoded) = stream.read(line)
+        if let Some(template) = self.chunk_template.take()
+            && let Some(decoded) = template.read(line)
         {
-            let line = AgentLine::of_stream(line, &stream, &decoded);
+            let line = AgentLine::of_template(line, &template, &decoded);
             self.on_update(decoded, &line);
-            self.stream = Some(stream);
+            self.chunk_template = Some(template);
             return;
         }
         let read = AgentUpdate::read(line);
@@ -152,9 +152,9 @@ impl SessionMachine {
         };
         match decoded {
             Ok(decoded) => {
-                self.stream = spans
+                self.chunk_template = spans
                     .as_ref()
-                    .and_then(|spans| Stream::after(line, spans, &params_extra, &decoded))
+                    .and_then(|spans| ChunkTemplate::after(line, spans, &params_extra, &decoded))
                     .map(Box::new);
                 let line = AgentLine::new(line, spans.as_ref(), params_extra, &decoded);
                 self.on_update(decoded, &line);
@@ -427,7 +427,7 @@ impl SessionMachine {
     /// Ends the binding to the agent. If the session was busy, its turn ends with this state.
     fn unbind(&mut self, state: State, error: &RpcError) {
         self.decide_effects_for_bound_agent();
-        self.command(AgentCommand::Unlink);
+        self.command(AgentCommand::DropSession);
         self.unbind_subagents(error);
         self.agent.unbind();
         self.flush_info();

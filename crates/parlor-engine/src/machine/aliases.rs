@@ -8,7 +8,7 @@ use parlor_session::{EntryId, MessageId, Target, Update};
 use super::SessionMachine;
 
 /// How many are known; the oldest are forgotten.
-const MOST: usize = 1000;
+const MAX_ALIASES: usize = 1000;
 
 /// Which message is meant by which alias.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Aliases {
     }
 
     fn add(&mut self, alias: MessageId, message: MessageId) {
-        if self.order.len() >= MOST
+        if self.order.len() >= MAX_ALIASES
             && let Some(oldest) = self.order.pop_front()
         {
             self.meant.remove(&oldest);

@@ -133,20 +133,20 @@ impl SessionMachine {
         let mut answers = before.as_mut().map(Subscriber::take_open_requests).unwrap_or_default();
         answers.push(answer);
         let stored_batches = self.rows.stored_batches;
-        let owed = before.map(|mut subscriber| subscriber.take_unsent(stored_batches));
+        let unsent = before.map(|mut subscriber| subscriber.take_unsent(stored_batches));
         let upto = if *from == ReplayFrom::New { 0 } else { seq };
         // Options and modes stand in the answer.
-        let reading = match tail {
+        let cursor = match tail {
             Some(first) => ReplayCursor::tail(first, upto),
             None => ReplayCursor::new(since, upto),
         };
-        let reading = reading.without(&[Slot::Options, Slot::Mode, Slot::Model]);
-        let mut subscriber = Subscriber::new(client, reading, answers, self.config.limits);
+        let cursor = cursor.without(&[Slot::Options, Slot::Mode, Slot::Model]);
+        let mut subscriber = Subscriber::new(client, cursor, answers, self.config.limits);
         subscriber.since = tail.map_or(since, |first| first - 1);
         if matches!(from, ReplayFrom::After(_)) {
             subscriber.encoder.resume_after(self.session.transcript(), since);
         }
-        for Delivery { what, is_stored, .. } in owed.into_iter().flatten() {
+        for Delivery { what, is_stored, .. } in unsent.into_iter().flatten() {
             let batch = stored_batches + u64::from(!is_stored);
             subscriber.send(what, 0, FramePosition { seq, batch });
         }
@@ -195,9 +195,9 @@ impl SessionMachine {
             let encode_context =
                 EncodeContext { from: self.decoder.dialect(), transcript, meta_before: None };
             let (mut alias, ids) = (None, &mut self.ids);
-            let mut mint = || alias.get_or_insert_with(|| ids.new_id()).clone();
+            let mut new_alias = || alias.get_or_insert_with(|| ids.new_id()).clone();
             let at = created_at(&update, transcript).filter(|_| wants_times);
-            let encoded = encoder.encode(&update, encode_context, &mut mint, &mut self.losses);
+            let encoded = encoder.encode(&update, encode_context, &mut new_alias, &mut self.losses);
             lines.extend(encoded.into_iter().map(|encoded| with_time(encoded, at)));
             if let Some(alias) = alias {
                 self.add_alias(alias, &update);
@@ -415,7 +415,7 @@ impl SessionMachine {
                 if has_room(subscriber.client.id) { self.config.limits.catch_up_bytes } else { 0 };
             if subscriber.is_live() && subscriber.credit == 0 {
                 subscriber.state = SubscriberState::CatchingUp {
-                    reading: ReplayCursor::new(seq, seq),
+                    cursor: ReplayCursor::new(seq, seq),
                     answers: Vec::new(),
                     waiting: false,
                 };
@@ -464,7 +464,7 @@ impl SessionMachine {
         let mut lines = String::new();
         loop {
             let Subscriber { client, encoder, state, credit, .. } = &mut *subscriber;
-            let SubscriberState::CatchingUp { reading, answers, waiting } = state else { return None };
+            let SubscriberState::CatchingUp { cursor, answers, waiting } = state else { return None };
             if *credit == 0 {
                 self.output.sends.extend(replayed(id, &mut lines));
                 if !*waiting {
@@ -474,13 +474,13 @@ impl SessionMachine {
                 return None;
             }
             let encode_context = EncodeContext { from, transcript, meta_before: None };
-            if let Some(update) = reading.next(transcript, self.config.limits.line_bytes) {
+            if let Some(update) = cursor.next(transcript, self.config.limits.line_bytes) {
                 let before = lines.len();
                 let mut alias = None;
                 let ids = &mut self.ids;
-                let mut mint = || alias.get_or_insert_with(|| ids.new_id()).clone();
+                let mut new_alias = || alias.get_or_insert_with(|| ids.new_id()).clone();
                 let at = created_at(&update, transcript).filter(|_| client.wants_times);
-                for encoded in encoder.encode(&update, encode_context, &mut mint, &mut self.losses) {
+                for encoded in encoder.encode(&update, encode_context, &mut new_alias, &mut self.losses) {
                     live::push_update_line(&mut lines, &self.id, &with_time(encoded, at));
                 }
                 *credit = credit.saturating_sub(lines.len() - before);
@@ -491,7 +491,7 @@ impl SessionMachine {
                 continue;
             }
             self.output.sends.extend(replayed(id, &mut lines));
-            let through = reading.through();
+            let through = cursor.through();
             let is_stored = through <= self.rows.stored_seq;
             let mut in_answer: &[Slot] = &[];
             let requests = std::mem::take(answers);
@@ -528,7 +528,7 @@ impl SessionMachine {
             if through == upto {
                 subscriber.state = SubscriberState::Live;
             } else {
-                *reading = ReplayCursor::new(through, upto).without(in_answer);
+                *cursor = ReplayCursor::new(through, upto).without(in_answer);
             }
             let due = subscriber.take_due(through, self.rows.stored_batches);
             let has_updates = due.iter().any(|delivery| delivery.what.is_update());

@@ -116,7 +116,7 @@ impl SessionMachine {
         // All v1 clients get the replacement under one alias.
         let mut alias = None;
         let ids = &mut self.ids;
-        let mut mint = || alias.get_or_insert_with(|| ids.new_id()).clone();
+        let mut new_alias = || alias.get_or_insert_with(|| ids.new_id()).clone();
         let buffer = std::mem::take(&mut self.buffers.forwarded_line);
         let (from, transcript) = (self.decoder.dialect(), self.session.transcript());
         let mut broadcast = Broadcast::new(&self.id, from, transcript, change, line, buffer);
@@ -131,7 +131,7 @@ impl SessionMachine {
             buffer.last_round = round;
             let wants_seq = subscriber.client.wants_seq;
             let encoder = buffer.encoder.as_mut().unwrap_or(&mut subscriber.encoder);
-            encoder.broadcast(&mut broadcast, wants_seq, &mut mint, &mut self.losses, &mut buffer.text);
+            encoder.broadcast(&mut broadcast, wants_seq, &mut new_alias, &mut self.losses, &mut buffer.text);
         }
         self.buffers.forwarded_line = broadcast.into_buffer();
         if let Some(alias) = alias {

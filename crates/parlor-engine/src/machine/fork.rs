@@ -71,7 +71,7 @@ pub struct ForkStart {
     /// The first prompt of the new session.
     pub prompt: Option<Json>,
     /// How its agent gets the conversation.
-    pub agent: ForkAgent,
+    pub agent: ForkContext,
     /// The rows of the fork, until they are in a batch.
     writes: Vec<Write>,
     is_stored: bool,
@@ -79,7 +79,7 @@ pub struct ForkStart {
 
 /// How the agent of a fork gets the conversation.
 #[derive(Debug)]
-pub enum ForkAgent {
+pub enum ForkContext {
     /// The agent of this epoch is asked to fork.
     Native {
         /// The epoch.
@@ -166,7 +166,7 @@ impl SessionMachine {
             row,
             answer,
             prompt,
-            agent: ForkAgent::Transcript(None),
+            agent: ForkContext::Transcript(None),
             writes,
             is_stored: false,
         };
@@ -410,9 +410,9 @@ impl SessionMachine {
             Some((link, native)) => {
                 let in_force = Settings::of(self.session.transcript());
                 let settings = Box::new(wanted_settings(&self.rows.data, &in_force));
-                ForkAgent::Native { epoch: link.epoch, params: native.params, settings }
+                ForkContext::Native { epoch: link.epoch, params: native.params, settings }
             }
-            None => ForkAgent::Transcript(error),
+            None => ForkContext::Transcript(error),
         };
         self.output.forks.push(start);
     }

@@ -32,7 +32,7 @@ use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-use parlor_dialect::live::{AgentLine, Stream};
+use parlor_dialect::live::{AgentLine, ChunkTemplate};
 use parlor_dialect::{Decoder, Dialect, LossKind, Losses, live};
 use parlor_json::{JsonStr, Object};
 use parlor_session::session::{
@@ -42,7 +42,7 @@ use parlor_session::turns::user_message;
 use parlor_session::{IdSource, Role, SessionId, Transcript, Update};
 use parlor_wire::{RequestId, RpcError, code};
 
-pub use self::fork::{FORK, ForkAgent, ForkStart};
+pub use self::fork::{FORK, ForkContext, ForkStart};
 pub use self::peer_requests::cannot_ask;
 pub use self::persist::{deleted_agent_session, deleted_key};
 pub use self::steering::STEER;
@@ -77,7 +77,7 @@ pub struct SessionMachine {
     agent: AgentState,
     decoder: Decoder,
     /// How the agent spelled its last chunk.
-    stream: Option<Box<Stream>>,
+    chunk_template: Option<Box<ChunkTemplate>>,
     /// Delays updates of title and metadata that the agent sends too fast.
     throttle: InfoThrottle,
     /// Whether a person has set a title that the agent was not sent.
@@ -161,7 +161,7 @@ impl SessionMachine {
             index_backlog,
             agent: AgentState::new(opened.unwrap_or_default()),
             decoder: Decoder::new(rows.data.agent_dialect.unwrap_or(Dialect::V1)),
-            stream: None,
+            chunk_template: None,
             throttle: InfoThrottle::new(now.monotonic),
             is_title_unsent: false,
             subscribers: BTreeMap::new(),
@@ -467,7 +467,7 @@ impl SessionMachine {
                 self.follow(&client, is_connected);
                 self.on_steer(&client, id, params);
             }
-            ClientCall::Say { content, answer } => {
+            ClientCall::PromptWithoutRequest { content, answer } => {
                 self.follow(&client, is_connected);
                 self.on_say(&client, content, answer);
             }

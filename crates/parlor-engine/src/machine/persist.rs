@@ -116,9 +116,9 @@ impl SessionMachine {
         for ending in self.closing.responses.drain(..) {
             self.output.sends.push(Delivery::new(ending.client, Frame::error(&ending.id, &error)));
         }
-        for owed in self.unattached_responses.drain(..) {
-            if let Some(id) = owed.1.response_to() {
-                self.output.sends.push(Delivery::new(owed.0, Frame::error(id, &error)));
+        for (client, frame) in self.unattached_responses.drain(..) {
+            if let Some(id) = frame.response_to() {
+                self.output.sends.push(Delivery::new(client, Frame::error(id, &error)));
             }
         }
         // The agent is sent nothing that is not stored, and no calls of clients.

@@ -1,7 +1,7 @@
 //! Tracks which entries have to be indexed again.
 
 use crate::rows::{IndexDocument, Write};
-use crate::search_text::{TOOL_FIELDS, words_of};
+use crate::search_text::{TOOL_FIELDS, index_document};
 use parlor_session::{Change, Entry, EntryId, Role, Target, Transcript, Update};
 use std::collections::BTreeSet;
 
@@ -126,15 +126,16 @@ impl IndexBacklog {
             self.finish_running();
         }
         let entries = transcript.entries();
-        let write = |created, words: &dyn Fn(&Entry) -> Option<Option<IndexDocument>>| {
+        let write = |created, document: &dyn Fn(&Entry) -> Option<Option<IndexDocument>>| {
             let place = entries.binary_search_by_key(&created, Entry::created).ok()?;
             let (entry, session) = (&entries[place], session.to_owned());
-            let words = words(entry)?;
-            Some(Write::Index { session, created, seq: entry.seq(), document: words, only_missing: false })
+            let document = document(entry)?;
+            Some(Write::Index { session, created, seq: entry.seq(), document, only_missing: false })
         };
         let (due, stale) = (std::mem::take(&mut self.due), std::mem::take(&mut self.stale));
         let forgotten = stale.difference(&due).filter_map(|created| write(*created, &|_| Some(None)));
-        let found = due.iter().filter_map(|created| write(*created, &|entry| words_of(entry, now).map(Some)));
+        let found =
+            due.iter().filter_map(|created| write(*created, &|entry| index_document(entry, now).map(Some)));
         forgotten.chain(found).collect()
     }
 }
@@ -172,14 +173,14 @@ mod tests {
 
         fn take(&mut self, turn: TurnPhase) -> Vec<(u64, String)> {
             let writes = self.backlog.take("s", &self.transcript, turn, self.now);
-            let words = writes.into_iter().map(|write| {
-                let Write::Index { created, seq, document: words, .. } = write else { panic!("{write:?}") };
+            let documents = writes.into_iter().map(|write| {
+                let Write::Index { created, seq, document, .. } = write else { panic!("{write:?}") };
                 assert!(seq >= created);
-                let Some(words) = words else { return (created, "forgotten".to_owned()) };
-                assert_eq!(words.at, self.now);
-                (created, format!("{}: {}", words.kind, words.text))
+                let Some(document) = document else { return (created, "forgotten".to_owned()) };
+                assert_eq!(document.at, self.now);
+                (created, format!("{}: {}", document.kind, document.text))
             });
-            words.collect()
+            documents.collect()
         }
 
         fn says(&mut self, id: &str, text: &str) -> Vec<(u64, String)> {
@@ -323,7 +324,8 @@ mod tests {
         session.says("new", "new");
         session.says("old", " and changed");
         session.backlog = IndexBacklog::of_last_turn(&session.transcript);
-        let words: Vec<_> = session.take(TurnPhase::Running).into_iter().map(|(_, words)| words).collect();
-        assert_eq!(words, ["agent: old and changed", "user: prompt", "agent: new"]);
+        let documents: Vec<_> =
+            session.take(TurnPhase::Running).into_iter().map(|(_, documents)| documents).collect();
+        assert_eq!(documents, ["agent: old and changed", "user: prompt", "agent: new"]);
     }
 }

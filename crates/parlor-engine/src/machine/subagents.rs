@@ -410,9 +410,9 @@ impl SessionMachine {
             {
                 return None;
             }
-            ClientCall::Prompt { .. } | ClientCall::Steer { .. } | ClientCall::Say { .. } => {
-                "takes no prompts"
-            }
+            ClientCall::Prompt { .. }
+            | ClientCall::Steer { .. }
+            | ClientCall::PromptWithoutRequest { .. } => "takes no prompts",
             ClientCall::WithdrawPrompt { .. } => "has no prompt queue",
             ClientCall::SetTitle { .. } => "gets its title from its agent",
             ClientCall::Archive { .. } | ClientCall::Delete { .. } => {

@@ -67,7 +67,7 @@ pub(crate) enum SubscriberState {
     /// It is sent what it missed.
     CatchingUp {
         /// The changes that it lacks.
-        reading: ReplayCursor,
+        cursor: ReplayCursor,
         /// The requests that are answered after these.
         answers: Vec<AttachRequest>,
         /// Whether an event is due when it has read what was sent ([`Outgoing::AwaitDrain`]).
@@ -93,12 +93,12 @@ pub(crate) struct AttachRequest {
 impl Subscriber {
     pub(crate) fn new(
         client: Arc<ClientInfo>,
-        reading: ReplayCursor,
+        cursor: ReplayCursor,
         answers: Vec<AttachRequest>,
         limits: QueueLimits,
     ) -> Self {
         let encoder = UpdateEncoder::new(client.dialect, &client.initialize);
-        let state = SubscriberState::CatchingUp { reading, answers, waiting: false };
+        let state = SubscriberState::CatchingUp { cursor, answers, waiting: false };
         Self {
             client,
             credit: limits.catch_up_bytes,

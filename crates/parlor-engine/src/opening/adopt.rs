@@ -132,8 +132,8 @@ mod tests {
         script(v1(&["load"]), adopt(false)).check(
             r#"
             start
-                link s, drop early updates
-            0 linked
+                route s, drop early updates
+            0 routed
                 call session/load {"cwd":"/","sessionId":"s"}
                 until 60000
             10 user hi there
@@ -158,8 +158,8 @@ mod tests {
         script(v2(), adopt(true)).check(
             r#"
             start
-                link s, drop early updates
-            0 linked
+                route s, drop early updates
+            0 routed
                 call session/resume {"cwd":"/","sessionId":"s","replayFrom":{"type":"start"}}
                 until 60000
             10 note {}
@@ -179,8 +179,8 @@ mod tests {
     fn a_session_without_history_that_is_not_listed_is_not_found() {
         script(v2(), adopt(false)).check(r#"
             start
-                link s, drop early updates
-            0 linked
+                route s, drop early updates
+            0 routed
                 call session/resume {"cwd":"/","sessionId":"s","replayFrom":{"type":"start"}}
                 until 60000
             10 commands
@@ -190,7 +190,7 @@ mod tests {
             30 result {}
                 until 230
             230 timeout
-                unlink
+                remove route
                 failed: -32002 there is no such session {"sessionId":"s","reason":"the agent has no such session"}
         "#);
     }
@@ -199,8 +199,8 @@ mod tests {
     fn another_session_in_the_response_is_not_found() {
         script(v2(), adopt(true)).check(r#"
             start
-                link s, drop early updates
-            0 linked
+                route s, drop early updates
+            0 routed
                 call session/resume {"cwd":"/","sessionId":"s","replayFrom":{"type":"start"}}
                 until 60000
             10 agent Hello.
@@ -208,7 +208,7 @@ mod tests {
             30 result {"sessionId":"other"}
                 until 230
             230 timeout
-                unlink
+                remove route
                 failed: -32002 there is no such session {"sessionId":"s","reason":"the agent has no such session"}
         "#);
     }
@@ -226,32 +226,32 @@ mod tests {
         script(v2(), adopt(true)).check(
             r#"
             start
-                link s, drop early updates
-            0 linked
+                route s, drop early updates
+            0 routed
                 call session/resume {"cwd":"/","sessionId":"s","replayFrom":{"type":"start"}}
                 until 60000
             10 error -32603 boom
-                unlink
+                remove route
                 failed: -32002 there is no such session {"sessionId":"s","reason":"boom"}
         "#,
         );
         script(v2(), adopt(true)).check(
             r#"
             start
-                link s, drop early updates
-            0 linked
+                route s, drop early updates
+            0 routed
                 call session/resume {"cwd":"/","sessionId":"s","replayFrom":{"type":"start"}}
                 until 60000
             10 error -32000 log in first
-                unlink
+                remove route
                 failed: -32000 log in first
         "#,
         );
         script(v2(), adopt(true)).check(
             r#"
             start
-                link s, drop early updates
-            0 link_failed in use
+                route s, drop early updates
+            0 route_failed in use
                 failed: -32002 there is no such session {"sessionId":"s","reason":"in use"}
         "#,
         );
@@ -262,26 +262,26 @@ mod tests {
         script(v2(), adopt(true)).check(
             r#"
             start
-                link s, drop early updates
-            0 linked
+                route s, drop early updates
+            0 routed
                 call session/resume {"cwd":"/","sessionId":"s","replayFrom":{"type":"start"}}
                 until 60000
             10 cancelled
-                unlink
+                remove route
                 failed: -32800 the request was cancelled
         "#,
         );
         script(v2(), adopt(true)).check(
             r#"
             start
-                link s, drop early updates
-            0 linked
+                route s, drop early updates
+            0 routed
                 call session/resume {"cwd":"/","sessionId":"s","replayFrom":{"type":"start"}}
                 until 60000
             10 result {}
                 until 210
             20 cancelled
-                unlink
+                remove route
                 failed: -32800 the request was cancelled
         "#,
         );

@@ -330,7 +330,7 @@ mod tests {
     fn the_agent_is_told_of_a_request_that_cannot_be_kept() {
         let agent = v1(&["load"]);
         let plan = restore(&agent, &Settings::default());
-        let mut events = vec!["0 closed".to_owned(), "0 linked".to_owned()];
+        let mut events = vec!["0 closed".to_owned(), "0 routed".to_owned()];
         events.extend((0..=MAX_MESSAGES).map(|n| format!("5 request {n}")));
         events.extend(["10 result {}".to_owned(), "210 timeout".to_owned()]);
         let printed = script(agent, plan).run(events);
@@ -346,7 +346,7 @@ mod tests {
         script(agent, plan).check(
             "
             0 closed
-            0 linked
+            0 routed
             ...
             10 thought Hm
             20 request 7
@@ -371,7 +371,7 @@ mod tests {
         script(agent.clone(), restore()).check(
             "
             0 closed
-            0 linked
+            0 routed
             ...
             10 state running
                 until 30010
@@ -389,7 +389,7 @@ mod tests {
         script(agent.clone(), restore()).check(
             "
             0 closed
-            0 linked
+            0 routed
             ...
             10 state running
                 until 30010
@@ -409,7 +409,7 @@ mod tests {
         script(agent.clone(), restore()).check(
             "
             0 closed
-            0 linked
+            0 routed
             ...
             10 state idle
                 until 30010
@@ -428,7 +428,7 @@ mod tests {
         script(agent.clone(), restore()).check(
             "
             0 closed
-            0 linked
+            0 routed
             ...
             10 agent Hello.
                 until 30010
@@ -443,7 +443,7 @@ mod tests {
         script(agent.clone(), restore()).check(
             "
             0 closed
-            0 linked
+            0 routed
             ...
             10 result {}
                 until 210
@@ -462,7 +462,7 @@ mod tests {
         script(agent, plan).check(
             "
             0 closed
-            0 linked
+            0 routed
             ...
             10 user hi there
                 until 30010
@@ -494,7 +494,7 @@ mod tests {
         script(agent.clone(), plan).check(
             r#"
             0 closed
-            0 linked
+            0 routed
             ...
             10 mode plan
                 until 30010
@@ -510,7 +510,7 @@ mod tests {
         script(agent, plan).check(
             r#"
             0 closed
-            0 linked
+            0 routed
             ...
             10 mode plan
                 until 30010
@@ -533,7 +533,7 @@ mod tests {
         let long = "x".repeat(MAX_UPDATE_BYTES / 2);
         let prompt = format!("10 user {long}");
         let events =
-            ["0 closed", "0 linked", &prompt, &prompt, "30 agent new", "40 result {}", "...", "240 timeout"];
+            ["0 closed", "0 routed", &prompt, &prompt, "30 agent new", "40 result {}", "...", "240 timeout"];
         // Prompts that nothing follows are replay, and so is all that comes after them.
         assert_eq!(script(agent, plan).run(events), "240 timeout\n    done s {}\n");
     }

@@ -20,9 +20,9 @@ pub enum OpeningEvent {
         open_since: Option<AgentEpoch>,
     },
     /// Messages about the agent session arrive from now on.
-    Linked,
+    RouteSet,
     /// The agent session belongs to another session, or the agent is gone.
-    LinkFailed(RpcError),
+    RouteFailed(RpcError),
     /// The agent answered the open request.
     Response(Result<Json, Json>),
     /// The request could not be sent.
@@ -47,8 +47,8 @@ pub enum OpeningEvent {
 pub enum OpeningAction {
     /// Waits until `session/close` for the session is answered, if it was sent; [`OpeningEvent::Closed`] follows.
     AwaitClosed(SessionId),
-    /// Receives what the agent sends about a session; [`OpeningEvent::Linked`] or [`OpeningEvent::LinkFailed`] follows.
-    Link {
+    /// Receives what the agent sends about a session; [`OpeningEvent::RouteSet`] or [`OpeningEvent::RouteFailed`] follows.
+    SetRoute {
         /// The agent's id for the session.
         session: SessionId,
         /// The epoch that continues; `None` for a new one.
@@ -57,7 +57,7 @@ pub enum OpeningAction {
         drops_early: bool,
     },
     /// Receives nothing more about the session.
-    Unlink,
+    RemoveRoute,
     /// Sends a request; [`OpeningEvent::Response`] or [`OpeningEvent::CallFailed`] follows. One that is open when the
     /// opening is over is cancelled.
     Call {

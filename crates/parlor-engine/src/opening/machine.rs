@@ -43,7 +43,7 @@ pub(super) enum State {
     /// Waits until the agent has closed the session.
     AwaitingClose,
     /// Waits until messages about the session can arrive.
-    Linking(Linking),
+    SettingRoute(RoutePurpose),
     /// Waits for the response that opens the session.
     Calling(Call, &'static str),
     /// An error does not say whether the session is gone: waits for the list that does.
@@ -58,7 +58,7 @@ pub(super) enum State {
 
 /// What is done once messages about a session can arrive.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Linking {
+pub(super) enum RoutePurpose {
     /// Its settings are applied: the agent still has it open.
     Reopened,
     /// The agent is asked to restore it.
@@ -109,7 +109,7 @@ impl Opening {
             }
             OpeningPlan::Adopt { session, .. } if can_adopt(agent) => {
                 let session = session.clone();
-                opening.link(session, Linking::Adopt, None);
+                opening.set_route(session, RoutePurpose::Adopt, None);
             }
             OpeningPlan::Adopt { .. } => {
                 let message = "the agent cannot load sessions";
@@ -129,8 +129,8 @@ impl Opening {
         }
         match event {
             OpeningEvent::Closed { open_since } => self.on_closed(open_since),
-            OpeningEvent::Linked => self.on_linked(now),
-            OpeningEvent::LinkFailed(error) => self.on_link_failed(error),
+            OpeningEvent::RouteSet => self.on_routed(now),
+            OpeningEvent::RouteFailed(error) => self.on_route_failed(error),
             OpeningEvent::Response(response) => self.on_response(response, now),
             OpeningEvent::Message(message) => self.on_message(message, now),
             OpeningEvent::Listed(list) => self.on_listed(list.as_deref()),
@@ -153,7 +153,7 @@ impl Opening {
 
     fn deadline(&self) -> Option<Duration> {
         match &self.state {
-            State::Linking(_) | State::Finished => None,
+            State::SettingRoute(_) | State::Finished => None,
             State::Calling(Call::Adopt, _) => Some(self.last_message_at + MAX_SILENCE),
             State::Calling(..) | State::ApplyingSettings(_) if self.early.is_replaying() => {
                 // An agent that goes on replaying has more time.
@@ -175,34 +175,34 @@ impl Opening {
         self.actions.push(OpeningAction::Call { method, params, creates });
     }
 
-    pub(super) fn link(&mut self, session: SessionId, linking: Linking, epoch: Option<AgentEpoch>) {
-        self.state = State::Linking(linking);
-        let drops_early = matches!(linking, Linking::Adopt);
-        self.actions.push(OpeningAction::Link { session: session.clone(), epoch, drops_early });
+    pub(super) fn set_route(&mut self, session: SessionId, purpose: RoutePurpose, epoch: Option<AgentEpoch>) {
+        self.state = State::SettingRoute(purpose);
+        let drops_early = matches!(purpose, RoutePurpose::Adopt);
+        self.actions.push(OpeningAction::SetRoute { session: session.clone(), epoch, drops_early });
         self.session = Some(session);
     }
 
-    fn on_linked(&mut self, now: Duration) {
-        let State::Linking(linking) = self.state else { return };
+    fn on_routed(&mut self, now: Duration) {
+        let State::SettingRoute(purpose) = self.state else { return };
         self.last_message_at = now;
-        match linking {
-            Linking::Reopened => {
+        match purpose {
+            RoutePurpose::Reopened => {
                 if let OpeningPlan::Restore(plan) = &self.plan {
                     self.early.settings = plan.in_force.clone();
                 }
                 self.apply_settings(now);
             }
-            Linking::Restore(method) => self.call_restore(method),
-            Linking::Adopt => self.call_adopt(),
-            Linking::Created if matches!(self.plan, OpeningPlan::Create { .. }) => {
+            RoutePurpose::Restore(method) => self.call_restore(method),
+            RoutePurpose::Adopt => self.call_adopt(),
+            RoutePurpose::Created if matches!(self.plan, OpeningPlan::Create { .. }) => {
                 // The session itself learns from the result.
                 self.finish();
             }
-            Linking::Created => {
+            RoutePurpose::Created => {
                 self.early.settings.take_from(&mut self.result);
                 self.apply_settings(now);
             }
-            Linking::Forked => {
+            RoutePurpose::Forked => {
                 if let OpeningPlan::Fork { history, .. } = &self.plan {
                     self.early.expect_replay_in_fork(history);
                 }
@@ -211,13 +211,15 @@ impl Opening {
         }
     }
 
-    fn on_link_failed(&mut self, error: RpcError) {
-        let State::Linking(linking) = self.state else { return };
+    fn on_route_failed(&mut self, error: RpcError) {
+        let State::SettingRoute(purpose) = self.state else { return };
         self.session = None;
-        match linking {
+        match purpose {
             // An agent that restarts its session numbers may have given the id to another session.
-            Linking::Restore(_) => self.on_lost("gave the id of the session to another one"),
-            Linking::Reopened | Linking::Adopt | Linking::Created | Linking::Forked => self.fail_with(error),
+            RoutePurpose::Restore(_) => self.on_lost("gave the id of the session to another one"),
+            RoutePurpose::Reopened | RoutePurpose::Adopt | RoutePurpose::Created | RoutePurpose::Forked => {
+                self.fail_with(error);
+            }
         }
     }
 
@@ -241,7 +243,7 @@ impl Opening {
                 self.apply_next();
             }
             State::AwaitingClose
-            | State::Linking(_)
+            | State::SettingRoute(_)
             | State::Listing(_)
             | State::Replaying { .. }
             | State::Finished => {}
@@ -250,9 +252,9 @@ impl Opening {
 
     /// The agent answered the request that opens the session.
     fn on_result(&mut self, call: Call, now: Duration) {
-        let (linking, missing_id) = match call {
-            Call::Create => (Linking::Created, "the agent's response to session/new has no `sessionId`"),
-            Call::Fork => (Linking::Forked, "the agent's response to session/fork has no `sessionId`"),
+        let (purpose, missing_id) = match call {
+            Call::Create => (RoutePurpose::Created, "the agent's response to session/new has no `sessionId`"),
+            Call::Fork => (RoutePurpose::Forked, "the agent's response to session/fork has no `sessionId`"),
             Call::Adopt => {
                 self.state = State::Replaying { since: now };
                 return;
@@ -265,7 +267,7 @@ impl Opening {
             return self.fail_with(RpcError::new(code::INTERNAL_ERROR, missing_id));
         };
         self.result.remove("sessionId");
-        self.link(session, linking, None);
+        self.set_route(session, purpose, None);
     }
 
     /// Whether the response names another session than the one that was asked for.
@@ -343,7 +345,7 @@ impl Opening {
                 self.early.on_replay_idle();
                 self.apply_settings(now);
             }
-            state @ (State::Linking(_) | State::Finished) => self.state = state,
+            state @ (State::SettingRoute(_) | State::Finished) => self.state = state,
         }
     }
 
@@ -376,13 +378,13 @@ impl Opening {
     }
 
     fn fail(&mut self, error: OpeningError) {
-        self.unlink();
+        self.remove_route();
         self.state = State::Finished;
         self.actions.push(OpeningAction::Failed(error));
     }
 
     /// Receives nothing more about the session. Nobody answers what the agent asked about it.
-    pub(super) fn unlink(&mut self) {
+    pub(super) fn remove_route(&mut self) {
         if self.session.take().is_none() {
             return;
         }
@@ -390,7 +392,7 @@ impl Opening {
         for id in early.abandon() {
             self.reject(id, code::INTERNAL_ERROR, "the session could not be opened");
         }
-        self.actions.push(OpeningAction::Unlink);
+        self.actions.push(OpeningAction::RemoveRoute);
     }
 
     pub(super) fn reject(&mut self, id: RequestId, code: i64, message: &str) {
@@ -422,8 +424,8 @@ mod tests {
                 call session/new {"cwd":"/"}, creates
                 until 30000
             10 result {"sessionId":"t","modes":{"currentModeId":"ask"}}
-                link t
-            10 linked
+                route t
+            10 routed
                 done t {"modes":{"currentModeId":"ask"}}
         "#,
         );
@@ -489,8 +491,8 @@ mod tests {
                 call session/fork {"sessionId":"s"}, creates
                 until 30000
             10 result {"sessionId":"f","modes":{"currentModeId":"ask"}}
-                link f
-            10 linked
+                route f
+            10 routed
                 until 210
             20 user any prompt
                 until 220
@@ -516,8 +518,8 @@ mod tests {
                 call session/fork {"sessionId":"s"}, creates
                 until 30000
             10 result {"sessionId":"f"}
-                link f
-            10 linked
+                route f
+            10 routed
                 until 210
             20 agent Ready.
                 done f {}
@@ -546,16 +548,16 @@ mod tests {
         let restored = |agent: &AgentInfo| restore(agent, &mode("code"));
         let states = [
             ("closing", load(), restored(&load()), ""),
-            ("resuming", v2(), restored(&v2()), "0 closed\n0 linked"),
-            ("loading", load(), restored(&load()), "0 closed\n0 linked"),
-            ("replacing", load(), restored(&load()), "0 closed\n0 link_failed in use"),
-            ("listing", load(), restored(&load()), "0 closed\n0 linked\n10 error -32603 boom"),
-            ("replaying", load(), restored(&load()), "0 closed\n0 linked\n10 request 7\n10 result {}"),
-            ("applying", load(), restored(&load()), "0 closed\n0 linked\n10 result {}\n210 timeout"),
+            ("resuming", v2(), restored(&v2()), "0 closed\n0 routed"),
+            ("loading", load(), restored(&load()), "0 closed\n0 routed"),
+            ("replacing", load(), restored(&load()), "0 closed\n0 route_failed in use"),
+            ("listing", load(), restored(&load()), "0 closed\n0 routed\n10 error -32603 boom"),
+            ("replaying", load(), restored(&load()), "0 closed\n0 routed\n10 request 7\n10 result {}"),
+            ("applying", load(), restored(&load()), "0 closed\n0 routed\n10 result {}\n210 timeout"),
             ("creating", v1(&[]), create(), ""),
             ("forking", v2(), fork(Settings::default()), ""),
-            ("adopting", v2(), adopt(), "0 linked\n10 agent Hello."),
-            ("adopted", v2(), adopt(), "0 linked\n10 agent Hello.\n10 result {}"),
+            ("adopting", v2(), adopt(), "0 routed\n10 agent Hello."),
+            ("adopted", v2(), adopt(), "0 routed\n10 agent Hello.\n10 result {}"),
         ];
         let run = |(state, agent, plan, before): (&str, AgentInfo, OpeningPlan, &str)| {
             let all = before.lines().chain(["..."]).chain(events.iter().copied());
@@ -573,11 +575,11 @@ mod tests {
                 failed: -32603 it ended
             resuming
             300 gone it ended
-                unlink
+                remove route
                 failed: -32603 it ended
             loading
             300 gone it ended
-                unlink
+                remove route
                 failed: -32603 it ended
             replacing
             300 gone it ended
@@ -588,11 +590,11 @@ mod tests {
             replaying
             300 gone it ended
                 reject 7: -32603 the session could not be opened
-                unlink
+                remove route
                 failed: -32603 it ended
             applying
             300 gone it ended
-                unlink
+                remove route
                 failed: -32603 it ended
             creating
             300 gone it ended
@@ -602,11 +604,11 @@ mod tests {
                 failed: -32603 it ended
             adopting
             300 gone it ended
-                unlink
+                remove route
                 failed: -32002 there is no such session {"sessionId":"s","reason":"it ended"}
             adopted
             300 gone it ended
-                unlink
+                remove route
                 failed: -32002 there is no such session {"sessionId":"s","reason":"it ended"}
         "#]]
         .assert_eq(&printed);
@@ -619,16 +621,16 @@ mod tests {
             closing
             29999 timeout
             100000 timeout
-                link s
+                route s
             resuming
             29999 timeout
             100000 timeout
-                unlink
+                remove route
                 failed: no response to session/resume
             loading
             29999 timeout
             100000 timeout
-                unlink
+                remove route
                 failed: no response to session/load
             replacing
             29999 timeout
@@ -644,12 +646,12 @@ mod tests {
                 until 59999
             100000 timeout
                 reject 7: -32603 the session could not be opened
-                unlink
+                remove route
                 failed: no response to session/set_mode
             applying
             29999 timeout
             100000 timeout
-                unlink
+                remove route
                 failed: no response to session/set_mode
             creating
             29999 timeout
@@ -662,7 +664,7 @@ mod tests {
             adopting
             29999 timeout
             100000 timeout
-                unlink
+                remove route
                 failed: -32002 there is no such session {"sessionId":"s","reason":"the agent did not answer session/resume in time"}
             adopted
             29999 timeout
@@ -683,8 +685,8 @@ mod tests {
                 await close of s
                 until 30000
             0 closed
-                link s
-            0 linked
+                route s
+            0 routed
                 call session/load {"cwd":"/","mcpServers":[],"sessionId":"s"}
                 until 30000
             20000 agent Hello.
@@ -698,7 +700,7 @@ mod tests {
                 call session/set_mode {"modeId":"code","sessionId":"s"}
                 until 90200
             90200 timeout
-                unlink
+                remove route
                 failed: no response to session/set_mode
         "#,
         );
@@ -715,8 +717,8 @@ mod tests {
                 until 30000
             0 result {}
             0 closed
-                link s
-            0 linked
+                route s
+            0 routed
                 call session/load {"cwd":"/","mcpServers":[],"sessionId":"s"}
                 until 30000
             10 result {}

@@ -171,7 +171,7 @@ mod tests {
         let shown = modes.map(|ids| format!(r#""modes":{}"#, script::modes("ask", ids).as_str()));
         let result = format!("10 result {{{}}}", shown.unwrap_or_default());
         let error = format!("220 error {error}");
-        script(agent, plan).run(["0 closed", "0 linked", &result, "210 timeout", "...", &error])
+        script(agent, plan).run(["0 closed", "0 routed", &result, "210 timeout", "...", &error])
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
         let plan = restore(&agent, &mode("code"));
         script(agent, plan).check(r#"
             0 closed
-            0 linked
+            0 routed
             ...
             10 result {}
                 until 210

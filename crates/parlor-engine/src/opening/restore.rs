@@ -5,7 +5,7 @@ use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
 
 use super::event::OpeningAction;
-use super::machine::{Call, Linking, Opening, State};
+use super::machine::{Call, Opening, RoutePurpose, State};
 use super::missing::is_session_missing;
 use super::plan::{OpeningPlan, RestorePlan, name_session};
 use crate::{AgentEpoch, Capability};
@@ -62,7 +62,7 @@ impl Opening {
         }
         match (open_since, self.known_session()) {
             // One that has it open would replay everything if it loaded it again.
-            (Some(epoch), Some(session)) => self.link(session, Linking::Reopened, Some(epoch)),
+            (Some(epoch), Some(session)) => self.set_route(session, RoutePurpose::Reopened, Some(epoch)),
             (_, _) => self.try_restore(None),
         }
     }
@@ -75,7 +75,7 @@ impl Opening {
             .filter(|method| after.is_none_or(|after| *method > after))
             .find(|method| self.agent.has(method.capability()));
         match next {
-            Some(method) => self.link(session, Linking::Restore(method), None),
+            Some(method) => self.set_route(session, RoutePurpose::Restore(method), None),
             None => self.on_lost("cannot restore sessions"),
         }
     }
@@ -95,7 +95,7 @@ impl Opening {
 
     /// The agent did not restore the session.
     pub(super) fn on_restore_error(&mut self, method: RestoreMethod, error: RpcError) {
-        self.unlink();
+        self.remove_route();
         let Some(session) = self.known_session() else { return };
         if error.code() == code::METHOD_NOT_FOUND {
             self.try_restore(Some(method));
@@ -127,7 +127,7 @@ impl Opening {
 
     /// The agent does not have the session any more: it gets another one.
     pub(super) fn on_lost(&mut self, why: &str) {
-        self.unlink();
+        self.remove_route();
         self.lost = Some(format!("agent '{}' {why}", self.agent.label));
         self.create();
     }
@@ -158,8 +158,8 @@ mod tests {
                 await close of s
                 until 30000
             0 closed
-                link s
-            0 linked
+                route s
+            0 routed
                 call session/load {"cwd":"/","mcpServers":[],"sessionId":"s"}
                 until 30000
             100 user hi there
@@ -184,7 +184,7 @@ mod tests {
         script(agent, plan).check(
             "
             0 closed
-            0 linked
+            0 routed
             ...
             10 commands
                 until 30010
@@ -205,7 +205,7 @@ mod tests {
         script(agent, plan).check(
             "
             0 closed
-            0 linked
+            0 routed
             ...
             10 user in other words
                 until 30010
@@ -230,7 +230,7 @@ mod tests {
         script(agent, plan).check(
             "
             0 closed
-            0 linked
+            0 routed
             ...
             10 result {}
                 until 210
@@ -247,7 +247,7 @@ mod tests {
         script(agent, plan).check(
             "
             0 closed
-            0 linked
+            0 routed
             ...
             10 result {}
                 until 210
@@ -271,26 +271,26 @@ mod tests {
                 await close of s
                 until 30000
             0 closed
-                link s
-            0 linked
+                route s
+            0 routed
                 call session/resume {"cwd":"/","mcpServers":[],"sessionId":"s"}
                 until 30000
             10 request 7
                 until 30010
             20 error -32601 no such method
                 reject 7: -32603 the session could not be opened
-                unlink
-                link s
-            20 linked
+                remove route
+                route s
+            20 routed
                 call session/load {"cwd":"/","mcpServers":[],"sessionId":"s"}
                 until 30020
             30 error -32601 no such method
-                unlink
+                remove route
                 call session/new {"cwd":"/","mcpServers":[]}, creates
                 until 30000
             40 result {"sessionId":"t"}
-                link t
-            40 linked
+                route t
+            40 routed
                 done t {}
                     without history
                     lost: agent 'a' cannot restore sessions
@@ -310,8 +310,8 @@ mod tests {
             0 closed
                 call session/new {"cwd":"/","mcpServers":[]}, creates
             10 result {"sessionId":"t"}
-                link t
-            10 linked
+                route t
+            10 routed
                 done t {}
                     without history
                     lost: agent 'a' cannot restore sessions
@@ -330,8 +330,8 @@ mod tests {
                 call session/new {"mcpServers":[],"cwd":"/"}, creates
                 until 30000
             10 result {"sessionId":"t","modes":{"currentModeId":"ask","availableModes":[]}}
-                link t
-            10 linked
+                route t
+            10 routed
                 call session/set_mode {"modeId":"code","sessionId":"t"}
                 until 30010
             20 agent Welcome
@@ -355,8 +355,8 @@ mod tests {
                 call session/new {"cwd":"/","_meta":{"parlor/session":"ours"}}, creates
                 until 30000
             10 result {"sessionId":"ours"}
-                link ours
-            10 linked
+                route ours
+            10 routed
                 done ours {}
                     without history
         "#,
@@ -365,7 +365,7 @@ mod tests {
         script(agent, plan).check(
             "
             0 closed
-            0 linked
+            0 routed
             ...
             10 agent Hello.
                 until 30010
@@ -382,17 +382,17 @@ mod tests {
         script(agent, plan).check(
             r#"
             0 closed
-            0 linked
+            0 routed
             ...
             10 agent of another session
                 until 30010
             20 result {"sessionId":"other"}
-                unlink
+                remove route
                 call session/new {"cwd":"/","mcpServers":[]}, creates
                 until 30000
             30 result {"sessionId":"t"}
-                link t
-            30 linked
+                route t
+            30 routed
                 done t {}
                     without history
                     lost: agent 'a' restored another session
@@ -410,13 +410,13 @@ mod tests {
                 await close of s
                 until 30000
             0 closed
-                link s
-            0 link_failed in use
+                route s
+            0 route_failed in use
                 call session/new {"cwd":"/","mcpServers":[]}, creates
                 until 30000
             10 result {"sessionId":"t"}
-                link t
-            10 link_failed in use as well
+                route t
+            10 route_failed in use as well
                 failed: -32603 in use as well
         "#,
         );
@@ -429,10 +429,10 @@ mod tests {
         script(agent, plan).check(
             r#"
             0 closed
-            0 linked
+            0 routed
             ...
             10 error -32603 Session s not found
-                unlink
+                remove route
                 call session/new {"cwd":"/"}, creates
             20 error -32603 disk full
                 failed: -32603 disk full
@@ -446,7 +446,7 @@ mod tests {
             let agent = v1(&["load", "list"]);
             let plan = restore(&agent, &Settings::default());
             let printed =
-                script(agent, plan).run(["0 closed", "0 linked", "10 error -32603 boom", "...", listed]);
+                script(agent, plan).run(["0 closed", "0 routed", "10 error -32603 boom", "...", listed]);
             assert_eq!(printed, format!("{listed}\n    {expected}\n"));
         };
         after("15 listed a b", r#"call session/new {"cwd":"/","mcpServers":[]}, creates"#);
@@ -461,10 +461,10 @@ mod tests {
         script(agent, plan).check(
             "
             0 closed
-            0 linked
+            0 routed
             ...
             10 error -32603 boom
-                unlink
+                remove route
                 failed: -32603 boom
         ",
         );
@@ -473,10 +473,10 @@ mod tests {
         script(agent, plan).check(
             "
             0 closed
-            0 linked
+            0 routed
             ...
             10 error -32000 Session not found: log in first
-                unlink
+                remove route
                 failed: -32000 Session not found: log in first
         ",
         );
@@ -492,8 +492,8 @@ mod tests {
                 await close of s
                 until 30000
             0 closed 7
-                link s as 7
-            0 linked
+                route s as 7
+            0 routed
                 done s {}
                     mode "code"
         "#,
@@ -507,8 +507,8 @@ mod tests {
                 await close of s
                 until 30000
             0 closed 7
-                link s as 7
-            0 linked
+                route s as 7
+            0 routed
                 call session/set_mode {"modeId":"code","sessionId":"s"}
                 until 30000
             10 result {}
@@ -529,8 +529,8 @@ mod tests {
                 until 30000
             29999 timeout
             30000 timeout
-                link s
-            30000 linked
+                route s
+            30000 routed
                 call session/load {"cwd":"/","mcpServers":[],"sessionId":"s"}
                 until 60000
             30001 closed

@@ -168,8 +168,8 @@ fn event(dialect: Dialect, name: &str, argument: &str) -> OpeningEvent {
     let id = |id: &str| RequestId::from(id.parse::<u64>().unwrap());
     match name {
         "closed" => OpeningEvent::Closed { open_since: argument.parse().ok().map(AgentEpoch) },
-        "linked" => OpeningEvent::Linked,
-        "link_failed" => OpeningEvent::LinkFailed(error(argument)),
+        "routed" => OpeningEvent::RouteSet,
+        "route_failed" => OpeningEvent::RouteFailed(error(argument)),
         "result" => OpeningEvent::Response(Ok(Json::parse(argument).unwrap())),
         "error" => {
             let (code, message) = argument.split_once(' ').unwrap();
@@ -225,11 +225,11 @@ fn update(dialect: Dialect, name: &str, argument: &str) -> String {
 fn print_action(action: &OpeningAction, printed: &mut String) {
     let line = match action {
         OpeningAction::AwaitClosed(session) => format!("await close of {session}"),
-        OpeningAction::Link { session, epoch, drops_early } => {
+        OpeningAction::SetRoute { session, epoch, drops_early } => {
             let epoch = epoch.map_or(String::new(), |epoch| format!(" as {}", epoch.0));
-            format!("link {session}{epoch}{}", if *drops_early { ", drop early updates" } else { "" })
+            format!("route {session}{epoch}{}", if *drops_early { ", drop early updates" } else { "" })
         }
-        OpeningAction::Unlink => "unlink".to_owned(),
+        OpeningAction::RemoveRoute => "remove route".to_owned(),
         OpeningAction::Call { method, params, creates } => {
             format!("call {method} {}{}", params.to_json().as_str(), if *creates { ", creates" } else { "" })
         }

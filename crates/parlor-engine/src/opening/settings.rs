@@ -154,7 +154,7 @@ mod tests {
         script(agent, plan).check(
             r#"
             0 closed
-            0 linked
+            0 routed
             ...
             10 result {"modes":{"currentModeId":"ask"},"models":{"currentModelId":"small"}}
                 until 210
@@ -181,8 +181,8 @@ mod tests {
                 await close of s
                 until 30000
             0 closed
-                link s
-            0 linked
+                route s
+            0 routed
                 call session/load {"cwd":"/","mcpServers":[],"sessionId":"s"}
                 until 30000
             10 result {"modes":{"currentModeId":"code"}}

@@ -1,7 +1,7 @@
 //! Forks: the conversation of one moment in a new session.
 
 use parlor_dialect::Dialect;
-use parlor_engine::{ForkAgent, ForkKind, SessionData};
+use parlor_engine::{ForkContext, ForkKind, SessionData};
 
 use crate::harness::{IDLE, RUNNING, Script, chunk};
 
@@ -20,7 +20,7 @@ fn a_fork_at_the_end_is_made_by_an_agent_that_can_fork() {
     let mut script = with_a_turn();
     script.fork(1, 2, ForkKind::Fork, r#"{"sessionId":"s"}"#);
     let start = script.forks.pop().expect("it is opened");
-    assert!(matches!(start.agent, ForkAgent::Native { .. }), "{:?}", start.agent);
+    assert!(matches!(start.agent, ForkContext::Native { .. }), "{:?}", start.agent);
     assert_eq!(start.row.parent.as_deref(), Some(r#""s""#));
     assert_eq!(script.sent(1), [""; 0], "it is answered when it is there");
 }
@@ -30,7 +30,7 @@ fn a_fork_at_a_message_gives_the_agent_the_transcript() {
     let mut script = with_a_turn();
     script.fork(1, 2, ForkKind::Fork, r#"{"sessionId":"s","messageId":"u"}"#);
     let start = script.forks.pop().expect("it is opened");
-    assert!(matches!(start.agent, ForkAgent::Transcript(None)), "{:?}", start.agent);
+    assert!(matches!(start.agent, ForkContext::Transcript(None)), "{:?}", start.agent);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_native_fork_waits_for_the_agent_to_be_restored() {
     assert!(script.commands().iter().any(|command| command.contains("Start")));
     script.restores(false);
     let start = script.forks.pop().expect("it is opened");
-    assert!(matches!(start.agent, ForkAgent::Native { .. }), "{:?}", start.agent);
+    assert!(matches!(start.agent, ForkContext::Native { .. }), "{:?}", start.agent);
 }
 
 /// An update that sets a mode.
@@ -96,7 +96,7 @@ fn a_handoff_gives_another_agent_the_transcript_and_neither_session_nor_settings
 
     script.hand_over(1, 3, r#"{"sessionId":"s"}"#, "other");
     let start = script.forks.pop().expect("it is opened");
-    assert!(matches!(start.agent, ForkAgent::Transcript(None)), "{:?}", start.agent);
+    assert!(matches!(start.agent, ForkContext::Transcript(None)), "{:?}", start.agent);
     assert_eq!((start.row.agent.as_str(), &start.row.agent_session), ("other", &None));
     assert_eq!((start.row.parent.as_deref(), start.row.cwd.as_str()), (Some(r#""s""#), "/work"));
     assert_eq!(SessionData::of(&start.row).agent_dialect, Some(Dialect::V1));
@@ -121,7 +121,7 @@ fn a_handoff_to_the_sessions_own_agent_is_an_ordinary_fork() {
     let mut script = with_a_turn();
     script.hand_over(1, 2, r#"{"sessionId":"s"}"#, "agent");
     let start = script.forks.pop().expect("it is opened");
-    assert!(matches!(start.agent, ForkAgent::Native { .. }), "{:?}", start.agent);
+    assert!(matches!(start.agent, ForkContext::Native { .. }), "{:?}", start.agent);
 }
 
 /// The responses to `initialize` of agents that fork at the message in `_meta.jetbrains.air.fork`.
@@ -172,8 +172,8 @@ fn native_params(script: &mut Script, message: &str) -> Option<String> {
     let params = format!(r#"{{"sessionId":"s","messageId":"{message}"}}"#);
     script.fork(1, 9, ForkKind::Fork, &params);
     match script.forks.pop().expect("it is opened").agent {
-        ForkAgent::Native { params, .. } => Some(params.to_json().as_str().to_owned()),
-        ForkAgent::Transcript(error) => {
+        ForkContext::Native { params, .. } => Some(params.to_json().as_str().to_owned()),
+        ForkContext::Transcript(error) => {
             assert!(error.is_none(), "{error:?}");
             None
         }
@@ -197,7 +197,7 @@ fn a_recognised_agent_is_asked_to_fork_at_its_message() {
         );
         script.fork(1, 3, ForkKind::Edit, &edit);
         let start = script.forks.pop().expect("it is opened");
-        let ForkAgent::Native { params, .. } = start.agent else { panic!("it is a native fork") };
+        let ForkContext::Native { params, .. } = start.agent else { panic!("it is a native fork") };
         assert!(params.to_json().as_str().contains(r#""messageId":"a""#));
     }
 }
@@ -271,7 +271,7 @@ fn a_client_may_name_the_message_as_these_agents_accept_it() {
     script.fork(1, 3, ForkKind::Fork, &format!(r#"{{"sessionId":"s","_meta":{meta}}}"#));
     let start = script.forks.pop().expect("it is opened");
     assert_eq!(SessionData::of(&start.row).forked_at.expect("it is at a message").to_text(), "a");
-    let ForkAgent::Native { params, .. } = start.agent else { panic!("it is a native fork") };
+    let ForkContext::Native { params, .. } = start.agent else { panic!("it is a native fork") };
     let params = params.get("_meta").expect("it has metadata").as_str().to_owned();
     assert_eq!(params, r#"{"jetbrains":{"air":{"x":1,"fork":{"version":1,"messageId":"a"}}}}"#);
     // An agent that is not recognised does not get the message.
@@ -279,5 +279,5 @@ fn a_client_may_name_the_message_as_these_agents_accept_it() {
     let mut script = two_turns(&other, &[&chunk("a", "answer")]);
     script.fork(1, 3, ForkKind::Fork, &format!(r#"{{"sessionId":"s","_meta":{meta}}}"#));
     let start = script.forks.pop().expect("it is opened");
-    assert!(matches!(start.agent, ForkAgent::Transcript(None)), "{:?}", start.agent);
+    assert!(matches!(start.agent, ForkContext::Transcript(None)), "{:?}", start.agent);
 }

@@ -291,7 +291,7 @@ impl Script {
                 | AgentCommand::KillTerminal { .. }
                 | AgentCommand::Retire
                 | AgentCommand::Release
-                | AgentCommand::Unlink) => format!("{other:?}"),
+                | AgentCommand::DropSession) => format!("{other:?}"),
             };
             self.commands.push(format!("{}: {text}", epoch.0));
         }

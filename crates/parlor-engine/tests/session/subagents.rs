@@ -416,7 +416,7 @@ fn an_answer_goes_to_the_agent_process_that_asked_although_the_next_one_is_bound
         Event::AgentReady(Ok(Box::new(script.opened_agent(false)))),
     ]);
     let respond = r#"1: respond {"outcome":{"outcome":"cancelled"}}"#;
-    assert_eq!(script.commands(), [respond, "1: session/cancel", "1: Unlink"]);
+    assert_eq!(script.commands(), [respond, "1: session/cancel", "1: DropSession"]);
 }
 
 #[test]

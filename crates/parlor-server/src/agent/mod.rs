@@ -3,8 +3,8 @@
 mod login;
 mod open;
 mod opened;
+mod pool;
 mod reader;
-mod registry;
 mod session_cache;
 mod sessionless;
 mod start;
@@ -28,14 +28,14 @@ use crate::hub::HubState;
 use crate::lock;
 use crate::send_queue::{SendQueue, SendQueueReader, send_queue};
 use crate::services::budget::FileBudget;
-use crate::session::{AgentMessage, Link, SessionCall, SessionMessage};
+use crate::session::{AgentMessage, Route, SessionCall, SessionMessage};
 use parlor_process::Process;
 
 pub(crate) use self::login::LoginStates;
 use self::login::{CheckedCall, LoginRecord};
 pub(crate) use self::open::Opener;
 pub(crate) use self::opened::{AgentSessionGuard, BoundAgent, UnroutedMessages};
-pub(crate) use self::registry::Registry;
+pub(crate) use self::pool::AgentPool;
 pub(crate) use self::session_cache::{AgentSessionCache, PendingCreates};
 pub(crate) use self::sessionless::{AgentRequest, CancelToken, register_mcp_servers};
 pub(crate) use self::start::start;
@@ -48,8 +48,8 @@ const MAX_CALLS: usize = 10_000;
 /// How many bytes of early updates are kept.
 const MAX_EARLY_UPDATES: usize = 1 << 20;
 
-/// How many unloaded sessions are known per agent. Updates for others count as early updates.
-const MAX_RELEASED: usize = 10_000;
+/// How many evicted sessions are known per agent. Updates for others count as early updates.
+const MAX_EVICTED: usize = 10_000;
 
 /// How long a session that is restored waits for the response to an earlier `session/close`.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -70,7 +70,7 @@ pub(crate) struct Agent {
     /// Bounds the memory of its file requests.
     pub(crate) files: FileBudget,
     calls: Mutex<OutgoingRequests<PendingCall>>,
-    links: Mutex<Links>,
+    routes: Mutex<Routes>,
     /// Sessions that it is creating.
     pub(crate) pending_creates: PendingCreates,
     /// The drivers that use this agent, the longest connected first.
@@ -93,9 +93,9 @@ enum PendingCall {
     /// A task that waits for it, perhaps for the request of a client.
     Caller(oneshot::Sender<Reply>, Option<Origin>),
     /// A session, which gets the response in order with the agent's other messages.
-    Session(Link, SessionCall),
+    Session(Route, SessionCall),
     /// An [`Opener`], perhaps for the request of a client.
-    Opening(Link, Option<Origin>),
+    Opening(Route, Option<Origin>),
 }
 
 /// The request of a client that caused a call.
@@ -105,25 +105,25 @@ pub(crate) struct Origin {
     pub(crate) id: RequestId,
 }
 
-/// The sessions of an agent.
+/// Where the messages of an agent go, by session.
 #[derive(Debug, Default)]
-struct Links {
+struct Routes {
     /// The receivers of messages, by agent session.
-    sessions: HashMap<SessionId, Link>,
+    sessions: HashMap<SessionId, Route>,
     /// Sessions whose `session/close` has no response yet. The channel closes when it has.
     closing: HashMap<SessionId, watch::Receiver<()>>,
     /// Updates for sessions whose creating response has not arrived yet.
     early_updates: HashMap<SessionId, String>,
     early_bytes: usize,
-    /// Sessions that were unloaded here and for which the agent may still send updates.
-    released: HashMap<SessionId, UnloadedSession>,
+    /// Sessions that were evicted here and for which the agent may still send updates.
+    evicted: HashMap<SessionId, EvictedSession>,
     /// The server's session ids by the agent's.
     ours: HashMap<SessionId, SessionId>,
 }
 
-/// A session that was unloaded and has released its agent session.
+/// A session that was evicted and has released its agent session.
 #[derive(Debug, Clone)]
-pub(crate) struct UnloadedSession {
+pub(crate) struct EvictedSession {
     pub(crate) hub: Weak<HubState>,
     pub(crate) session: SessionId,
     /// The epoch of the released agent session.
@@ -132,7 +132,7 @@ pub(crate) struct UnloadedSession {
     pub(crate) is_open: bool,
 }
 
-impl Links {
+impl Routes {
     /// Takes the early updates of a session.
     fn take_early_updates(&mut self, session: &SessionId) -> Option<String> {
         let lines = self.early_updates.remove(session)?;
@@ -141,13 +141,13 @@ impl Links {
     }
 }
 
-impl UnloadedSession {
+impl EvictedSession {
     /// Sends updates to the session, which is loaded from the store if necessary.
     async fn deliver(&self, lines: String) {
         let Some(hub) = self.hub.upgrade() else { return };
         let message = SessionMessage::Agent(self.epoch, AgentMessage::Updates(lines, None));
         if let Err(error) = hub.send(&self.session, message).await {
-            tracing::info!(session = %self.session, "dropping updates for an unloaded session: {}", error.message());
+            tracing::info!(session = %self.session, "dropping updates for an evicted session: {}", error.message());
         }
     }
 }
@@ -182,7 +182,7 @@ impl Agent {
             sandbox,
             files: FileBudget::default(),
             calls: Mutex::new(OutgoingRequests::new(MAX_CALLS)),
-            links: Mutex::default(),
+            routes: Mutex::default(),
             pending_creates: PendingCreates::default(),
             clients: Mutex::default(),
             requests: Mutex::default(),
@@ -223,7 +223,7 @@ impl Agent {
     /// Calls the agent for a session, which gets the response. Fails if too many calls are in flight.
     pub(crate) fn call_for(
         &self,
-        session: &Link,
+        session: &Route,
         call: SessionCall,
         method: &str,
         params: &Object,
@@ -231,20 +231,20 @@ impl Agent {
         self.send_request(method, params, PendingCall::Session(session.clone(), call))
     }
 
-    /// Sends a request that opens a session. The link gets the response as one to [`SessionCall::Restore`].
+    /// Sends a request that opens a session. The receiver of the route gets the response as one to [`SessionCall::Restore`].
     pub(crate) fn call_to_open(
         &self,
-        link: &Link,
+        route: &Route,
         origin: Option<Origin>,
         method: &str,
         params: &Object,
     ) -> Result<RequestId, Json> {
-        self.send_request(method, params, PendingCall::Opening(link.clone(), origin))
+        self.send_request(method, params, PendingCall::Opening(route.clone(), origin))
     }
 
     /// The error for a call without a response in time. Retires an agent that no session uses: it may hang.
     pub(crate) fn timeout_error(&self, method: &str, timeout: Duration) -> RpcError {
-        let is_unused = lock(&self.links).sessions.is_empty();
+        let is_unused = lock(&self.routes).sessions.is_empty();
         if is_unused {
             self.retire();
         }
@@ -255,11 +255,11 @@ impl Agent {
     /// Gives the agent no more sessions, and stops it when none uses it: new ones get another process.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
-        self.stop_if_retired(&lock(&self.links));
+        self.stop_if_retired(&lock(&self.routes));
     }
 
-    fn stop_if_retired(&self, links: &Links) {
-        if links.sessions.is_empty()
+    fn stop_if_retired(&self, routes: &Routes) {
+        if routes.sessions.is_empty()
             && self.retired.load(Ordering::Relaxed)
             && let Some(process) = &self.process
         {
@@ -318,36 +318,37 @@ impl Agent {
         self.stdin.clone()
     }
 
-    /// Routes the messages of an agent session to a link, starting with its early updates. Fails if another session of the
+    /// Sets the route of the messages of an agent session, starting with its early updates. Fails if another session of the
     /// server uses the agent session.
-    pub(crate) fn link(&self, session: &SessionId, link: &Link) -> Result<(), RpcError> {
-        let mut links = lock(&self.links);
-        if links.sessions.get(session).is_some_and(|other| !other.mailbox.is_closed()) {
+    pub(crate) fn set_route(&self, session: &SessionId, route: &Route) -> Result<(), RpcError> {
+        let mut routes = lock(&self.routes);
+        if routes.sessions.get(session).is_some_and(|other| !other.mailbox.is_closed()) {
             let name = &self.info.label;
             let message = format!(
                 "agent '{name}' gave a new session the id of another session that is in use: {session}"
             );
             return Err(RpcError::new(code::INTERNAL_ERROR, message));
         }
-        if let Some(lines) = links.take_early_updates(session) {
-            // The mailbox of a new link is empty.
-            let _ =
-                link.mailbox.try_send(SessionMessage::Agent(link.epoch, AgentMessage::Updates(lines, None)));
+        if let Some(lines) = routes.take_early_updates(session) {
+            // The mailbox of a new route is empty.
+            let _ = route
+                .mailbox
+                .try_send(SessionMessage::Agent(route.epoch, AgentMessage::Updates(lines, None)));
         }
-        links.released.remove(session);
-        links.sessions.insert(session.clone(), link.clone());
-        drop(links);
+        routes.evicted.remove(session);
+        routes.sessions.insert(session.clone(), route.clone());
+        drop(routes);
         if self.is_gone() {
-            self.unlink(session, link.epoch);
+            self.remove_route(session, route.epoch);
             return Err(self.error());
         }
         Ok(())
     }
 
     /// Routes the messages of an agent session to the session itself. Fails if the agent is gone.
-    pub(crate) fn relink(&self, session: &SessionId, link: &Link) -> Result<(), RpcError> {
-        match lock(&self.links).sessions.get_mut(session).filter(|old| old.epoch == link.epoch) {
-            Some(old) => old.clone_from(link),
+    pub(crate) fn replace_route(&self, session: &SessionId, route: &Route) -> Result<(), RpcError> {
+        match lock(&self.routes).sessions.get_mut(session).filter(|old| old.epoch == route.epoch) {
+            Some(old) => old.clone_from(route),
             None => return Err(self.error()),
         }
         Ok(())
@@ -355,66 +356,62 @@ impl Agent {
 
     /// Drops the early updates of a session that the agent is about to replay.
     pub(crate) fn drop_early_updates(&self, session: &SessionId) {
-        lock(&self.links).take_early_updates(session);
+        lock(&self.routes).take_early_updates(session);
     }
 
-    /// Drops what the agent replayed of a subagent's session, and the link of its earlier binding.
+    /// Drops what the agent replayed of a subagent's session, and the route of its earlier binding.
     pub(crate) fn forget_subagent(&self, session: &SessionId) {
-        let mut links = lock(&self.links);
-        links.take_early_updates(session);
-        links.sessions.remove(session);
+        let mut routes = lock(&self.routes);
+        routes.take_early_updates(session);
+        routes.sessions.remove(session);
     }
 
     /// Stops routing messages of an agent session, unless it has another epoch by now.
-    pub(crate) fn unlink(&self, session: &SessionId, epoch: AgentEpoch) {
-        let mut links = lock(&self.links);
-        if links.sessions.get(session).is_some_and(|link| link.epoch == epoch) {
-            links.sessions.remove(session);
-            links.ours.remove(session);
-            self.stop_if_retired(&links);
+    pub(crate) fn remove_route(&self, session: &SessionId, epoch: AgentEpoch) {
+        let mut routes = lock(&self.routes);
+        if routes.sessions.get(session).is_some_and(|route| route.epoch == epoch) {
+            routes.sessions.remove(session);
+            routes.ours.remove(session);
+            self.stop_if_retired(&routes);
         }
     }
 
     /// Records the server's id for an agent session.
     pub(crate) fn set_our_session(&self, session: &SessionId, ours: &SessionId) {
-        let mut links = lock(&self.links);
-        if links.ours.len() < MAX_RELEASED || links.ours.contains_key(session) {
-            links.ours.insert(session.clone(), ours.clone());
+        let mut routes = lock(&self.routes);
+        if routes.ours.len() < MAX_EVICTED || routes.ours.contains_key(session) {
+            routes.ours.insert(session.clone(), ours.clone());
         }
     }
 
     /// The server's id for an agent session.
     pub(crate) fn our_session(&self, session: &SessionId) -> Option<SessionId> {
-        lock(&self.links).ours.get(session).cloned()
+        lock(&self.routes).ours.get(session).cloned()
     }
 
     /// Releases an agent session; later updates reload the session. Returns `false`, and releases nothing, if the agent
     /// session has another epoch by now.
-    pub(crate) fn release(&self, session: &SessionId, unloaded: UnloadedSession) -> bool {
-        let mut links = lock(&self.links);
-        if links.sessions.get(session).is_none_or(|link| link.epoch != unloaded.epoch) {
+    pub(crate) fn release(&self, session: &SessionId, evicted: EvictedSession) -> bool {
+        let mut routes = lock(&self.routes);
+        if routes.sessions.get(session).is_none_or(|route| route.epoch != evicted.epoch) {
             return false;
         }
-        links.sessions.remove(session);
-        let lines = links.take_early_updates(session);
+        routes.sessions.remove(session);
+        let lines = routes.take_early_updates(session);
         if let Some(lines) = lines {
-            let unloaded = unloaded.clone();
-            tokio::spawn(async move { unloaded.deliver(lines).await });
+            let evicted = evicted.clone();
+            tokio::spawn(async move { evicted.deliver(lines).await });
         }
-        if links.released.len() < MAX_RELEASED {
-            links.released.insert(session.clone(), unloaded);
+        if routes.evicted.len() < MAX_EVICTED {
+            routes.evicted.insert(session.clone(), evicted);
         }
-        self.stop_if_retired(&links);
+        self.stop_if_retired(&routes);
         true
     }
 
     /// The epoch of a released session that the agent still has open.
     pub(crate) fn open_since(&self, session: &SessionId) -> Option<AgentEpoch> {
-        lock(&self.links)
-            .released
-            .get(session)
-            .filter(|unloaded| unloaded.is_open)
-            .map(|unloaded| unloaded.epoch)
+        lock(&self.routes).evicted.get(session).filter(|evicted| evicted.is_open).map(|evicted| evicted.epoch)
     }
 
     /// Has the agent close a session. Only a restore of the session waits for the response.
@@ -422,10 +419,10 @@ impl Agent {
         let mut params = Object::default();
         params.set("sessionId", session.as_json());
         let (sender, closed) = watch::channel(());
-        let mut links = lock(&self.links);
-        links.closing.retain(|_, closing| closing.has_changed().is_ok());
-        links.closing.insert(session.clone(), closed);
-        drop(links);
+        let mut routes = lock(&self.routes);
+        routes.closing.retain(|_, closing| closing.has_changed().is_ok());
+        routes.closing.insert(session.clone(), closed);
+        drop(routes);
         // Queued at once, before a request that restores the session.
         let Ok(answer) = self.call_now("session/close", &params) else { return };
         tokio::spawn(async move {
@@ -436,10 +433,10 @@ impl Agent {
 
     /// Waits until the agent has closed a session that it was sent `session/close` for.
     pub(crate) async fn wait_closed(&self, session: &SessionId) {
-        let closing = lock(&self.links).closing.get(session).cloned();
+        let closing = lock(&self.routes).closing.get(session).cloned();
         if let Some(mut closing) = closing {
             while closing.changed().await.is_ok() {}
-            lock(&self.links).closing.retain(|_, closing| closing.has_changed().is_ok());
+            lock(&self.routes).closing.retain(|_, closing| closing.has_changed().is_ok());
         }
     }
 
@@ -454,22 +451,22 @@ impl Agent {
 
     #[cfg(test)]
     fn is_closing(&self, session: &SessionId) -> bool {
-        lock(&self.links).closing.get(session).is_some_and(|closing| closing.has_changed().is_ok())
+        lock(&self.routes).closing.get(session).is_some_and(|closing| closing.has_changed().is_ok())
     }
 
     #[cfg(test)]
     fn closings(&self) -> usize {
-        lock(&self.links).closing.len()
+        lock(&self.routes).closing.len()
     }
 
     /// The ids of its sessions that are in use, as JSON literals.
     pub(crate) fn session_ids(&self) -> HashSet<String> {
-        lock(&self.links).sessions.keys().map(|id| id.as_json().as_literal().to_owned()).collect()
+        lock(&self.routes).sessions.keys().map(|id| id.as_json().as_literal().to_owned()).collect()
     }
 
     /// Whether no session uses it and no call is in flight.
     pub(crate) fn is_unused(&self) -> bool {
-        lock(&self.links).sessions.is_empty() && lock(&self.calls).is_empty()
+        lock(&self.routes).sessions.is_empty() && lock(&self.calls).is_empty()
     }
 
     /// Whether a call is in flight.
@@ -479,7 +476,7 @@ impl Agent {
 
     /// How many sessions use it.
     pub(crate) fn sessions(&self) -> usize {
-        lock(&self.links).sessions.len()
+        lock(&self.routes).sessions.len()
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {
@@ -546,20 +543,20 @@ impl Agent {
         // Callers see that their channel is closed; sessions with a prompt get the message below.
         for (_, call) in calls {
             match call {
-                PendingCall::Session(link, call @ SessionCall::Forwarded { .. }) => {
+                PendingCall::Session(route, call @ SessionCall::Forwarded { .. }) => {
                     let reply = Err(error.to_json());
-                    if let Err(answer) = link.send(AgentMessage::Response(call, reply)).await {
+                    if let Err(answer) = route.send(AgentMessage::Response(call, reply)).await {
                         answer.reject(&error);
                     }
                 }
-                PendingCall::Opening(link, _) => drop(link.send(AgentMessage::Gone(error.clone())).await),
+                PendingCall::Opening(route, _) => drop(route.send(AgentMessage::Gone(error.clone())).await),
                 PendingCall::Session(..) | PendingCall::Caller(..) => {}
             }
         }
         self.cancel_requests();
-        let sessions: Vec<_> = lock(&self.links).sessions.drain().collect();
-        for (_, link) in sessions {
-            let _ = link.send(AgentMessage::Gone(error.clone())).await;
+        let sessions: Vec<_> = lock(&self.routes).sessions.drain().collect();
+        for (_, route) in sessions {
+            let _ = route.send(AgentMessage::Gone(error.clone())).await;
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::opened::{AgentSessionGuard, BoundAgent, channel, event_of};
 use super::session_cache::PendingCreate;
 use super::{Agent, CancelToken, Origin, Startup};
-use crate::session::{AgentMessage, Link, SessionMessage, next_epoch, now};
+use crate::session::{AgentMessage, Route, SessionMessage, next_epoch, now};
 
 /// Opens one agent session.
 pub(crate) struct Opener {
@@ -29,7 +29,7 @@ pub(crate) struct Opener {
     deadline: Option<Duration>,
     /// The client's request for which a session is created.
     origin: Option<Origin>,
-    link: Link,
+    route: Route,
     messages: mpsc::Receiver<SessionMessage>,
     guard: Option<AgentSessionGuard>,
     call: Option<OpenCall>,
@@ -64,7 +64,7 @@ impl Opener {
         let until = startup.until.saturating_duration_since(started);
         let limit = StartupLimit { timeout: startup.timeout, until };
         let (opening, output) = Opening::start(plan, &agent.info, limit);
-        let (link, messages) = channel(next_epoch());
+        let (route, messages) = channel(next_epoch());
         let mut opener = Self {
             agent: Arc::clone(agent),
             opening,
@@ -72,7 +72,7 @@ impl Opener {
             started,
             deadline: None,
             origin,
-            link,
+            route,
             messages,
             guard: None,
             call: None,
@@ -146,21 +146,21 @@ impl Opener {
                     OpeningEvent::Closed { open_since: agent.open_since(&session) }
                 }));
             }
-            OpeningAction::Link { session, epoch, drops_early } => {
+            OpeningAction::SetRoute { session, epoch, drops_early } => {
                 if drops_early {
                     agent.drop_early_updates(&session);
                 }
                 let epoch = epoch.unwrap_or_else(next_epoch);
-                (self.link, self.messages) = channel(epoch);
-                return Some(match agent.link(&session, &self.link) {
+                (self.route, self.messages) = channel(epoch);
+                return Some(match agent.set_route(&session, &self.route) {
                     Ok(()) => {
                         self.guard = Some(AgentSessionGuard { agent, session, epoch });
-                        OpeningEvent::Linked
+                        OpeningEvent::RouteSet
                     }
-                    Err(error) => OpeningEvent::LinkFailed(error),
+                    Err(error) => OpeningEvent::RouteFailed(error),
                 });
             }
-            OpeningAction::Unlink => {
+            OpeningAction::RemoveRoute => {
                 self.guard = None;
                 self.messages.close();
                 while let Ok(message) = self.messages.try_recv() {
@@ -169,13 +169,13 @@ impl Opener {
                         agent.answer(&id, &Err(error.to_json()));
                     }
                 }
-                (self.link, self.messages) = channel(next_epoch());
+                (self.route, self.messages) = channel(next_epoch());
             }
             OpeningAction::Call { method, params, creates } => {
                 if creates {
                     self.creating = Some(agent.pending_creates.start());
                 }
-                match agent.call_to_open(&self.link, self.origin.take(), method, &params) {
+                match agent.call_to_open(&self.route, self.origin.take(), method, &params) {
                     Ok(id) => self.call = Some(OpenCall { agent, id }),
                     Err(error) => return Some(OpeningEvent::CallFailed(RpcError::from_raw(error.raw()))),
                 }
@@ -217,7 +217,7 @@ mod tests {
         AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
     };
 
-    use super::super::UnloadedSession;
+    use super::super::EvictedSession;
     use super::*;
     use crate::hub::Hub;
     use crate::session;
@@ -340,11 +340,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_session_released_late_does_not_unlink_the_agent_session_of_a_newer_epoch() {
+    async fn a_session_released_late_does_not_remove_the_route_of_a_newer_epoch() {
         let (agent, _peer) = agent();
         let opened = BoundAgent::for_tests(&agent, "s");
         let late = next_epoch();
-        let unloaded = |epoch| UnloadedSession {
+        let unloaded = |epoch| EvictedSession {
             hub: std::sync::Weak::new(),
             session: "ours".into(),
             epoch,

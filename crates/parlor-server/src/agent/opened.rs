@@ -9,7 +9,7 @@ use parlor_wire::RpcError;
 use tokio::sync::mpsc;
 
 use super::Agent;
-use crate::session::{AgentMessage, Link, MAILBOX, SessionCall, SessionMessage, next_epoch};
+use crate::session::{AgentMessage, MAILBOX, Route, SessionCall, SessionMessage, next_epoch};
 
 /// Reserves an agent session for a session of the server; dropping it stops routing its messages.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct AgentSessionGuard {
 
 impl Drop for AgentSessionGuard {
     fn drop(&mut self) {
-        self.agent.unlink(&self.session, self.epoch);
+        self.agent.remove_route(&self.session, self.epoch);
     }
 }
 
@@ -79,8 +79,8 @@ impl BoundAgent {
 
     /// Takes a session of a subagent, which the agent has open.
     pub(crate) fn of_subagent(agent: &Arc<Agent>, session: &SessionId) -> Result<Self, RpcError> {
-        let (link, messages) = channel(next_epoch());
-        agent.link(session, &link)?;
+        let (route, messages) = channel(next_epoch());
+        agent.set_route(session, &route)?;
         let session = session.clone();
         let opened = AgentSession {
             session: session.clone(),
@@ -93,15 +93,15 @@ impl BoundAgent {
             early: Vec::new(),
             dropped: 0,
         };
-        let guard = AgentSessionGuard { agent: Arc::clone(agent), session, epoch: link.epoch };
+        let guard = AgentSessionGuard { agent: Arc::clone(agent), session, epoch: route.epoch };
         Ok(Self::new(guard, opened, messages))
     }
 }
 
 /// Creates the channel for messages of a session that is being opened.
-pub(super) fn channel(epoch: AgentEpoch) -> (Link, mpsc::Receiver<SessionMessage>) {
+pub(super) fn channel(epoch: AgentEpoch) -> (Route, mpsc::Receiver<SessionMessage>) {
     let (mailbox, messages) = mpsc::channel(MAILBOX);
-    (Link { mailbox, epoch, is_session: false }, messages)
+    (Route { mailbox, epoch, is_session: false }, messages)
 }
 
 /// Converts a message of the agent to an event of an opening; `None` for a message that an opening does not handle.

@@ -12,14 +12,14 @@ use parlor_wire::{
     RpcError, cancel_target, code, parse,
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 
 use super::sessionless::{self, DeliveryOrder};
-use super::{Agent, Links, MAX_EARLY_UPDATES, PendingCall, UnloadedSession};
+use super::{Agent, EvictedSession, MAX_EARLY_UPDATES, PendingCall, Routes};
 use crate::connection::register_batch;
 use crate::fields;
 use crate::lock;
-use crate::session::{AgentMessage, Link, SessionCall, SessionMessage};
+use crate::session::{AgentMessage, Route, SessionCall, SessionMessage};
 
 /// How many bytes are read at once.
 const BUFFER: usize = 64 << 10;
@@ -66,7 +66,7 @@ pub(super) async fn read(agent: Arc<Agent>, mut stream: impl AsyncRead + Unpin) 
 /// before, and start with the same characters up to its id.
 pub(super) struct UpdateBatch {
     /// The agent session and the receiver of its updates.
-    to: Option<(SessionId, Link)>,
+    to: Option<(SessionId, Route)>,
     /// The start of all updates for that session.
     prefix: String,
     lines: String,
@@ -83,14 +83,14 @@ impl UpdateBatch {
 
     async fn send(&mut self, agent: &Agent) {
         let lines = std::mem::take(&mut self.lines);
-        let Some((session, link)) = self.to.as_ref().filter(|_| !lines.is_empty()) else { return };
+        let Some((session, route)) = self.to.as_ref().filter(|_| !lines.is_empty()) else { return };
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
-        self.order.on_sent_to(link);
-        let sent = link.send(AgentMessage::Updates(lines, permit)).await;
+        self.order.on_sent_to(route);
+        let sent = route.send(AgentMessage::Updates(lines, permit)).await;
         let Err(AgentMessage::Updates(unsent, permit)) = sent else { return };
         // The session was evicted. It may have been loaded again, or is loaded for these updates.
-        match find_receiver(agent, session, &unsent, |link| !link.mailbox.is_closed()) {
-            Receiver::Session(link) => drop(link.send(AgentMessage::Updates(unsent, permit)).await),
+        match find_receiver(agent, session, &unsent, |route| !route.mailbox.is_closed()) {
+            Receiver::Session(route) => drop(route.send(AgentMessage::Updates(unsent, permit)).await),
             Receiver::Unloaded(session) => session.deliver(unsent).await,
             Receiver::None => {}
         }
@@ -122,8 +122,8 @@ async fn on_line(agent: &Arc<Agent>, frame: InputLine<'_>, batch: &mut UpdateBat
         batch.send(agent).await;
         batch.to = None;
         match find_receiver(agent, &session, line, |_| true) {
-            Receiver::Session(link) => {
-                batch.to = Some((session, link));
+            Receiver::Session(route) => {
+                batch.to = Some((session, route));
                 update.prefix(line).clone_into(&mut batch.prefix);
                 batch.add(line);
                 if announces_subagent(line) {
@@ -161,36 +161,35 @@ async fn on_line(agent: &Arc<Agent>, frame: InputLine<'_>, batch: &mut UpdateBat
 /// subagent.
 async fn on_subagent_update(agent: &Agent, line: &str, batch: &mut UpdateBatch) {
     batch.send(agent).await;
-    let Some((_, link)) = batch.to.as_ref().filter(|(_, link)| link.is_session) else { return };
+    let Some((_, route)) = batch.to.as_ref().filter(|(_, route)| route.is_session) else { return };
     let params = Json::parse(line).ok().and_then(|line| line.to_object()?.get_object("params"));
     let update = params.and_then(|params| params.get_object("update"));
     let subagent = update.and_then(|update| fields::session_of(&update));
-    if subagent.is_none_or(|subagent| link_to(agent, &subagent).is_some()) {
+    if subagent.is_none_or(|subagent| route_to(agent, &subagent).is_some()) {
         return;
     }
-    let (sent, handled) = oneshot::channel();
-    let relay = SessionMessage::Relay { frame: Frame::updates(""), clients: Vec::new(), sent };
-    if link.mailbox.send(relay).await.is_ok() {
+    let (barrier, handled) = SessionMessage::barrier();
+    if route.mailbox.send(barrier).await.is_ok() {
         // A session that has ended does not handle it.
         let _ = handled.await;
     }
 }
 
 /// The receiver of a session's messages.
-fn link_to(agent: &Agent, session: &SessionId) -> Option<Link> {
-    lock(&agent.links).sessions.get(session).cloned()
+fn route_to(agent: &Agent, session: &SessionId) -> Option<Route> {
+    lock(&agent.routes).sessions.get(session).cloned()
 }
 
-fn unloaded_session(agent: &Agent, session: &SessionId) -> Option<UnloadedSession> {
-    lock(&agent.links).released.get(session).cloned()
+fn unloaded_session(agent: &Agent, session: &SessionId) -> Option<EvictedSession> {
+    lock(&agent.routes).evicted.get(session).cloned()
 }
 
 /// The receiver of updates.
 enum Receiver {
     /// A live session, or one that is being opened.
-    Session(Link),
+    Session(Route),
     /// A session that is loaded for the updates.
-    Unloaded(UnloadedSession),
+    Unloaded(EvictedSession),
     /// No session yet: the updates are kept as early updates.
     None,
 }
@@ -202,32 +201,32 @@ fn find_receiver(
     agent: &Agent,
     session: &SessionId,
     lines: &str,
-    is_usable: impl FnOnce(&&Link) -> bool,
+    is_usable: impl FnOnce(&&Route) -> bool,
 ) -> Receiver {
-    let mut links = lock(&agent.links);
-    if let Some(link) = links.sessions.get(session).filter(is_usable) {
-        return Receiver::Session(link.clone());
+    let mut routes = lock(&agent.routes);
+    if let Some(route) = routes.sessions.get(session).filter(is_usable) {
+        return Receiver::Session(route.clone());
     }
-    if let Some(unloaded) = links.released.get(session) {
-        return Receiver::Unloaded(unloaded.clone());
+    if let Some(evicted) = routes.evicted.get(session) {
+        return Receiver::Unloaded(evicted.clone());
     }
-    lines.lines().for_each(|line| keep_early_update(agent, &mut links, session, line));
+    lines.lines().for_each(|line| keep_early_update(agent, &mut routes, session, line));
     Receiver::None
 }
 
-fn keep_early_update(agent: &Agent, links: &mut Links, session: &SessionId, line: &str) {
+fn keep_early_update(agent: &Agent, routes: &mut Routes, session: &SessionId, line: &str) {
     // Early updates of other sessions make room.
-    while links.early_bytes + line.len() + 1 > MAX_EARLY_UPDATES {
-        let Some(other) = links.early_updates.keys().find(|other| *other != session).cloned() else {
+    while routes.early_bytes + line.len() + 1 > MAX_EARLY_UPDATES {
+        let Some(other) = routes.early_updates.keys().find(|other| *other != session).cloned() else {
             tracing::warn!(agent = agent.info.name, %session, "dropping an early update: too many wait for the response that creates their session");
             return;
         };
         tracing::warn!(agent = agent.info.name, session = %other, "dropping early updates: their session was not created");
-        let dropped = links.early_updates.remove(&other).map_or(0, |lines| lines.len());
-        links.early_bytes -= dropped;
+        let dropped = routes.early_updates.remove(&other).map_or(0, |lines| lines.len());
+        routes.early_bytes -= dropped;
     }
-    links.early_bytes += line.len() + 1;
-    let lines = links.early_updates.entry(session.clone()).or_default();
+    routes.early_bytes += line.len() + 1;
+    let lines = routes.early_updates.entry(session.clone()).or_default();
     lines.push_str(line);
     lines.push('\n');
 }
@@ -245,13 +244,13 @@ async fn on_message(agent: &Arc<Agent>, message: &Rpc<'_>, batch: &mut UpdateBat
             }
             match call {
                 Some(PendingCall::Caller(caller, _)) => drop(caller.send(reply)),
-                Some(PendingCall::Session(link, call)) => {
-                    if let Err(unsent) = link.send(AgentMessage::Response(call, reply)).await {
+                Some(PendingCall::Session(route, call)) => {
+                    if let Err(unsent) = route.send(AgentMessage::Response(call, reply)).await {
                         unsent.reject(&RpcError::new(code::INTERNAL_ERROR, "the session was closed"));
                     }
                 }
-                Some(PendingCall::Opening(link, _)) => {
-                    let _ = link.send(AgentMessage::Response(SessionCall::Restore, reply)).await;
+                Some(PendingCall::Opening(route, _)) => {
+                    let _ = route.send(AgentMessage::Response(SessionCall::Restore, reply)).await;
                 }
                 None => {
                     tracing::debug!(
@@ -282,10 +281,10 @@ async fn on_request(
     let Some(session) = fields::session_of(&params) else {
         return sessionless::request(agent, id, &method, params, &mut batch.order).await;
     };
-    let is_sent = match link_to(agent, &session) {
-        Some(link) => {
+    let is_sent = match route_to(agent, &session) {
+        Some(route) => {
             let request = AgentMessage::Request { id: id.clone(), method: method.clone(), params };
-            link.send(request).await.is_ok()
+            route.send(request).await.is_ok()
         }
         None => false,
     };
@@ -307,7 +306,7 @@ async fn on_notification(
         if sessionless::cancel(agent, &id, &mut batch.order).await {
             return;
         }
-        let mailboxes: Vec<_> = lock(&agent.links).sessions.values().cloned().collect();
+        let mailboxes: Vec<_> = lock(&agent.routes).sessions.values().cloned().collect();
         for mailbox in mailboxes {
             let _ = mailbox.send(AgentMessage::RequestCancelled(id.clone())).await;
         }
@@ -320,8 +319,8 @@ async fn on_notification(
             return;
         };
         match find_receiver(agent, &session, message.text(), |_| true) {
-            Receiver::Session(link) => {
-                batch.to = Some((session, link));
+            Receiver::Session(route) => {
+                batch.to = Some((session, route));
                 batch.add(message.text());
                 batch.send(agent).await;
                 if announces_subagent(message.text()) {
@@ -341,12 +340,12 @@ async fn on_notification(
     }
     let session = fields::session_of(&members);
     if session.as_ref().is_some_and(|session| unloaded_session(agent, session).is_some()) {
-        tracing::debug!(agent = agent.info.name, method, "ignoring a notification for an unloaded session");
+        tracing::debug!(agent = agent.info.name, method, "ignoring a notification for an evicted session");
         return;
     }
-    if let Some(link) = session.and_then(|session| link_to(agent, &session)) {
-        batch.order.on_sent_to(&link);
-        let _ = link.send(AgentMessage::Notification(message.text().to_owned())).await;
+    if let Some(route) = session.and_then(|session| route_to(agent, &session)) {
+        batch.order.on_sent_to(&route);
+        let _ = route.send(AgentMessage::Notification(message.text().to_owned())).await;
         return;
     }
     sessionless::notification(agent, message, &mut batch.order).await;
@@ -369,7 +368,7 @@ mod tests {
         for number in 0..3000 {
             let session = SessionId::from(format!("s{number}").as_str());
             let (mailbox, mut messages) = mpsc::channel(8);
-            let link = Link { mailbox, epoch: next_epoch(), is_session: true };
+            let route = Route { mailbox, epoch: next_epoch(), is_session: true };
             let barrier = Barrier::new(2);
             let receiver = thread::scope(|scope| {
                 let reader = scope.spawn(|| {
@@ -377,7 +376,7 @@ mod tests {
                     find_receiver(&agent, &session, "{}", |_| true)
                 });
                 barrier.wait();
-                agent.link(&session, &link).unwrap();
+                agent.set_route(&session, &route).unwrap();
                 reader.join().unwrap()
             });
             let is_kept = matches!(receiver, Receiver::None);

@@ -229,7 +229,7 @@ mod tests {
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
     use super::*;
-    use crate::session::{Link, next_epoch};
+    use crate::session::{Route, next_epoch};
 
     #[test]
     fn waiting_for_creates_waits_for_earlier_ones_and_not_for_later_ones() {
@@ -293,7 +293,7 @@ mod tests {
         ]);
         // The session `ours` is in use and not stored yet.
         let (mailbox, _kept) = tokio::sync::mpsc::channel(1);
-        agent.link(&"ours".into(), &Link { mailbox, epoch: next_epoch(), is_session: true }).unwrap();
+        agent.set_route(&"ours".into(), &Route { mailbox, epoch: next_epoch(), is_session: true }).unwrap();
         cache.refresh(&agent, "key");
         let ids = listed(&cache, "key", |rows| !rows.is_empty()).await;
         assert_eq!(ids, [r#""new""#, r#""old""#]);

@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use super::{Agent, CallGuard, Origin, PendingCall, Reply};
 use crate::client::{Client, Requester};
 use crate::lock;
-use crate::session::{AgentMessage, Link, Mailbox, SessionCall, SessionMessage};
+use crate::session::{AgentMessage, Mailbox, Route, SessionCall, SessionMessage};
 
 /// How many requests of one agent outside of sessions may be in flight.
 const MAX_REQUESTS: usize = 1000;
@@ -222,9 +222,10 @@ pub(super) struct DeliveryOrder {
 }
 
 impl DeliveryOrder {
-    pub(super) fn on_sent_to(&mut self, link: &Link) {
-        let mailbox = &link.mailbox;
-        if self.all || !link.is_session || self.recent.iter().rev().any(|other| other.same_channel(mailbox)) {
+    pub(super) fn on_sent_to(&mut self, route: &Route) {
+        let mailbox = &route.mailbox;
+        if self.all || !route.is_session || self.recent.iter().rev().any(|other| other.same_channel(mailbox))
+        {
             return;
         }
         if self.recent.len() >= MAX_RECENT {
@@ -240,9 +241,9 @@ impl DeliveryOrder {
     async fn deliver(&mut self, agent: &Agent, clients: &[Arc<Client>], frame: &Frame) {
         let mut recent = std::mem::take(&mut self.recent);
         if std::mem::take(&mut self.all) {
-            let links = lock(&agent.links);
-            let sessions = links.sessions.values().filter(|link| link.is_session);
-            recent = sessions.map(|link| link.mailbox.clone()).collect();
+            let routes = lock(&agent.routes);
+            let sessions = routes.sessions.values().filter(|route| route.is_session);
+            recent = sessions.map(|route| route.mailbox.clone()).collect();
         }
         let mut left: Vec<ClientId> = clients.iter().map(|client| client.id).collect();
         if recent.len() > 1 {
@@ -268,7 +269,7 @@ impl DeliveryOrder {
 /// Has a session send a frame to those of the clients that are attached to it; the receiver gets these clients.
 async fn relay(mailbox: &Mailbox, frame: &Frame, clients: Vec<ClientId>) -> oneshot::Receiver<Vec<ClientId>> {
     let (sent, waiting) = oneshot::channel();
-    let _ = mailbox.send(SessionMessage::Relay { frame: frame.clone(), clients, sent }).await;
+    let _ = mailbox.send(SessionMessage::SendToAttached { frame: frame.clone(), clients, sent }).await;
     waiting
 }
 
@@ -334,14 +335,14 @@ pub(super) async fn request(
                 params.set("requestId", origin.id.to_json());
                 origin.client
             }
-            Some(CallScope::Session(link)) => {
-                let Some(session) = session_at(agent, &link) else {
+            Some(CallScope::Session(route)) => {
+                let Some(session) = session_at(agent, &route) else {
                     return invalid("the session of `requestId` is closed");
                 };
                 params.remove("requestId");
                 params.set("sessionId", session.as_json());
                 let request = AgentMessage::Request { id: id.clone(), method: method.to_owned(), params };
-                if link.send(request).await.is_err() {
+                if route.send(request).await.is_err() {
                     invalid("the session of `requestId` is closed");
                 }
                 return;
@@ -400,17 +401,17 @@ async fn send_to_client(
     order.deliver(agent, &[Arc::clone(client)], &Frame::request(&client_id, method, &translated)).await;
 }
 
-/// The agent session whose messages go to a link.
-fn session_at(agent: &Agent, link: &Link) -> Option<SessionId> {
-    let links = lock(&agent.links);
-    let found = links.sessions.iter().find(|(_, other)| other.mailbox.same_channel(&link.mailbox));
+/// The agent session whose messages go to a route.
+fn session_at(agent: &Agent, route: &Route) -> Option<SessionId> {
+    let routes = lock(&agent.routes);
+    let found = routes.sessions.iter().find(|(_, other)| other.mailbox.same_channel(&route.mailbox));
     found.map(|(session, _)| session.clone())
 }
 
 /// The client or session for which a call was made.
 enum CallScope {
     Client(Origin),
-    Session(Link),
+    Session(Route),
 }
 
 fn scope_of_call(agent: &Agent, id: &Json) -> Option<CallScope> {
@@ -423,8 +424,8 @@ fn scope_of_call(agent: &Agent, id: &Json) -> Option<CallScope> {
             let client = call.connection.upgrade()?;
             Some(CallScope::Client(Origin { client, id: call.call.id.clone() }))
         }
-        PendingCall::Session(link, SessionCall::Prompt(_) | SessionCall::Steer(_)) => {
-            Some(CallScope::Session(link.clone()))
+        PendingCall::Session(route, SessionCall::Prompt(_) | SessionCall::Steer(_)) => {
+            Some(CallScope::Session(route.clone()))
         }
         PendingCall::Session(_, SessionCall::Restore | SessionCall::SetTitle) => None,
     }

@@ -8,7 +8,7 @@ use parlor_json::{Json, Object};
 use super::{Agents, ConfigError, InstalledAgent, NotifyTarget};
 use crate::lock;
 
-/// A configuration that may change while a server runs.
+/// Where the server reads its configuration, at startup and after each change: `config.toml` and the installed agents, or the files of a test.
 pub trait ConfigSource: Send + Sync {
     /// The path of the file, for people.
     fn path(&self) -> &Path;

@@ -79,7 +79,8 @@ async fn adopt(
     let has_cwd = named.is_some();
     let cwd = named.or_else(|| listed.as_ref().map(|row| row.cwd.clone())).unwrap_or_else(|| "/".to_owned());
     let startup = Startup::new(config.startup_timeout);
-    let agent = hub.registry().get(&config, Some(&client.session_peer()), cwd.as_ref(), id, startup).await;
+    let agent =
+        hub.agent_pool().get(&config, Some(&client.to_requesting_client()), cwd.as_ref(), id, startup).await;
     let agent = agent.map_err(|error| session_not_found(id, error.message()))?;
     agent.add_client(client);
     let mut params = params.clone();
@@ -113,7 +114,7 @@ async fn adopt(
     hub.losses().count(id, losses);
     let now = session::now();
     let mut data = create::data(client, params, agent.info.dialect);
-    if matches!(&client.peer.agent, Some(AgentChoice::Command(command)) if *command != config.command) {
+    if matches!(&client.options.agent, Some(AgentChoice::Command(command)) if *command != config.command) {
         data.command = None;
     }
     data.is_cwd_unconfirmed = !has_cwd;
@@ -132,7 +133,7 @@ async fn adopt(
     }
     lines.extend(replay);
     let opened = StoredSession::new(row);
-    hub.set_peer(id, client);
+    hub.set_requesting_client(id, client);
     Ok(session::start(Arc::clone(hub), opened, Some(adopted), Some(lines)))
 }
 
@@ -145,7 +146,7 @@ async fn agent_of(
     // A client without an agent can adopt the sessions that an agent lists.
     let chosen = initialize::config(hub, client).await;
     let key = chosen.as_ref().ok().map(stored::agent_key);
-    let (cache, id) = (Arc::clone(&hub.registry().session_cache), id.to_owned());
+    let (cache, id) = (Arc::clone(&hub.agent_pool().session_cache), id.to_owned());
     let (own, other) = hub
         .read(move |store| {
             let own = match key {
@@ -159,7 +160,7 @@ async fn agent_of(
             Ok((own, other))
         })
         .await?;
-    let others = other.and_then(|row| Some((hub.registry().agents().get(&row.agent)?.clone(), Some(row))));
+    let others = other.and_then(|row| Some((hub.agent_pool().agents().get(&row.agent)?.clone(), Some(row))));
     match (own, others) {
         (None, Some(other)) => Ok(other),
         (own, _) => Ok((chosen?, own)),

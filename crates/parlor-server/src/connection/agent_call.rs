@@ -30,13 +30,13 @@ pub(super) async fn running(hub: &HubState, call: &SessionlessCall) -> Result<Op
         return Ok(Some(agent));
     }
     let config = initialize::config(hub, &call.client).await?;
-    Ok(hub.registry().get_running(&config, &call.client.peer, &SessionId::from("")).await)
+    Ok(hub.agent_pool().get_running(&config, &call.client.options, &SessionId::from("")).await)
 }
 
 /// The agent that a call is for, which is started if it is not running.
 pub(super) async fn agent_of(hub: &Arc<HubState>, call: &SessionlessCall) -> Result<Arc<Agent>, RpcError> {
     let config = initialize::config(hub, &call.client).await?;
-    let cwd = call.client.peer.cwd.clone().unwrap_or_else(|| "/".into());
+    let cwd = call.client.options.cwd.clone().unwrap_or_else(|| "/".into());
     let startup = Startup::new(config.startup_timeout);
     create::agent(hub, &call.client, &config, &cwd, &SessionId::from(""), startup).await
 }

@@ -83,7 +83,7 @@ async fn try_new(
         data: data(client, params, agent.info.dialect).to_text(),
     };
     let opened = StoredSession::new(row);
-    hub.set_peer(session, client);
+    hub.set_requesting_client(session, client);
     hub.losses().count(session, losses);
     hub.start_session(opened, session, bound);
     let attach =
@@ -102,7 +102,7 @@ async fn try_new(
 pub(super) fn data(client: &Client, mut params: Object, agent: Dialect) -> SessionData {
     params.remove("cwd");
     params.remove("_meta");
-    let command = match &client.peer.agent {
+    let command = match &client.options.agent {
         Some(AgentChoice::Command(command)) => Some(command.clone()),
         Some(AgentChoice::Named(_)) | None => None,
     };
@@ -122,7 +122,7 @@ pub(super) async fn agent(
     let (hub, client, config) = (Arc::clone(hub), Arc::clone(client), config.clone());
     let (cwd, session) = (cwd.to_owned(), session.clone());
     let started = tokio::spawn(async move {
-        hub.registry().get(&config, Some(&client.session_peer()), &cwd, &session, startup).await
+        hub.agent_pool().get(&config, Some(&client.to_requesting_client()), &cwd, &session, startup).await
     });
     started.await.unwrap_or_else(|_| {
         Err(RpcError::new(code::INTERNAL_ERROR, "cannot start the agent: the server is stopping"))

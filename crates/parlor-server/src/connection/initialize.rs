@@ -20,7 +20,7 @@ pub(super) const AGENT: &str = "parlor/agent";
 
 /// The configuration of the agent that a client chose.
 pub(super) async fn config(hub: &HubState, client: &Client) -> Result<AgentConfig, RpcError> {
-    chosen(hub, client, client.peer.agent.clone()).await
+    chosen(hub, client, client.options.agent.clone()).await
 }
 
 /// The configuration of an agent, of the default one if a client has not chosen any.
@@ -29,8 +29,9 @@ pub(super) async fn chosen(
     client: &Client,
     choice: Option<AgentChoice>,
 ) -> Result<AgentConfig, RpcError> {
-    let peer = Arc::clone(&client.peer);
-    let chosen = hub.registry().inspect(move |agents| agents.chosen(choice.as_ref(), &peer.search_path()));
+    let options = Arc::clone(&client.options);
+    let chosen =
+        hub.agent_pool().inspect(move |agents| agents.chosen(choice.as_ref(), &options.search_path()));
     chosen.await?.map_err(invalid_choice)
 }
 
@@ -53,8 +54,8 @@ pub(super) async fn handoff(hub: &Arc<HubState>, params: &Object) -> Result<Opti
         .ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`parlor/agent` must be the name of an agent"))?;
     hub.reload_config().await;
     let choice = AgentChoice::Named(name);
-    let config = hub.registry().agents().chosen(Some(&choice), OsStr::new("")).map_err(invalid_choice)?;
-    let dialect = hub.registry().load_agent_info(&config).await.map(|known| known.dialect);
+    let config = hub.agent_pool().agents().chosen(Some(&choice), OsStr::new("")).map_err(invalid_choice)?;
+    let dialect = hub.agent_pool().load_agent_info(&config).await.map(|known| known.dialect);
     Ok(Some(HandoffAgent { name: config.name, dialect }))
 }
 
@@ -68,23 +69,23 @@ pub(super) async fn initialized(
     hub.reload_config().await;
     let config = match config(hub, client).await {
         // A client that has to choose an agent for new sessions can use the others without.
-        Err(_) if client.peer.agent.is_none() => {
+        Err(_) if client.options.agent.is_none() => {
             return Ok(capabilities(dialect, &AgentConfig::new("no agent", Vec::new()), &Object::default()));
         }
         chosen => chosen?,
     };
     // An embedded agent starts at once, and may differ from the one of the last process.
-    let mut known = hub.registry().load_agent_info(&config).await.filter(|_| config.embedded.is_none());
+    let mut known = hub.agent_pool().load_agent_info(&config).await.filter(|_| config.embedded.is_none());
     if known.is_none() && client.is_driver() {
-        let cwd = client.peer.cwd.clone().unwrap_or_else(|| "/".into());
+        let cwd = client.options.cwd.clone().unwrap_or_else(|| "/".into());
         // A client whose agent cannot be started can still read sessions.
         let startup = Startup::new(config.startup_timeout);
         match hub
-            .registry()
-            .get(&config, Some(&client.session_peer()), &cwd, &SessionId::from(""), startup)
+            .agent_pool()
+            .get(&config, Some(&client.to_requesting_client()), &cwd, &SessionId::from(""), startup)
             .await
         {
-            Ok(_) => known = hub.registry().load_agent_info(&config).await,
+            Ok(_) => known = hub.agent_pool().load_agent_info(&config).await,
             Err(error) => {
                 tracing::warn!(agent = config.name, "{}", error.message());
                 client.set_start_error(error);

@@ -50,7 +50,7 @@ impl ListQuery {
         let (agent, config) = match requested.as_ref().map(JsonStr::to_text) {
             Some(all) if all == "*" => (None, None),
             Some(named) => {
-                let config = hub.registry().agents().get(&named).cloned();
+                let config = hub.agent_pool().agents().get(&named).cloned();
                 (
                     Some(config.as_ref().map_or_else(|| named.into_owned(), |config| config.name.clone())),
                     config,
@@ -60,7 +60,7 @@ impl ListQuery {
                 match initialize::config(hub, client).await {
                     Ok(config) => (Some(config.name.clone()), Some(config)),
                     // Without a default agent, the sessions of all agents.
-                    Err(_) if client.peer.agent.is_none() => (None, None),
+                    Err(_) if client.options.agent.is_none() => (None, None),
                     Err(error) => return Err(error),
                 }
             }
@@ -96,9 +96,9 @@ async fn page(hub: &Arc<HubState>, client: &Client, params: &Object) -> Result<O
             None => None,
         };
     if let Some(config) = config.as_ref().filter(|_| client.is_driver()) {
-        hub.registry().refresh_list(config).await;
+        hub.agent_pool().refresh_list(config).await;
     }
-    let cache = Arc::clone(&hub.registry().session_cache);
+    let cache = Arc::clone(&hub.agent_pool().session_cache);
     let shown = agent_names(hub, client);
     let open = hub.open_counts();
     let (listed, next) = hub
@@ -208,7 +208,7 @@ fn read_cursor(cursor: &Json) -> Option<Cursor> {
 pub(crate) fn agent_names(hub: &Arc<HubState>, client: &Client) -> impl Fn(&str) -> String + Send + 'static {
     let (hub, drives) = (Arc::clone(hub), client.is_driver());
     move |name| {
-        let hides_args = !drives && hub.registry().agents().get(name).is_none();
+        let hides_args = !drives && hub.agent_pool().agents().get(name).is_none();
         let shown = if hides_args { name.split(' ').next().unwrap_or_default() } else { name };
         shown.to_owned()
     }
@@ -228,7 +228,7 @@ pub(super) async fn status(hub: &Arc<HubState>, client: &Client, id: &RequestId)
     result.set("clients", hub.clients());
     result.set("liveSessions", hub.live_sessions());
     let shown = agent_names(hub, client);
-    let agents = hub.registry().running().await.into_iter().map(|running| {
+    let agents = hub.agent_pool().running().await.into_iter().map(|running| {
         let mut agent = Object::default();
         agent.set("name", shown(&running.name));
         if let Some(pid) = running.pid {
@@ -261,7 +261,7 @@ pub(super) async fn status(hub: &Arc<HubState>, client: &Client, id: &RequestId)
     {
         result.set("config", config.to_json());
     }
-    let servers = hub.registry().agents();
+    let servers = hub.agent_pool().agents();
     let servers: Vec<_> = servers.enabled_mcp().map(mcp_server).collect();
     if !servers.is_empty() {
         result.set("mcpServers", Json::array(servers));
@@ -326,15 +326,15 @@ pub(super) async fn stop_agent(
         let message = format!("agent '{name}' is running {turns}");
         return Err(RpcError::new(code::INVALID_REQUEST, message).with_data(data.to_json()));
     }
-    let stopped = hub.registry().stop_agent(&name).await;
+    let stopped = hub.agent_pool().stop_agent(&name).await;
     client.queue.push(Frame::response(id, &Object::new().with("stopped", stopped)));
     Ok(())
 }
 
 /// Responds with the agents that clients can choose.
 pub(super) async fn agents(hub: &Arc<HubState>, client: &Client, id: &RequestId) -> Result<(), RpcError> {
-    let path = client.peer.search_path();
-    let inspected = hub.registry().inspect(move |agents| {
+    let path = client.options.search_path();
+    let inspected = hub.agent_pool().inspect(move |agents| {
         let default = agents.default_agent(&path);
         let reason = match &default {
             DefaultAgent::Configured(_) => "configured",
@@ -361,10 +361,10 @@ pub(super) async fn agents(hub: &Arc<HubState>, client: &Client, id: &RequestId)
         agent.set("mcpServers", Json::array(servers.map(mcp_server)));
         agent.set("default", Some(&config.name) == default.as_ref());
         agent.set("installed", is_installed);
-        if let Some(is_logged_in) = hub.registry().login_state(config).await {
+        if let Some(is_logged_in) = hub.agent_pool().login_state(config).await {
             agent.set("loggedIn", is_logged_in);
         }
-        if let Some(known) = hub.registry().load_agent_info(config).await {
+        if let Some(known) = hub.agent_pool().load_agent_info(config).await {
             agent.set("dialect", known.dialect.name());
             agent.set("features", Json::array(known.features()));
         }
@@ -397,7 +397,7 @@ async fn try_agent_sessions(
 ) -> Result<Object, RpcError> {
     let (config, agent) = login::started_agent(hub, client, params).await?;
     let key = stored::agent_key(&config);
-    let rows = hub.registry().session_cache.refresh_now(&agent, &key).await.map_err(|reason| {
+    let rows = hub.agent_pool().session_cache.refresh_now(&agent, &key).await.map_err(|reason| {
         let message = format!("agent '{}' {reason}", config.label());
         RpcError::new(code::INTERNAL_ERROR, message)
     })?;

@@ -36,11 +36,11 @@ const TERMINAL_TYPE: &str = "xterm-256color";
 pub(super) async fn methods(hub: &Arc<HubState>, client: &Arc<Client>, id: &RequestId, params: &Object) {
     let listed = async {
         let (config, agent) = started_agent(hub, client, params).await?;
-        let env = chosen_env(&config, &client.peer.env);
+        let env = chosen_env(&config, &client.options.env);
         let methods = AuthMethod::all_in(&agent.info.initialize);
         let methods = methods.iter().map(|method| method.to_json(Some(&env)));
         let mut result = Object::new().with("agent", &config.name).with("methods", Json::array(methods));
-        if let Some(is_logged_in) = hub.registry().login_state(&config).await {
+        if let Some(is_logged_in) = hub.agent_pool().login_state(&config).await {
             result.set("loggedIn", is_logged_in);
         }
         Ok(result)
@@ -135,7 +135,7 @@ async fn run(
     let Some(method) = methods.iter().find(|method| Some(&method.id) == wanted.as_ref()) else {
         return Err(unknown_method(config, wanted.as_deref(), &methods));
     };
-    let env = chosen_env(config, &client.peer.env);
+    let env = chosen_env(config, &client.options.env);
     let result = Object::new().with("agent", &config.name).with("method", method.to_json(Some(&env)));
     if method.lacks_variables(&env) {
         return Ok(result.with("outcome", "variables_required"));
@@ -145,7 +145,7 @@ async fn run(
             let size = size(params).unwrap_or_default();
             run_program(hub, client, config, program, size, &mut guard.inputs).await?;
             // Also stops the process that listed the methods, which read its credentials before.
-            hub.registry().stop_logged_out(config, None).await;
+            hub.agent_pool().stop_logged_out(config, None).await;
         }
         AuthKind::Agent | AuthKind::Variables(_) => {
             authenticate(client, id, params, &agent, &method.id).await.map_err(|error| {
@@ -155,7 +155,7 @@ async fn run(
                     None => failure,
                 }
             })?;
-            hub.registry().stop_logged_out(config, Some(&agent)).await;
+            hub.agent_pool().stop_logged_out(config, Some(&agent)).await;
         }
     }
     if let Some(stored) = agent.set_logged_in(true) {
@@ -188,7 +188,7 @@ async fn start(
     client: &Arc<Client>,
     config: &AgentConfig,
 ) -> Result<Arc<Agent>, RpcError> {
-    let cwd = client.peer.cwd.clone().unwrap_or_else(|| "/".into());
+    let cwd = client.options.cwd.clone().unwrap_or_else(|| "/".into());
     let startup = Startup::new(config.startup_timeout);
     create::agent(hub, client, config, &cwd, &SessionId::from(""), startup).await
 }
@@ -242,7 +242,7 @@ async fn run_program(
 
 /// The program with its environment: all variables of the client, because a person runs it, and those that the agent has.
 async fn login_command(client: &Client, config: &AgentConfig, program: &LoginProgram) -> Command {
-    let own = &client.peer.env;
+    let own = &client.options.env;
     let mut env = if own.is_empty() {
         chosen_env(config, own)
     } else {
@@ -251,7 +251,7 @@ async fn login_command(client: &Client, config: &AgentConfig, program: &LoginPro
     if env.iter().all(|(name, _)| name != "TERM") {
         env.push(("TERM".to_owned(), TERMINAL_TYPE.to_owned()));
     }
-    let cwd = match &client.peer.cwd {
+    let cwd = match &client.options.cwd {
         Some(cwd) if tokio::fs::metadata(cwd).await.is_ok_and(|found| found.is_dir()) => cwd.clone(),
         Some(_) | None => std::env::var_os("HOME").map_or_else(|| "/".into(), Into::into),
     };

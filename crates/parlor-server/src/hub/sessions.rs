@@ -135,7 +135,7 @@ impl HubState {
 
     /// Starts a stored fork with the agent session that its agent forked. Returns the agent session if another caller has
     /// opened the fork already.
-    pub(crate) async fn start_forked(
+    pub(crate) async fn start_bound(
         self: &Arc<Self>,
         id: &SessionId,
         bound: BoundAgent,
@@ -194,7 +194,7 @@ impl HubState {
         // Before another task can open and register it again.
         self.subagents().remove(id);
         drop(sessions);
-        lock(&self.peers).remove(id);
+        lock(&self.requesting_clients).remove(id);
         self.feed().set_requests(id, Vec::new());
         self.memory.on_evicted();
     }
@@ -233,13 +233,13 @@ mod tests {
 
     use super::*;
     use crate::agent::Agent;
-    use crate::hub::{ClientRole, Hub, Peer, TransportKind};
+    use crate::hub::{ClientRole, ConnectOptions, Hub, TransportKind};
     use crate::send_queue::send_queue;
     use crate::stored::session_for_tests;
 
     fn client(id: u64) -> Client {
-        let peer = Peer::new(TransportKind::Stdio, ClientRole::Driver);
-        Client::new(ClientId(id), Arc::new(peer), send_queue().0)
+        let options = ConnectOptions::new(TransportKind::Stdio, ClientRole::Driver);
+        Client::new(ClientId(id), Arc::new(options), send_queue().0)
     }
 
     #[tokio::test]

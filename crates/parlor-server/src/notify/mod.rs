@@ -26,7 +26,7 @@ use crate::stored::SessionData;
 /// When the store is read again after an error.
 const READ_RETRY: Duration = Duration::from_secs(5);
 
-/// The targets of the configuration in force.
+/// What the task that notifies people has to know: the targets of the configuration in force, and the address of the page.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
     state: Mutex<NotifierState>,

@@ -2,7 +2,7 @@
 
 use std::sync::Weak;
 
-use parlor_engine::search_text::words_of;
+use parlor_engine::search_text::index_document;
 use parlor_session::Transcript;
 use parlor_store::{Batch, EntryRow, ErrorKind, IndexDocument, Store, StoreError, Write};
 
@@ -73,16 +73,16 @@ fn chunk(store: &dyn Store, id: &str, after: u64) -> Result<Option<(Vec<Write>, 
     let entries = store.entries(id, 0, after, CHUNK)?;
     let Some(last) = entries.last().map(|entry| entry.created) else { return Ok(None) };
     let writes = entries.iter().filter_map(|entry| {
-        let words = Some(words_of_row(entry, row.active_at)?);
+        let document = Some(row_document(entry, row.active_at)?);
         let (session, created, seq) = (id.to_owned(), entry.created, entry.seq);
-        Some(Write::Index { session, created, seq, document: words, only_missing: true })
+        Some(Write::Index { session, created, seq, document, only_missing: true })
     });
     Ok(Some((writes.collect(), last)))
 }
 
 /// The indexed text of a stored entry; `None` if it has none or cannot be read.
-fn words_of_row(row: &EntryRow, at: i64) -> Option<IndexDocument> {
+fn row_document(row: &EntryRow, at: i64) -> Option<IndexDocument> {
     let mut transcript = Transcript::default();
     transcript.restore_entry(row.created, row.seq, &row.head, &row.content, row.inherited).ok()?;
-    words_of(transcript.entries().first()?, at)
+    index_document(transcript.entries().first()?, at)
 }

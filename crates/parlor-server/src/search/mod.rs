@@ -14,7 +14,7 @@ use self::params::SearchParams;
 pub use self::params::{FILTERS, since};
 use self::snippet::Snippet;
 use crate::stored;
-use parlor_engine::search_text::words_of;
+use parlor_engine::search_text::index_document;
 
 /// The roles by which entries can be filtered.
 pub const ROLES: [&str; 5] = ["user", "agent", "thought", "tool", parlor_store::TITLE];
@@ -69,8 +69,8 @@ fn look_up(store: &dyn Store, query: &Query, hit: &Hit) -> Result<Option<Object>
     let restored =
         transcript.restore_entry(entry.created, entry.seq, &entry.head, &entry.content, entry.inherited);
     let Some(entry) = restored.ok().and(transcript.entries().first()) else { return Ok(None) };
-    let Some(words) = words_of(entry, hit.at) else { return Ok(None) };
-    show(store, &row, hit, Some(entry.id()), &Snippet::of(&words.text, query)).map(Some)
+    let Some(document) = index_document(entry, hit.at) else { return Ok(None) };
+    show(store, &row, hit, Some(entry.id()), &Snippet::of(&document.text, query)).map(Some)
 }
 
 fn show(

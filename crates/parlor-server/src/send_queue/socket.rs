@@ -13,7 +13,7 @@ use parlor_engine::Frame;
 use tokio::net::tcp;
 use tokio::task::coop;
 
-use super::{MOST, Queue, ROOM, SendQueueReader, Shared, State};
+use super::{MAX_BYTES, Queue, SLOW_BYTES, SendQueueReader, Shared, State};
 use crate::transport::unix_socket::UnixSocket;
 
 /// How many bytes a socket is offered at once.
@@ -136,7 +136,7 @@ impl SocketWriter {
     fn flush(&self) -> io::Result<(Progress, State)> {
         let mut queue = self.shared().lock();
         let progress = queue.write_once();
-        if queue.bytes < ROOM {
+        if queue.bytes < SLOW_BYTES {
             self.shared().drained.notify_waiters();
         }
         match queue.socket.as_mut().and_then(|output| output.error.take()) {
@@ -167,7 +167,7 @@ impl RawSender {
     pub(crate) fn send(&self, bytes: Bytes) {
         let mut queue = self.0.lock();
         let length = bytes.len();
-        if queue.bytes + queue.held + length > MOST {
+        if queue.bytes + queue.held + length > MAX_BYTES {
             queue.abort();
         } else if let Some(output) = &mut queue.socket {
             output.encoded.push(bytes);
@@ -505,7 +505,7 @@ mod tests {
     async fn a_peer_that_does_not_read_is_disconnected_when_too_much_waits() {
         let (queue, mut writer, _peer) = connected();
         let running = tokio::spawn(async move { writer.run().await });
-        for _ in 0..=(MOST >> 20) + 1 {
+        for _ in 0..=(MAX_BYTES >> 20) + 1 {
             queue.push(update("x".repeat(1 << 20)));
         }
         timeout(LONG, running).await.unwrap().unwrap().unwrap();
@@ -588,7 +588,7 @@ mod tests {
         let sender = writer.raw_sender();
         let mut running = pin!(writer.run());
         assert!(running.as_mut().now_or_never().is_none());
-        for _ in 0..=(MOST >> 20) + 1 {
+        for _ in 0..=(MAX_BYTES >> 20) + 1 {
             sender.send(Bytes::from(vec![b'x'; 1 << 20]));
         }
         assert!(queue.is_closed());

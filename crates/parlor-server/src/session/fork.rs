@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parlor_engine::opening::{OpeningPlan, name_session};
-use parlor_engine::{ClientCall, FORK, ForkAgent, ForkStart, Frame, ReplayFrom};
+use parlor_engine::{ClientCall, FORK, ForkContext, ForkStart, Frame, ReplayFrom};
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_wire::{RequestId, RpcError, code};
@@ -16,7 +16,7 @@ use crate::config::AgentConfig;
 use crate::hub::HubState;
 
 /// How the agent of a fork gets the conversation.
-enum How {
+enum ForkOutcome {
     /// It has forked its own session.
     Native(Box<BoundAgent>),
     /// It gets the transcript with the first prompt, perhaps after an error in forking its own session.
@@ -31,8 +31,8 @@ impl SessionTask {
         let hub = Arc::clone(&self.hub);
         let config = hub.config_of(self.machine.row());
         let timeout = config.unwrap_or_else(|| AgentConfig::new("", Vec::new())).startup_timeout;
-        let (opener, error) = match std::mem::replace(&mut start.agent, ForkAgent::Transcript(None)) {
-            ForkAgent::Native { epoch, mut params, settings } => {
+        let (opener, error) = match std::mem::replace(&mut start.agent, ForkContext::Transcript(None)) {
+            ForkContext::Native { epoch, mut params, settings } => {
                 let fork = JsonStr::from_literal(&start.row.id).map(SessionId::from);
                 let opener = self.agent_sessions.get(&epoch).zip(fork).map(|(guard, fork)| {
                     name_session(&guard.agent.info, &mut params, &fork);
@@ -43,40 +43,40 @@ impl SessionTask {
                 });
                 (opener, None)
             }
-            ForkAgent::Transcript(error) => (None, error),
+            ForkContext::Transcript(error) => (None, error),
         };
         let agent = self.machine.row().agent.clone();
         tokio::spawn(async move {
-            let how = match opener {
+            let outcome = match opener {
                 Some(opener) => match opener.opened(None).await {
-                    Ok(bound) => How::Native(Box::new(bound)),
+                    Ok(bound) => ForkOutcome::Native(Box::new(bound)),
                     Err(error) => {
                         tracing::info!(agent, "the agent could not fork its session: {}", error.message());
-                        How::Transcript(Some(error))
+                        ForkOutcome::Transcript(Some(error))
                     }
                 },
-                None => How::Transcript(error),
+                None => ForkOutcome::Transcript(error),
             };
-            announce(&hub, client, start, how).await;
+            announce(&hub, client, start, outcome).await;
         });
     }
 }
 
 /// Responds to the client, attaches it to the fork, and sends the prompt that came with the request.
-async fn announce(hub: &Arc<HubState>, client: Arc<Client>, start: ForkStart, how: How) {
+async fn announce(hub: &Arc<HubState>, client: Arc<Client>, start: ForkStart, outcome: ForkOutcome) {
     let ForkStart { id, row, answer, prompt, .. } = start;
     let Some(session) = JsonStr::from_literal(&row.id).map(SessionId::from) else { return };
-    let announced = match how {
-        How::Native(bound) => match hub.start_forked(&session, *bound).await {
+    let announced = match outcome {
+        ForkOutcome::Native(bound) => match hub.start_bound(&session, *bound).await {
             Ok(None) => {
-                hub.set_peer(&session, &client);
+                hub.set_requesting_client(&session, &client);
                 let from = ReplayFrom::Forked(vec![(FORK, Json::from("native"))]);
                 let attach =
                     ClientCall::Attach { id: id.clone(), from, cwd: None, members: Object::default() };
                 let attach = SessionMessage::Call(Arc::clone(&client), attach);
                 match (hub.send(&session, attach).await, prompt) {
                     (Ok(()), Some(content)) => {
-                        let say = ClientCall::Say { content, answer: None };
+                        let say = ClientCall::PromptWithoutRequest { content, answer: None };
                         hub.send(&session, SessionMessage::Call(Arc::clone(&client), say)).await
                     }
                     (joined, _) => joined,
@@ -93,7 +93,7 @@ async fn announce(hub: &Arc<HubState>, client: Arc<Client>, start: ForkStart, ho
             }
             Err(error) => Err(error),
         },
-        How::Transcript(error) => {
+        ForkOutcome::Transcript(error) => {
             announce_transcript(hub, &session, &client, &id, answer, prompt, error.as_ref()).await
         }
     };
@@ -121,6 +121,6 @@ async fn announce_transcript(
         return Ok(());
     };
     let answer = Some((id.clone(), answer));
-    let say = ClientCall::Say { content, answer };
+    let say = ClientCall::PromptWithoutRequest { content, answer };
     hub.send(session, SessionMessage::Call(Arc::clone(client), say)).await
 }

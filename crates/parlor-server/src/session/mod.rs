@@ -46,7 +46,7 @@ pub(crate) enum SessionMessage {
     /// The agent session was restored, or restoring it failed.
     AgentReady(Box<Result<BoundAgent, RpcError>>),
     /// Sends a frame to those of `clients` that are attached. `sent` receives these when the frame is sent.
-    Relay { frame: Frame, clients: Vec<ClientId>, sent: oneshot::Sender<Vec<ClientId>> },
+    SendToAttached { frame: Frame, clients: Vec<ClientId>, sent: oneshot::Sender<Vec<ClientId>> },
     /// Requests the transcript, once it contains this message.
     Read { message: Option<MessageId>, reply: oneshot::Sender<Transcript> },
     /// Has an idle session evict itself.
@@ -56,6 +56,12 @@ pub(crate) enum SessionMessage {
 }
 
 impl SessionMessage {
+    /// A message that has no effect, and a receiver that completes when the session has handled it and all messages before it.
+    pub(crate) fn barrier() -> (Self, oneshot::Receiver<Vec<ClientId>>) {
+        let (sent, handled) = oneshot::channel();
+        (Self::SendToAttached { frame: Frame::updates(""), clients: Vec::new(), sent }, handled)
+    }
+
     /// The size of a message in bytes, for the limit of a batch.
     fn weight(&self) -> usize {
         if let Self::Agent(_, AgentMessage::Updates(lines, _)) = self { lines.len() } else { 256 }
@@ -92,14 +98,14 @@ impl RejectableRequest {
 
 /// The receiver of the messages of one agent session, in one epoch.
 #[derive(Debug, Clone)]
-pub(crate) struct Link {
+pub(crate) struct Route {
     pub(crate) mailbox: Mailbox,
     pub(crate) epoch: AgentEpoch,
     /// Whether the receiver is a session, and not an opener.
     pub(crate) is_session: bool,
 }
 
-impl Link {
+impl Route {
     /// Sends a message; returns it if the receiver has ended.
     pub(crate) async fn send(&self, message: AgentMessage) -> Result<(), AgentMessage> {
         match self.mailbox.send(SessionMessage::Agent(self.epoch, message)).await {

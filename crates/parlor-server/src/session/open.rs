@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use super::restore::restore;
 use super::task::SessionTask;
-use super::{Link, MAILBOX, Mailbox, SessionMessage, now};
+use super::{MAILBOX, Mailbox, Route, SessionMessage, now};
 use crate::agent::{BoundAgent, History, Startup, UnroutedMessages};
 use crate::hub::HubState;
 use crate::stored::StoredSession;
@@ -58,7 +58,7 @@ pub(crate) fn start(
         memory,
     };
     // From here on the agent's messages are routed to the session.
-    let linked = agent.as_ref().map(|bound| task.relink(bound));
+    let linked = agent.as_ref().map(|bound| task.replace_route(bound));
     let hub = Arc::clone(&task.hub);
     hub.session_thread().spawn(async move {
         let mut first = Vec::new();
@@ -96,7 +96,7 @@ impl SessionTask {
             Ok(bound) => bound,
             Err(error) => return events.push(Event::AgentReady(Err(error))),
         };
-        let linked = self.relink(&bound);
+        let linked = self.replace_route(&bound);
         let opened = self.bind(bound).await;
         let epoch = opened.link.epoch;
         events.push(Event::AgentReady(Ok(Box::new(opened))));
@@ -106,10 +106,10 @@ impl SessionTask {
     }
 
     /// Routes the agent's messages to the session.
-    fn relink(&self, bound: &BoundAgent) -> Result<(), RpcError> {
+    fn replace_route(&self, bound: &BoundAgent) -> Result<(), RpcError> {
         let guard = &bound.guard;
-        let link = Link { mailbox: self.me.clone(), epoch: guard.epoch, is_session: true };
-        guard.agent.relink(&guard.session, &link)
+        let route = Route { mailbox: self.me.clone(), epoch: guard.epoch, is_session: true };
+        guard.agent.replace_route(&guard.session, &route)
     }
 
     /// Binds the session to an agent session, and collects the early messages.
@@ -162,18 +162,18 @@ impl SessionTask {
         let agents =
             row.agent_session.as_deref().and_then(JsonStr::from_literal).map(parlor_session::SessionId::from);
         let (Some(config), Some(agents)) = (hub.config_of(&row), agents) else { return };
-        let known = hub.registry().cached_agent_info(&config);
+        let known = hub.agent_pool().cached_agent_info(&config);
         if !known
             .is_some_and(|known| parlor_engine::Capability::Delete.is_in(known.dialect, &known.initialize))
         {
             return;
         }
-        let peer = hub.peer_of(&id);
+        let client = hub.requesting_client(&id);
         tokio::spawn(async move {
             let deleted = async {
                 let startup = Startup::new(config.startup_timeout);
                 let agent =
-                    hub.registry().get(&config, peer.as_ref(), row.cwd.as_ref(), &id, startup).await?;
+                    hub.agent_pool().get(&config, client.as_ref(), row.cwd.as_ref(), &id, startup).await?;
                 let mut params = Object::default();
                 params.set("sessionId", agents.as_json());
                 let deleted = agent.call("session/delete", &params).await;

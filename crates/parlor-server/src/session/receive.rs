@@ -60,7 +60,7 @@ impl SessionTask {
                 events.extend(event.map(|event| Event::Agent(epoch, event)));
             }
             SessionMessage::AgentReady(restored) => self.on_agent_ready(*restored, events).await,
-            SessionMessage::Relay { frame, clients, sent } => {
+            SessionMessage::SendToAttached { frame, clients, sent } => {
                 let id = self.next_relay;
                 self.next_relay += 1;
                 self.relays.insert(id, sent);
@@ -88,11 +88,11 @@ impl SessionTask {
             ClientCall::Follow
                 | ClientCall::Prompt { .. }
                 | ClientCall::Steer { .. }
-                | ClientCall::Say { .. }
+                | ClientCall::PromptWithoutRequest { .. }
         );
         // The agent is started in the environment of the client that acted last.
         if acts || matches!(call, ClientCall::Attach { .. }) && client.is_driver() {
-            self.hub.set_peer(self.machine.id(), client);
+            self.hub.set_requesting_client(self.machine.id(), client);
         }
         if let ClientCall::Fork(_) = call {
             self.forking.push(Arc::clone(client));
@@ -107,7 +107,7 @@ impl SessionTask {
     /// The cached information of the agent, which need not be running.
     fn known_agent(&self) -> Option<CachedAgentInfo> {
         let config = self.hub.config_of(self.machine.row())?;
-        self.hub.registry().cached_agent_info(&config)
+        self.hub.agent_pool().cached_agent_info(&config)
     }
 
     fn remove_client(&mut self, client: ClientId) {

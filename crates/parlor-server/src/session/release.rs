@@ -9,9 +9,9 @@ use parlor_session::session::{Answer, ClientId};
 use parlor_session::{EntryId, MessageId, Role};
 
 use super::task::SessionTask;
-use super::{AgentMessage, Forwarded, Link, SessionCall, SessionMessage};
+use super::{AgentMessage, Forwarded, Route, SessionCall, SessionMessage};
 use crate::agent::{Agent, AgentSessionGuard};
-use crate::client::{Client, SessionRequest};
+use crate::client::{Client, SessionRequestToClient};
 
 impl SessionTask {
     /// Releases an output in order.
@@ -78,7 +78,7 @@ impl SessionTask {
             match outgoing {
                 Outgoing::Frame(frame) => frames.push(frame),
                 Outgoing::Request { request, method, params } => {
-                    let about = SessionRequest { session: self.me.clone(), request };
+                    let about = SessionRequestToClient { session: self.me.clone(), request };
                     if let Some(id) = client.add_session_request(about) {
                         frames.push(Frame::request(&id, &method, &params));
                         self.requests.insert((client.id, request), id);
@@ -123,9 +123,9 @@ impl SessionTask {
         let Some(agent) = self.agent_sessions.get(&epoch).map(|guard| Arc::clone(&guard.agent)) else {
             return;
         };
-        let link = Link { mailbox: self.me.clone(), epoch, is_session: true };
+        let route = Route { mailbox: self.me.clone(), epoch, is_session: true };
         match command {
-            AgentCommand::Call { call, method, params } => self.call(&agent, &link, call, &method, &params),
+            AgentCommand::Call { call, method, params } => self.call(&agent, &route, call, &method, &params),
             AgentCommand::CancelPrompt(prompt) => {
                 self.sent_prompts.get(&prompt).into_iter().for_each(|id| agent.cancel_call(id));
             }
@@ -138,13 +138,13 @@ impl SessionTask {
                 agent.answer(&id, &reply);
             }
             AgentCommand::ServeFile { id, method, params } => {
-                self.read_or_write(&agent, link, id, method, params);
+                self.read_or_write(&agent, route, id, method, params);
             }
             AgentCommand::CheckFile { id, method, params } => {
-                self.check_file(&agent, link, id, method, params);
+                self.check_file(&agent, route, id, method, params);
             }
             AgentCommand::ServeTerminal { id, method, params } => {
-                self.serve_terminal(&agent, link, id, &method, &params);
+                self.serve_terminal(&agent, route, id, &method, &params);
             }
             AgentCommand::KillTerminal { params } => {
                 // The process is signalled before this returns.
@@ -156,25 +156,25 @@ impl SessionTask {
             AgentCommand::Start => {}
             AgentCommand::Retire => agent.retire(),
             AgentCommand::Release => {
-                if let Some(guard) = self.unlink(epoch) {
+                if let Some(guard) = self.take_agent_session(epoch) {
                     guard.release(&self.hub, self.machine.id());
                 }
             }
-            AgentCommand::Unlink => {
+            AgentCommand::DropSession => {
                 self.terminals = None;
-                drop(self.unlink(epoch));
+                drop(self.take_agent_session(epoch));
             }
         }
     }
 
-    fn unlink(&mut self, epoch: AgentEpoch) -> Option<AgentSessionGuard> {
+    fn take_agent_session(&mut self, epoch: AgentEpoch) -> Option<AgentSessionGuard> {
         self.sent_prompts.clear();
         self.sent_calls.clear();
         self.file_requests.clear();
         self.agent_sessions.remove(&epoch)
     }
 
-    fn call(&mut self, agent: &Agent, link: &Link, call: AgentCall, method: &str, params: &Object) {
+    fn call(&mut self, agent: &Agent, route: &Route, call: AgentCall, method: &str, params: &Object) {
         let waiting = match &call {
             AgentCall::Prompt(prompt) => SessionCall::Prompt(*prompt),
             AgentCall::Steer(prompt) => SessionCall::Steer(*prompt),
@@ -184,7 +184,7 @@ impl SessionTask {
                 SessionCall::Forwarded(Forwarded { call: call.clone(), connection })
             }
         };
-        match agent.call_for(link, waiting, method, params) {
+        match agent.call_for(route, waiting, method, params) {
             Ok(id) => match call {
                 AgentCall::Prompt(prompt) | AgentCall::Steer(prompt) => {
                     drop(self.sent_prompts.insert(prompt, id));
@@ -194,7 +194,7 @@ impl SessionTask {
             },
             Err(error) => {
                 let answered = AgentMessage::CallFailed(call, error);
-                self.pending.push_back(SessionMessage::Agent(link.epoch, answered));
+                self.pending.push_back(SessionMessage::Agent(route.epoch, answered));
             }
         }
     }

@@ -10,7 +10,7 @@ use parlor_json::{JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
 
-use crate::agent::{AGENT_NOT_CONFIGURED, AgentSessionGuard, BoundAgent, History, Startup, UnloadedSession};
+use crate::agent::{AGENT_NOT_CONFIGURED, AgentSessionGuard, BoundAgent, EvictedSession, History, Startup};
 use crate::hub::HubState;
 
 impl AgentSessionGuard {
@@ -18,7 +18,7 @@ impl AgentSessionGuard {
     pub(super) fn release(self, hub: &Arc<HubState>, ours: &SessionId) {
         let Self { agent, session, epoch } = &self;
         let closes = agent.info.has(Capability::Close);
-        let unloaded = UnloadedSession {
+        let unloaded = EvictedSession {
             hub: Arc::downgrade(hub),
             session: ours.clone(),
             epoch: *epoch,
@@ -53,8 +53,8 @@ pub(super) async fn restore(
 ) -> Result<BoundAgent, RpcError> {
     let Some(config) = hub.config_of(row) else { return Err(not_configured(hub, row, id).await) };
     let startup = Startup::new(config.startup_timeout);
-    let peer = hub.peer_of(id);
-    let agent = hub.registry().get(&config, peer.as_ref(), row.cwd.as_ref(), id, startup).await?;
+    let client = hub.requesting_client(id);
+    let agent = hub.agent_pool().get(&config, client.as_ref(), row.cwd.as_ref(), id, startup).await?;
     let data = parlor_engine::SessionData::of(row);
     let known = row.agent_session.as_deref().and_then(JsonStr::from_literal).map(SessionId::from);
     let stored = RestoreSource { session: id, agent_session: known.as_ref(), cwd: &row.cwd, data: &data };
@@ -68,9 +68,9 @@ pub(super) async fn restore(
 
 /// The error for a session whose agent was removed from the configuration.
 async fn not_configured(hub: &HubState, row: &parlor_store::SessionRow, id: &SessionId) -> RpcError {
-    let path = hub.peer_of(id).map(|peer| peer.peer.search_path());
+    let path = hub.requesting_client(id).map(|client| client.options.search_path());
     let path = path.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-    let installed = hub.registry().inspect(move |agents| {
+    let installed = hub.agent_pool().inspect(move |agents| {
         let installed = agents.all().iter().filter(|agent| agent.is_installed(&path));
         installed.map(|agent| agent.name.clone()).collect::<Vec<_>>()
     });
@@ -101,7 +101,7 @@ mod tests {
         let (agent, requests) = Agent::for_tests(Dialect::V2);
         let open = || BoundAgent::for_tests(&agent, "s");
         let late = open();
-        agent.unlink(&"s".into(), late.guard.epoch);
+        agent.remove_route(&"s".into(), late.guard.epoch);
         let newer = open();
         late.guard.release(&hub.shared(), &"ours".into());
         // The requests are in the order in which they were sent.

@@ -7,7 +7,7 @@ use parlor_json::{JsonStr, Object};
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::task::SessionTask;
-use super::{AgentMessage, Link, SessionMessage};
+use super::{AgentMessage, Route, SessionMessage};
 use crate::agent::{Agent, Reply};
 use crate::config::chosen_env;
 use crate::services::access::FileScope;
@@ -38,7 +38,7 @@ impl SessionTask {
     pub(super) fn check_file(
         &self,
         agent: &Agent,
-        link: Link,
+        route: Route,
         id: RequestId,
         method: String,
         params: Object,
@@ -52,8 +52,8 @@ impl SessionTask {
             });
             let failed = || RpcError::new(code::INTERNAL_ERROR, "the file request was interrupted");
             let _ = match checked.await.unwrap_or_else(|_| Err(failed())) {
-                Ok(params) => link.send(AgentMessage::FileAllowed { id, method, params, request }).await,
-                Err(error) => link.send(AgentMessage::Served(id, Err(error.to_json()), None)).await,
+                Ok(params) => route.send(AgentMessage::FileAllowed { id, method, params, request }).await,
+                Err(error) => route.send(AgentMessage::Served(id, Err(error.to_json()), None)).await,
             };
         });
     }
@@ -62,7 +62,7 @@ impl SessionTask {
     pub(super) fn read_or_write(
         &mut self,
         agent: &Agent,
-        link: Link,
+        route: Route,
         id: RequestId,
         method: String,
         params: Object,
@@ -79,7 +79,7 @@ impl SessionTask {
             });
             let failed = || RpcError::new(code::INTERNAL_ERROR, "the file request was interrupted").to_json();
             let Ok((length, method, params, scope)) = measured.await else {
-                let _ = link.send(AgentMessage::Served(id, Err(failed()), None)).await;
+                let _ = route.send(AgentMessage::Served(id, Err(failed()), None)).await;
                 return;
             };
             drop(measuring);
@@ -92,7 +92,7 @@ impl SessionTask {
             let reply = done.unwrap_or_else(|_| Err(failed()));
             permit.lock_response().await;
             queue.drained().await;
-            let _ = link.send(AgentMessage::Served(id, reply, Some(permit))).await;
+            let _ = route.send(AgentMessage::Served(id, reply, Some(permit))).await;
         });
     }
 
@@ -115,7 +115,7 @@ impl SessionTask {
     pub(super) fn serve_terminal(
         &mut self,
         agent: &Agent,
-        link: Link,
+        route: Route,
         id: RequestId,
         method: &str,
         params: &Object,
@@ -124,8 +124,8 @@ impl SessionTask {
         let (row, me, id_here) = (self.machine.row(), &self.me, self.machine.id());
         let config = hub.config_of(row);
         let terminals = self.terminals.get_or_insert_with(|| {
-            let peer = hub.peer_of(id_here);
-            let client_env = peer.as_ref().map_or(&[][..], |peer| &peer.peer.env);
+            let client = hub.requesting_client(id_here);
+            let client_env = client.as_ref().map_or(&[][..], |client| &client.options.env);
             let env = config.map(|config| chosen_env(&config, client_env)).unwrap_or_default();
             let env = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
             let (events, mut reader) = tokio::sync::mpsc::channel::<TerminalEvent>(64);
@@ -145,7 +145,7 @@ impl SessionTask {
         let served = terminals.serve(method, params);
         tokio::spawn(async move {
             let reply = served.await.map_err(|error| error.to_json());
-            let _ = link.send(AgentMessage::Served(id, reply, None)).await;
+            let _ = route.send(AgentMessage::Served(id, reply, None)).await;
         });
     }
 }

@@ -83,7 +83,7 @@ impl crate::hub::HubState {
         if !self.is_live(id) {
             self.check_room()?;
         }
-        match self.start_forked(id, bound).await? {
+        match self.start_bound(id, bound).await? {
             None => Ok(()),
             Some(bound) => self.send(id, SessionMessage::AgentReady(Box::new(Ok(bound)))).await,
         }

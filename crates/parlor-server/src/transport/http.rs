@@ -29,7 +29,7 @@ use super::page_socket::PageAccess;
 use super::sign_in;
 use super::websocket::{self, Handshake};
 use crate::data_dir::Tokens;
-use crate::hub::{AgentChoice, ClientRole, Hub, Peer, TransportKind};
+use crate::hub::{AgentChoice, ClientRole, ConnectOptions, Hub, TransportKind};
 
 /// The address of the HTTP listener, and who may connect to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -327,8 +327,9 @@ async fn connect(
             return (challenge, refusal).into_response();
         }
     };
-    let peer = match query.map_err(|error| error.body_text()).and_then(|Query(query)| query.peer(role)) {
-        Ok(peer) => peer,
+    let options = match query.map_err(|error| error.body_text()).and_then(|Query(query)| query.options(role))
+    {
+        Ok(options) => options,
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
     };
     let handshake = match Handshake::accept(&mut request) {
@@ -344,19 +345,19 @@ async fn connect(
     }
     tokio::spawn(async move {
         if let Some(upgraded) = handshake.upgraded().await {
-            websocket::serve(upgraded, Arc::clone(&state.hub), peer, info.guard, state.limits).await;
+            websocket::serve(upgraded, Arc::clone(&state.hub), options, info.guard, state.limits).await;
         }
     });
     response
 }
 
 impl ConnectQuery {
-    fn peer(self, role: ClientRole) -> Result<Peer, String> {
+    fn options(self, role: ClientRole) -> Result<ConnectOptions, String> {
         let dialect = self.dialect.as_deref().map(str::parse::<Dialect>).transpose();
-        Ok(Peer {
+        Ok(ConnectOptions {
             agent: self.agent.map(AgentChoice::Named),
             dialect: dialect.map_err(|error| error.to_string())?,
-            ..Peer::new(TransportKind::WebSocket, role)
+            ..ConnectOptions::new(TransportKind::WebSocket, role)
         })
     }
 }

@@ -38,7 +38,7 @@ impl InFlightRequests {
     }
 
     /// A frame is written to the client.
-    pub(super) fn on_frame(&self, frame: &Frame) {
+    pub(super) fn on_line(&self, frame: &Frame) {
         match frame.kind() {
             FrameKind::Updates | FrameKind::Notification => return,
             FrameKind::Response { id, .. } => drop(lock(&self.from_client).complete(id)),
@@ -54,7 +54,7 @@ impl InFlightRequests {
 
     /// Waits until a client that sends no more can be disconnected: all its requests have responses, or it would have to
     /// respond first.
-    pub(super) async fn settled(&self) {
+    pub(super) async fn is_finished(&self) {
         loop {
             let changed = self.changed.notified();
             if lock(&self.from_client).is_empty() || !lock(&self.to_client).is_empty() {
@@ -104,9 +104,9 @@ mod tests {
         in_flight.on_client_line(r#"{"jsonrpc":"2.0","method":"n"}"#);
         in_flight.on_client_line(r#"{"jsonrpc":"2.0","id":9,"result":null}"#);
         in_flight.on_client_line("oops");
-        in_flight.on_frame(&request(7));
-        in_flight.on_frame(&response(1));
-        in_flight.on_frame(&Frame::batch(&[response(3), response(4)]));
+        in_flight.on_line(&request(7));
+        in_flight.on_line(&response(1));
+        in_flight.on_line(&Frame::batch(&[response(3), response(4)]));
         assert_eq!(unanswered(&in_flight), [r#""x""#, "2"]);
     }
 
@@ -116,20 +116,23 @@ mod tests {
         use std::task::{Context, Poll, Waker};
 
         let in_flight = InFlightRequests::new();
-        let settled = || {
-            matches!(pin!(in_flight.settled()).poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()))
+        let is_finished = || {
+            matches!(
+                pin!(in_flight.is_finished()).poll(&mut Context::from_waker(Waker::noop())),
+                Poll::Ready(())
+            )
         };
-        assert!(settled());
+        assert!(is_finished());
         in_flight.on_client_line(r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt"}"#);
-        assert!(!settled());
-        in_flight.on_frame(&request(7));
-        assert!(settled(), "the client will not respond");
+        assert!(!is_finished());
+        in_flight.on_line(&request(7));
+        assert!(is_finished(), "the client will not respond");
         in_flight.on_client_line(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
-        assert!(!settled());
-        in_flight.on_frame(&request(8));
-        in_flight.on_frame(&Frame::cancel(&RequestId::from(8)));
-        assert!(!settled());
-        in_flight.on_frame(&response(1));
-        assert!(settled());
+        assert!(!is_finished());
+        in_flight.on_line(&request(8));
+        in_flight.on_line(&Frame::cancel(&RequestId::from(8)));
+        assert!(!is_finished());
+        in_flight.on_line(&response(1));
+        assert!(is_finished());
     }
 }

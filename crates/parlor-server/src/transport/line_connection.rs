@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 #[cfg(feature = "http")]
 use super::connection_limit::ConnectionGuard;
 use super::in_flight::InFlightRequests;
-use crate::hub::{Connection, Hub, Peer};
+use crate::hub::{ConnectOptions, Connection, Hub};
 use crate::send_queue::SendQueueReader;
 #[cfg(feature = "http")]
 use crate::send_queue::{SocketHalf, SocketWriter};
@@ -75,8 +75,8 @@ impl<R: AsyncRead + Unpin> LineInput<R> {
 }
 
 impl LineConnection {
-    pub(super) fn new(hub: &Arc<Hub>, peer: Peer) -> Self {
-        let (connection, queue) = hub.connect(peer);
+    pub(super) fn new(hub: &Arc<Hub>, options: ConnectOptions) -> Self {
+        let (connection, queue) = hub.connect(options);
         Self { connection, queue, in_flight: Arc::new(InFlightRequests::new()) }
     }
 
@@ -107,11 +107,11 @@ impl LineConnection {
         R: AsyncRead + Unpin,
     {
         let Self { connection, queue, in_flight } = self;
-        let on_frame = Arc::clone(&in_flight);
+        let on_line = Arc::clone(&in_flight);
         let writer = queue.write_to(
             socket,
             Box::new(move |frame, encoded| {
-                on_frame.on_frame(frame);
+                on_line.on_line(frame);
                 encoded.push(frame.bytes().clone());
             }),
         );
@@ -145,7 +145,7 @@ impl<W: AsyncWrite + Unpin> Output for StreamOutput<'_, W> {
             let Some(ready) = ready else { return Ok(()) };
             write_gathered(self.write, &ready, &mut gathered).await?;
             for frame in &ready {
-                self.in_flight.on_frame(frame);
+                self.in_flight.on_line(frame);
             }
         }
     }
@@ -191,7 +191,7 @@ async fn exchange<R: AsyncRead + Unpin>(
     let finishing = async {
         tokio::select! {
             () = closing(&bounds) => {}
-            () = async { end_of_input.notified().await; in_flight.settled().await } => {}
+            () = async { end_of_input.notified().await; in_flight.is_finished().await } => {}
         }
     };
     let ended = tokio::select! {
@@ -211,7 +211,7 @@ async fn handle_line(connection: &mut Connection, in_flight: &InFlightRequests, 
     if let InputLine::Line(text) = &line {
         in_flight.on_client_line(text);
     }
-    connection.on_frame(line).await;
+    connection.on_line(line).await;
 }
 
 /// Writes frames together: a system call for each would cost more than copying them.

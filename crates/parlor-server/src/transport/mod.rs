@@ -33,5 +33,5 @@ pub use self::http::{HttpOptions, Page, SignedOutPage};
 pub use self::listen::{Limits, ListenError, Listeners, Port};
 #[cfg(feature = "http")]
 pub use self::page_socket::{PageSocket, PageUpgrade, TabGone};
-pub use self::relay::{Connect, Ended, RECONNECT_TIMEOUT, relay};
+pub use self::relay::{Ended, RECONNECT_TIMEOUT, ServerConnector, relay};
 pub use self::stdio::{standard_input, standard_output, stdio, streams};

@@ -11,14 +11,14 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
 use super::line_connection::{Bounds, LineConnection, LineInput};
-use crate::hub::{Hub, Peer};
+use crate::hub::{ConnectOptions, Hub};
 
 /// Serves the client at the standard streams until it sends no more and has all responses. Fails if a stream does.
 ///
 /// Reading standard input cannot always be interrupted, so `main` has to end the process afterwards without waiting for its
 /// runtime.
-pub async fn stdio(hub: &Arc<Hub>, peer: Peer) -> io::Result<()> {
-    streams(hub, peer, standard_input(), standard_output()).await
+pub async fn stdio(hub: &Arc<Hub>, options: ConnectOptions) -> io::Result<()> {
+    streams(hub, options, standard_input(), standard_output()).await
 }
 
 /// Standard input. A pipe or a socket, as editors make them, is read without a thread that waits for it and would have to
@@ -78,10 +78,10 @@ fn stdout() -> Box<dyn AsyncWrite + Send + Unpin> {
 }
 
 /// Serves one client over any two streams. Fails if one of them does.
-pub async fn streams<R, W>(hub: &Arc<Hub>, peer: Peer, read: R, write: W) -> io::Result<()>
+pub async fn streams<R, W>(hub: &Arc<Hub>, options: ConnectOptions, read: R, write: W) -> io::Result<()>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    LineConnection::new(hub, peer).run(LineInput::new(read), write, Bounds::default()).await
+    LineConnection::new(hub, options).run(LineInput::new(read), write, Bounds::default()).await
 }

@@ -11,12 +11,12 @@ use parlor_wire::InputLine;
 use tokio::net::{UnixListener, UnixStream};
 
 use super::connection_limit::{ConnectionGuard, ConnectionLimit};
-use super::hello::{Hello, Welcome, to_peer};
+use super::hello::{Hello, Welcome, to_options};
 use super::line_connection::{Bounds, LineConnection, LineInput};
 use super::listen::{ListenError, pause_after};
 use super::unix_socket::UnixSocket;
 use crate::data_dir::Lock;
-use crate::hub::{ClientRole, Hub, Peer, TransportKind};
+use crate::hub::{ClientRole, ConnectOptions, Hub, TransportKind};
 use crate::send_queue::SocketHalf;
 
 /// Accepts connections at a Unix socket.
@@ -85,10 +85,10 @@ async fn serve_connection(
     let connection = match first_line {
         FirstLine::Nothing => return Ok(()),
         FirstLine::Message(connection) => *connection,
-        FirstLine::Hello(Ok(peer)) => {
+        FirstLine::Hello(Ok(options)) => {
             let welcome = Welcome::accept(env!("CARGO_PKG_VERSION"), std::process::id());
             socket.write_all(welcome.to_line().as_bytes()).await?;
-            LineConnection::new(hub, *peer)
+            LineConnection::new(hub, *options)
         }
         FirstLine::Hello(Err(why)) => {
             return socket.write_all(Welcome::reject(why).to_line().as_bytes()).await;
@@ -102,7 +102,7 @@ async fn serve_connection(
 /// The first line of a client.
 enum FirstLine {
     Nothing,
-    Hello(Result<Box<Peer>, String>),
+    Hello(Result<Box<ConnectOptions>, String>),
     Message(Box<LineConnection>),
 }
 
@@ -116,9 +116,9 @@ async fn read_first_line(input: &mut LineInput<UnixSocket>, hub: &Arc<Hub>) -> i
                 InputLine::TooLong { .. } | InputLine::NotUtf8 { .. } => None,
             };
             if let Some(hello) = hello {
-                return Ok(FirstLine::Hello(hello.and_then(to_peer).map(Box::new)));
+                return Ok(FirstLine::Hello(hello.and_then(to_options).map(Box::new)));
             }
-            let mut connection = LineConnection::new(hub, default_peer());
+            let mut connection = LineConnection::new(hub, default_options());
             connection.handle_line(line).await;
             return Ok(FirstLine::Message(Box::new(connection)));
         }
@@ -129,6 +129,6 @@ async fn read_first_line(input: &mut LineInput<UnixSocket>, hub: &Arc<Hub>) -> i
 }
 
 /// A client that sent no hello.
-fn default_peer() -> Peer {
-    Peer::new(TransportKind::Unix, ClientRole::Driver)
+fn default_options() -> ConnectOptions {
+    ConnectOptions::new(TransportKind::Unix, ClientRole::Driver)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parlor_process::Reaper;
 use parlor_server::config::{Agents, Config};
-use parlor_server::hub::{ClientRole, Hub, HubOptions, LIVE_SESSIONS, Peer, TransportKind};
+use parlor_server::hub::{ClientRole, ConnectOptions, Hub, HubOptions, LIVE_SESSIONS, TransportKind};
 use parlor_server::transport::streams;
 use parlor_store::{MemoryStore, Store};
 use tokio::io::DuplexStream;
@@ -21,11 +21,11 @@ pub(crate) async fn hub() -> Arc<Hub> {
 #[allow(dead_code, reason = "each test takes what it needs")]
 pub(crate) fn connect(hub: &Arc<Hub>, role: ClientRole) -> DuplexStream {
     let (here, there) = tokio::io::duplex(1 << 20);
-    let peer = Peer::new(TransportKind::Unix, role);
+    let options = ConnectOptions::new(TransportKind::Unix, role);
     let hub = Arc::clone(hub);
     tokio::spawn(async move {
         let (read, write) = tokio::io::split(there);
-        let _ = streams(&hub, peer, read, write).await;
+        let _ = streams(&hub, options, read, write).await;
     });
     here
 }

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use parlor_server::transport::hello::{Agent, Hello, Welcome};
-use parlor_server::transport::{Connect, Ended, relay};
+use parlor_server::transport::{Ended, ServerConnector, relay};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
@@ -28,7 +28,7 @@ struct Socket {
     attempts: Arc<Mutex<Vec<bool>>>,
 }
 
-impl Connect for Socket {
+impl ServerConnector for Socket {
     async fn connect(&mut self, may_start: bool) -> Result<UnixStream, String> {
         self.attempts.lock().unwrap().push(may_start);
         UnixStream::connect(&self.path).await.map_err(|error| error.to_string())

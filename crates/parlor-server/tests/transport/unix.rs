@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use parlor_server::data_dir::DataDir;
-use parlor_server::hub::{ClientRole, Peer, TransportKind};
+use parlor_server::hub::{ClientRole, ConnectOptions, TransportKind};
 use parlor_server::transport::hello::{Hello, Welcome};
 use parlor_server::transport::{Limits, ListenError, Listeners, streams};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
@@ -253,12 +253,12 @@ async fn a_client_that_does_not_read_does_not_keep_a_server_from_stopping() {
 #[tokio::test]
 async fn streams_are_served_until_they_end() {
     let hub = hub().await;
-    let peer = Peer::new(TransportKind::Stdio, ClientRole::Driver);
+    let options = ConnectOptions::new(TransportKind::Stdio, ClientRole::Driver);
     let (mut stdin, read) = tokio::io::duplex(1 << 16);
     let (write, mut stdout) = tokio::io::duplex(1 << 16);
     stdin.write_all(format!("{}\n{}\n", request(3), response(3)).as_bytes()).await.unwrap();
     drop(stdin);
-    in_time(streams(&hub, peer, read, write)).await.unwrap();
+    in_time(streams(&hub, options, read, write)).await.unwrap();
     let mut said = String::new();
     in_time(stdout.read_to_string(&mut said)).await.unwrap();
     assert_eq!(id_of(said.lines().next().unwrap()), Some(3));

@@ -12,7 +12,10 @@ const CLOSED_BYTES: usize = 16 << 10;
 /// The number of open segments at the end of a content, or of their bytes, at which they are merged. A lower limit
 /// would give short segments, and SQLite leaves half a page empty after each.
 const MAX_OPEN: usize = 512;
-const MOST_OPEN_BYTES: usize = MAX_SEGMENT - CLOSED_BYTES;
+const MAX_OPEN_BYTES: usize = 48 << 10;
+
+/// The last text that is added before a merge is shorter than a closed segment.
+const _: () = assert!(MAX_OPEN_BYTES + CLOSED_BYTES <= MAX_SEGMENT);
 
 /// The most bytes of a segment; longer texts are split, so that a row is cheap to read, write and delete.
 const MAX_SEGMENT: usize = 64 << 10;
@@ -105,7 +108,7 @@ impl Tail {
             self.open_bytes += text.len();
         }
         self.segment(conn, closed, text)?;
-        if self.open >= MAX_OPEN || self.open_bytes >= MOST_OPEN_BYTES { self.merge(conn) } else { Ok(()) }
+        if self.open >= MAX_OPEN || self.open_bytes >= MAX_OPEN_BYTES { self.merge(conn) } else { Ok(()) }
     }
 
     fn segment(&mut self, conn: &Connection, closed: bool, text: &str) -> Result<(), StoreError> {

@@ -349,7 +349,7 @@ impl World {
 
     /// A content block.
     fn block(&mut self) -> String {
-        let text = self.tokens.fresh();
+        let text = self.tokens.next();
         match self.random.below(12) {
             0 => format!(r#"{{"type":"resource_link","name":"{text}","uri":"file:///a"}}"#),
             1 if self.plan.faults.nonsense => format!(r#"{{"type":"hologram","text":"{text}"}}"#),
@@ -367,7 +367,7 @@ impl World {
     fn tool_call(&mut self, place: &AgentSessionKey) {
         let calls = self.session_of(place).map(|session| session.tool_calls.clone()).unwrap_or_default();
         let is_v1 = self.processes[place.process].dialect() == Dialect::V1;
-        let text = self.tokens.fresh();
+        let text = self.tokens.next();
         if calls.is_empty() || self.random.percent(40) {
             let is_again = self.plan.faults.nonsense && !calls.is_empty() && self.random.percent(30);
             let id = if is_again {
@@ -406,7 +406,7 @@ impl World {
     }
 
     fn plan_update(&mut self, place: &AgentSessionKey) {
-        let text = self.tokens.fresh();
+        let text = self.tokens.next();
         let entries = format!(r#"[{{"content":"{text}","priority":"high","status":"pending"}}]"#);
         let is_v1 = self.processes[place.process].dialect() == Dialect::V1;
         let update = match self.random.below(4) {
@@ -485,7 +485,7 @@ impl World {
 
     /// Says something about the session as a whole, or something that makes no sense.
     fn say_info(&mut self, place: &AgentSessionKey) {
-        let text = self.tokens.fresh();
+        let text = self.tokens.next();
         let is_v1 = self.processes[place.process].dialect() == Dialect::V1;
         let nonsense = self.plan.faults.nonsense;
         let updates = match self.random.below(12) {

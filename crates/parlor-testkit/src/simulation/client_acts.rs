@@ -183,7 +183,7 @@ impl World {
             let token = super::tokens::tokens_in(&text).last().unwrap_or_default();
             return self.send_prompt(client, &session, &text, token, Some(&key));
         }
-        let text = self.tokens.fresh();
+        let text = self.tokens.next();
         let token = self.tokens.last();
         let text = format!("{text} please");
         let key = self.random.percent(20).then(|| format!("k{token}"));
@@ -318,7 +318,7 @@ impl World {
 
     fn set_title(&mut self, client: ClientId) {
         let Some(session) = self.any_session() else { return };
-        let title = self.random.percent(70).then(|| JsonStr::new(&self.tokens.fresh()));
+        let title = self.random.percent(70).then(|| JsonStr::new(&self.tokens.next()));
         let id = self.new_request(client, Some(&session), What::Other("title"));
         self.call(client, &session, ClientCall::SetTitle { id: RequestId::from(id), title });
     }
@@ -372,7 +372,7 @@ impl World {
             params.set("messageId", "no such message");
         }
         if kind == ForkKind::Edit {
-            let text = self.tokens.fresh();
+            let text = self.tokens.next();
             params.set(
                 "prompt",
                 Json::parse(format!(r#"[{{"type":"text","text":"{text} instead"}}]"#)).unwrap(),

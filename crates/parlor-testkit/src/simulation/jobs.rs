@@ -6,7 +6,7 @@ use parlor_engine::opening::{RefusedSetting, RefusedSettings};
 use parlor_engine::rows::SessionRow;
 use parlor_engine::stored::StoredSession;
 use parlor_engine::{
-    AgentEpoch, AgentEvent, ClientCall, Event, FORK, ForkAgent, ForkStart, Frame, ReplayFrom,
+    AgentEpoch, AgentEvent, ClientCall, Event, FORK, ForkContext, ForkStart, Frame, ReplayFrom,
 };
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
@@ -171,7 +171,7 @@ impl World {
     fn replayed(&mut self, place: &AgentSessionKey) -> Vec<String> {
         let mut lines = Vec::new();
         for count in 0..self.random.between(1, 4) {
-            let text = self.tokens.fresh();
+            let text = self.tokens.next();
             let kind = if count % 2 == 0 { "user_message_chunk" } else { "agent_message_chunk" };
             let id = format!("old{count}");
             let content = format!(r#"{{"type":"text","text":"{text}"}}"#);
@@ -259,13 +259,13 @@ impl World {
     pub(super) fn start_fork(&mut self, parent: &SessionId, mut start: ForkStart) {
         let fork = session_id(&start.row.id);
         self.known_sessions.push(fork);
-        let agent = std::mem::replace(&mut start.agent, ForkAgent::Transcript(None));
+        let agent = std::mem::replace(&mut start.agent, ForkContext::Transcript(None));
         let (asked, error) = match agent {
-            ForkAgent::Native { epoch, params, .. } => {
+            ForkContext::Native { epoch, params, .. } => {
                 let place = self.shells.get(parent).and_then(|shell| shell.ties.get(&epoch)).cloned();
                 (place.map(|place| (place, params)), None)
             }
-            ForkAgent::Transcript(error) => (None, error),
+            ForkContext::Transcript(error) => (None, error),
         };
         self.jobs.push(Job::Fork { start: Box::new(start), asked, error });
     }
@@ -297,7 +297,7 @@ impl World {
         let attach = ClientCall::Attach { id, from, cwd: None, members: Object::default() };
         let mut first = vec![Message::Begun(restored, None), Message::Call(client, attach)];
         if let Some(content) = prompt {
-            first.push(Message::Call(client, ClientCall::Say { content, answer: None }));
+            first.push(Message::Call(client, ClientCall::PromptWithoutRequest { content, answer: None }));
         }
         self.start(stored, first);
     }
@@ -318,7 +318,7 @@ impl World {
             self.expected.insert(fork.clone(), client);
             return self.push(client, Frame::response(id, &answer), Tag::default());
         };
-        let say = ClientCall::Say { content, answer: Some((id.clone(), answer)) };
+        let say = ClientCall::PromptWithoutRequest { content, answer: Some((id.clone(), answer)) };
         if let Err(error) = self.send(fork, Message::Call(client, say)) {
             self.refuse(client, number(id), false, &error);
         }

@@ -533,7 +533,7 @@ impl World {
                 }
                 self.release_agent_session(key, &place, epoch);
             }
-            AgentCommand::Unlink => {
+            AgentCommand::DropSession => {
                 self.forget_calls(key);
                 if let Some(shell) = self.shells.get_mut(key) {
                     shell.ties.remove(&epoch);

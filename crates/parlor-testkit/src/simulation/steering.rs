@@ -43,7 +43,7 @@ impl World {
         let running: Vec<_> = replicas.map(|(key, _)| key).filter(is_running).cloned().collect();
         let running = self.random.pick(&running).filter(|_| self.random.percent(90));
         let Some(session) = running.or_else(|| self.own_session(person)) else { return };
-        let text = format!("{} now", self.tokens.fresh());
+        let text = format!("{} now", self.tokens.next());
         let token = self.tokens.last();
         self.count("prompts for running turns");
         self.ledger.prompt_sent(token, &session, client);

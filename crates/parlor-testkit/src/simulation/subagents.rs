@@ -20,7 +20,7 @@ use super::tokens::tokens_in;
 use super::world::World;
 
 /// How many subagents an agent has in one session.
-const MOST: usize = 2;
+const MAX_SUBAGENTS: usize = 2;
 
 /// How following the session of a subagent changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,22 +73,23 @@ impl World {
         if !is_bound {
             return;
         }
-        let name = match self.random.pick(&own).filter(|_| own.len() >= MOST || self.random.percent(50)) {
-            Some(name) => name,
-            None => {
-                self.count("subagents announced");
-                let mut names = (0..).map(|number| format!("{}-s{number}", place.session));
-                let sessions = &self.processes[place.process].sessions;
-                let name = names.find(|name| !sessions.contains_key(name)).unwrap_or_default();
-                let receiver = Receiver::Intake { epoch: self.new_epoch(), early: Vec::new() };
-                let owner = Some(place.session.clone());
-                let session = AgentSession { receiver, owner, ..AgentSession::default() };
-                self.processes[place.process].sessions.insert(name.clone(), session);
-                name
-            }
-        };
+        let name =
+            match self.random.pick(&own).filter(|_| own.len() >= MAX_SUBAGENTS || self.random.percent(50)) {
+                Some(name) => name,
+                None => {
+                    self.count("subagents announced");
+                    let mut names = (0..).map(|number| format!("{}-s{number}", place.session));
+                    let sessions = &self.processes[place.process].sessions;
+                    let name = names.find(|name| !sessions.contains_key(name)).unwrap_or_default();
+                    let receiver = Receiver::Intake { epoch: self.new_epoch(), early: Vec::new() };
+                    let owner = Some(place.session.clone());
+                    let session = AgentSession { receiver, owner, ..AgentSession::default() };
+                    self.processes[place.process].sessions.insert(name.clone(), session);
+                    name
+                }
+            };
         let cancel = if self.random.percent(50) { "{}" } else { "null" };
-        let title = self.tokens.fresh();
+        let title = self.tokens.next();
         self.say(
             place,
             &[format!(

@@ -18,7 +18,7 @@ pub(super) struct Tokens {
 
 impl Tokens {
     /// A text that no other text contains.
-    pub(super) fn fresh(&mut self) -> String {
+    pub(super) fn next(&mut self) -> String {
         self.last += 1;
         format!("«{}»", self.last)
     }
@@ -30,7 +30,7 @@ impl Tokens {
 
     /// A text that must never be stored.
     pub(super) fn forbidden(&mut self) -> String {
-        let text = self.fresh();
+        let text = self.next();
         self.forbidden.insert(self.last);
         text
     }
@@ -96,7 +96,7 @@ pub(super) fn tokens_of_event(event: &Event) -> Vec<u64> {
     } else if let Event::Client { call, .. } = event {
         let text = if let ClientCall::Prompt { params, .. } | ClientCall::Steer { params, .. } = call {
             params.to_json().as_str().to_owned()
-        } else if let ClientCall::Say { content, .. } = call {
+        } else if let ClientCall::PromptWithoutRequest { content, .. } = call {
             content.as_str().to_owned()
         } else if let ClientCall::SetTitle { title: Some(title), .. } = call {
             title.as_literal().to_owned()

@@ -25,7 +25,7 @@ use super::{Options, failed, turn};
 /// How many questions to the client may be open.
 const MAX_ASKED: usize = 10_000;
 /// How long turns may take to end when the client is gone.
-const PATIENCE: Duration = Duration::from_millis(200);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// What all threads share.
 #[derive(Debug)]
@@ -211,7 +211,7 @@ impl Agent {
             state.stop();
         }
         let working = lock(&self.working);
-        let _ = self.ended.wait_timeout_while(working, PATIENCE, |working| *working > 0);
+        let _ = self.ended.wait_timeout_while(working, DRAIN_TIMEOUT, |working| *working > 0);
         self.out.flush_if_free();
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parlor_client::{Client, Connection, Connector, Error, Object, Version};
 use parlor_server::browsers::SignedIn;
-use parlor_server::hub::{AgentChoice, ClientRole, Hub, Peer, TransportKind};
+use parlor_server::hub::{AgentChoice, ClientRole, ConnectOptions, Hub, TransportKind};
 use parlor_server::transport;
 use parlor_view::browser::browser_name;
 use tokio::io::DuplexStream;
@@ -90,16 +90,16 @@ impl HubConnector {
 
     fn open(self, hub: &Arc<Hub>) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(BUFFER);
-        let peer = Peer {
+        let options = ConnectOptions {
             agent: self.agent.map(AgentChoice::Named),
             cwd: self.cwd,
             name: Some(self.name),
-            ..Peer::new(TransportKind::WebSocket, self.role)
+            ..ConnectOptions::new(TransportKind::WebSocket, self.role)
         };
         let hub = Arc::clone(hub);
         tokio::spawn(async move {
             let (read, write) = tokio::io::split(theirs);
-            if let Err(error) = transport::streams(&hub, peer, read, write).await {
+            if let Err(error) = transport::streams(&hub, options, read, write).await {
                 tracing::debug!(%error, "a connection of the page ended");
             }
         });

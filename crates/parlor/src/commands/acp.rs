@@ -8,10 +8,12 @@ use parlor_dialect::Dialect;
 use parlor_process::Reaper;
 use parlor_server::config::{AgentConfig, Agents};
 use parlor_server::data_dir::DataDir;
-use parlor_server::hub::{AgentChoice, ClientRole, Hub, HubOptions, LIVE_SESSIONS, Peer, TransportKind};
+use parlor_server::hub::{
+    AgentChoice, ClientRole, ConnectOptions, Hub, HubOptions, LIVE_SESSIONS, TransportKind,
+};
 use parlor_server::transport::hello::{Agent, Hello};
 use parlor_server::transport::{
-    Connect, Ended, RECONNECT_TIMEOUT, relay, standard_input, standard_output, stdio,
+    Ended, RECONNECT_TIMEOUT, ServerConnector, relay, standard_input, standard_output, stdio,
 };
 use parlor_store::{MemoryStore, SqliteStore, Store};
 use tokio::net::UnixStream;
@@ -148,15 +150,15 @@ impl Acp {
         let live_sessions = LIVE_SESSIONS;
         let options = HubOptions { store, agents, config: None, reaper, idle, live_sessions, private };
         let hub = Hub::new(options).await.map_err(CommandError::failed)?;
-        let peer = Peer {
+        let options = ConnectOptions {
             agent: self.agent.map(AgentChoice::Named),
             dialect: self.dialect,
             env: client_environment(),
             cwd: std::env::current_dir().ok(),
-            ..Peer::new(TransportKind::Stdio, ClientRole::Driver)
+            ..ConnectOptions::new(TransportKind::Stdio, ClientRole::Driver)
         };
         tokio::select! {
-            _ = stdio(&hub, peer) => {}
+            _ = stdio(&hub, options) => {}
             () = stop_signals.wait() => {}
         }
         hub.stop().await;
@@ -176,7 +178,7 @@ const UNLOCKED_TIME: Duration = Duration::from_secs(1);
 /// How often a server that stops or starts is tried.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-impl Connect for LocalServer<'_> {
+impl ServerConnector for LocalServer<'_> {
     async fn connect(&mut self, may_start: bool) -> Result<UnixStream, String> {
         let socket = self.data.socket();
         let mut unlocked_since: Option<Instant> = None;

@@ -518,6 +518,7 @@ fn an_archive_that_is_not_what_the_registry_says_or_leads_outside_is_not_install
         ("/short.tgz", short[..short.len() - 9].to_vec()),
         ("/damaged.tgz", ok(&good[..good.len() - 9])),
         ("/loop.tgz", b"HTTP/1.1 302 Found\r\nLocation: /loop.tgz\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        ("/nowhere.tgz", b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n".to_vec()),
     ]));
     let scenario = Scenario::new(PARLOR);
     let closed = {
@@ -538,7 +539,8 @@ fn an_archive_that_is_not_what_the_registry_says_or_leads_outside_is_not_install
         (&address, "/short.tgz", &good, "cannot download"),
         (&address, "/damaged.tgz", &good[..good.len() - 9], "is damaged: "),
         (&address, "/missing.tgz", &good, "the server answered 404 Not Found\n"),
-        (&address, "/loop.tgz", &good, "redirects more than 5 times"),
+        (&address, "/loop.tgz", &good, "the server redirected more than 5 times\n"),
+        (&address, "/nowhere.tgz", &good, "/nowhere.tgz redirects to an invalid address\n"),
         (&closed, "/good.tgz", &good, "hint: check the network; installed agents work without it\n"),
     ] {
         let file = registry(&scenario, "1.0.0", &binary(&format!("{server}{path}"), Some(&sha256(hashed))));

@@ -32,7 +32,7 @@ pub enum Ended {
 }
 
 /// Connects a relay to servers.
-pub trait Connect {
+pub trait ServerConnector {
     /// Connects to the server. Starts one if none is running and `may_start` is set.
     fn connect(&mut self, may_start: bool) -> impl Future<Output = Result<UnixStream, String>> + Send;
 
@@ -41,7 +41,7 @@ pub trait Connect {
 }
 
 /// How many bytes are copied at once.
-const COPIED: usize = 64 << 10;
+const COPY_BUFFER: usize = 64 << 10;
 
 /// How long a server may still send responses when the editor sends no more.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -99,7 +99,7 @@ pub async fn relay<C, I, O>(
     timeout: Duration,
 ) -> io::Result<Ended>
 where
-    C: Connect,
+    C: ServerConnector,
     I: AsyncRead + Unpin,
     O: AsyncWrite + Unpin,
 {
@@ -200,7 +200,7 @@ impl Server {
     /// Sends the hello. Returns the reason if the server rejects the client.
     async fn open(stream: UnixStream, hello: &Hello) -> io::Result<Result<Self, String>> {
         let (read, mut write) = stream.into_split();
-        let mut read = BufReader::with_capacity(COPIED, read);
+        let mut read = BufReader::with_capacity(COPY_BUFFER, read);
         write.write_all(hello.to_line().as_bytes()).await?;
         Ok(match refusal(&mut read).await? {
             Some(reason) => Err(reason),
@@ -233,10 +233,10 @@ async fn refusal<R: AsyncBufRead + Unpin>(from_server: &mut R) -> io::Result<Opt
 /// Waits until there is a server, which is not started, or the editor sends something, which is kept.
 async fn wait_until_needed<C, I, O>(connect: &mut C, editor: &mut Editor<I, O>) -> Option<UnixStream>
 where
-    C: Connect,
+    C: ServerConnector,
     I: AsyncRead + Unpin,
 {
-    let mut buffer = vec![0; COPIED];
+    let mut buffer = vec![0; COPY_BUFFER];
     loop {
         tokio::select! {
             read = editor.input.read(&mut buffer) => {
@@ -256,7 +256,7 @@ where
 
 /// Connects to another server until the deadline, first with a stream that is open. Returns the reason if a server rejects the
 /// client.
-async fn reconnect<C: Connect>(
+async fn reconnect<C: ServerConnector>(
     connect: &mut C,
     hello: &Hello,
     mut stream: Option<UnixStream>,
@@ -381,7 +381,7 @@ where
     W: AsyncWrite + Unpin,
 {
     lines.extend(&std::mem::take(early));
-    let mut buffer = vec![0; COPIED];
+    let mut buffer = vec![0; COPY_BUFFER];
     loop {
         if *is_closed {
             lines.finish();
@@ -394,7 +394,7 @@ where
             return End::Server;
         }
         to_server.clear();
-        to_server.shrink_to(COPIED);
+        to_server.shrink_to(COPY_BUFFER);
         if *is_closed {
             break;
         }
@@ -430,7 +430,7 @@ where
                 return End::Editor;
             }
             to_editor.clear();
-            to_editor.shrink_to(COPIED);
+            to_editor.shrink_to(COPY_BUFFER);
         }
         // A line that broke off is dropped.
         if !read_more(from_server, lines).await {

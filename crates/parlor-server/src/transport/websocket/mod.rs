@@ -20,11 +20,11 @@ pub(super) use self::handshake::{Handshake, UpgradedStream};
 use self::reader::MessageReader;
 use super::Limits;
 use super::connection_limit::ConnectionGuard;
-use crate::hub::{Connection, Hub, Peer};
+use crate::hub::{ConnectOptions, Connection, Hub};
 use crate::send_queue::{RawSender, SocketHalf, SocketWriter};
 
 /// How long closing a connection may take.
-const GOODBYE: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why the server closes a connection; `None` if the client closes it or is gone.
 type Close = Option<(CloseCode, &'static str)>;
@@ -33,11 +33,11 @@ type Close = Option<(CloseCode, &'static str)>;
 pub(super) async fn serve(
     upgraded: UpgradedStream,
     hub: Arc<Hub>,
-    peer: Peer,
+    options: ConnectOptions,
     guard: Arc<ConnectionGuard>,
     limits: Limits,
 ) {
-    let (mut connection, queue) = hub.connect(peer);
+    let (mut connection, queue) = hub.connect(options);
     let (read, write) = upgraded.stream.into_split();
     let mut writer = queue.write_to(SocketHalf::Tcp(write), Box::new(encode::encode));
     let sender = writer.raw_sender();
@@ -57,7 +57,7 @@ pub(super) async fn serve(
             while reader.next().await.is_ok() {}
         }
     };
-    let _ = timeout(GOODBYE, ending).await;
+    let _ = timeout(CLOSE_TIMEOUT, ending).await;
 }
 
 /// Handles the client's messages. Its silence counts only while we wait for it, not while we handle a message.
@@ -83,7 +83,7 @@ async fn receive(reader: &mut MessageReader, connection: &mut Connection, silenc
 async fn handle(connection: &mut Connection, text: &str) {
     let line = write::one_line(text);
     let is_blank = line.bytes().all(|byte| matches!(byte, b' ' | b'\t'));
-    connection.on_frame(if is_blank { InputLine::Blank } else { InputLine::Line(&line) }).await;
+    connection.on_line(if is_blank { InputLine::Blank } else { InputLine::Line(&line) }).await;
 }
 
 /// Writes queued frames until the hub closes the queue, or until the queue is empty when the server stops.

@@ -16,7 +16,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use super::{Agent, AgentSessionCache, LoginStates, Startup, start};
 use crate::config::{AgentConfig, Agents, ProcessMode, Sandbox, chosen_env};
-use crate::hub::{Peer, SessionPeer};
+use crate::hub::{ConnectOptions, RequestingClient};
 use crate::lock;
 use crate::services::access::FileAccess;
 use crate::session_thread::SessionThread;
@@ -25,7 +25,7 @@ use crate::stored;
 use parlor_process::Reaper;
 
 /// Starts agents on demand and stops idle ones.
-pub(crate) struct Registry {
+pub(crate) struct AgentPool {
     agents: RwLock<Arc<Agents>>,
     reaper: Reaper,
     store: Arc<StoreHandle>,
@@ -53,8 +53,8 @@ struct Key {
 }
 
 impl Key {
-    fn new(config: &AgentConfig, peer: Option<&Peer>, session: &SessionId) -> Self {
-        let env = chosen_env(config, peer.map_or(&[][..], |peer| &peer.env));
+    fn new(config: &AgentConfig, options: Option<&ConnectOptions>, session: &SessionId) -> Self {
+        let env = chosen_env(config, options.map_or(&[][..], |options| &options.env));
         let session = (config.process == ProcessMode::Session).then(|| session.clone());
         let protocol = (config.dialect, config.version);
         let files = config.fs != FileAccess::Off;
@@ -83,7 +83,7 @@ struct Slot {
     failed: Option<(Instant, RpcError)>,
 }
 
-impl Registry {
+impl AgentPool {
     pub(crate) fn new(
         agents: Agents,
         reaper: Reaper,
@@ -132,16 +132,16 @@ impl Registry {
     pub(crate) async fn get(
         &self,
         config: &AgentConfig,
-        peer: Option<&SessionPeer>,
+        client: Option<&RequestingClient>,
         cwd: &Path,
         session: &SessionId,
         startup: Startup,
     ) -> Result<Arc<Agent>, RpcError> {
-        let key = Key::new(config, peer.map(|peer| &*peer.peer), session);
+        let key = Key::new(config, client.map(|client| &*client.options), session);
         let env = key.env.clone();
         // Other clients use a process that is shared, and the one that is started only to know the agent's capabilities.
         let is_own = key.session.as_ref().is_some_and(|session| *session != SessionId::from(""));
-        let meta = peer.filter(|_| is_own).map(|peer| peer.initialize_meta.clone()).unwrap_or_default();
+        let meta = client.filter(|_| is_own).map(|client| client.initialize_meta.clone()).unwrap_or_default();
         let slot = Arc::clone(self.running.lock().await.entry(key).or_default());
         let since = Instant::now();
         let mut slot = slot.lock().await;
@@ -180,10 +180,10 @@ impl Registry {
     pub(crate) async fn get_running(
         &self,
         config: &AgentConfig,
-        peer: &Peer,
+        options: &ConnectOptions,
         session: &SessionId,
     ) -> Option<Arc<Agent>> {
-        let key = Key::new(config, Some(peer), session);
+        let key = Key::new(config, Some(options), session);
         let slot = self.running.lock().await.get(&key).map(Arc::clone)?;
         let mut slot = slot.try_lock().ok()?;
         slot.unused_since = None;
