@@ -1,11 +1,12 @@
 //! Spans: what an agent logs belongs to its session and turn.
 
-mod common;
+#[path = "agent/line_client.rs"]
+mod line_client;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use common::LineClient;
+use line_client::LineClient;
 use parlor_agent::{Agent, Server, Session, StopReason, Turn, TurnError};
 use tracing_subscriber::fmt::MakeWriter;
 

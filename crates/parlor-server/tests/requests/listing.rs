@@ -175,6 +175,10 @@ async fn the_time_that_an_agent_lists_is_shown_until_the_next_activity_and_does_
         let server = Server::start(agents).await;
         let (mut client, mut agent) = server.both(clients, json!({})).await;
         let first = agent.begins(&mut client, "a", json!([])).await;
+        // Lists order by milliseconds, and by id within one.
+        let began = jiff::Timestamp::now().as_millisecond();
+        wait_until_async("the next millisecond", async || jiff::Timestamp::now().as_millisecond() > began)
+            .await;
         let second = agent.begins(&mut client, "b", json!([])).await;
         let order =
             |sessions: &[Value]| sessions.iter().map(|one| one["sessionId"].clone()).collect::<Vec<_>>();

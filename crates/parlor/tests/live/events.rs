@@ -66,14 +66,14 @@ fn failed_refused_and_cancelled_turns_leave_events_for_clients_with_the_capabili
             for event in &received {
                 assert!(event["messageId"].is_string() && event["at"].as_str().unwrap().ends_with('Z'));
             }
-            // The event is sent before the end of the turn.
-            let index = |wanted: &dyn Fn(&Value) -> bool| client.received.iter().rposition(wanted).unwrap();
-            let event = index(&|line| line["params"]["update"]["sessionUpdate"] == "_parlor_event");
-            let idle = index(&|line| {
-                let update = &line["params"]["update"];
-                update["state"] == "idle" || update["_meta"]["parlor/state"] == "idle"
+            // The event is sent before the end of the turn: there is an end after the last event.
+            client.wait_for("the end of the turn", |client| {
+                let updates: Vec<_> = client.received.iter().map(|line| &line["params"]["update"]).collect();
+                let event = updates.iter().rposition(|update| update["sessionUpdate"] == "_parlor_event")?;
+                let is_idle =
+                    |update: &&Value| update["state"] == "idle" || update["_meta"]["parlor/state"] == "idle";
+                updates[event..].iter().any(is_idle).then_some(())
             });
-            assert!(event < idle, "{:?}", client.received);
             for dialect in Dialect::ALL {
                 assert_eq!(later(&server, &session, dialect), received);
             }

@@ -1,11 +1,9 @@
 //! The client's files and terminals, as an agent uses them.
 
-mod common;
-
 use std::sync::Arc;
 use std::task::Poll;
 
-use common::{LineClient, Reply};
+use crate::line_client::{LineClient, Reply};
 use parlor_agent::{
     Agent, Object, RequestError, Server, Session, StopReason, TerminalCommand, Turn, TurnError,
 };

@@ -1,13 +1,11 @@
 //! Errors: of turns, of input, of connections; and clients that disconnect or do not read.
 
-mod common;
-
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use common::{LineClient, VERSIONS};
+use crate::line_client::{LineClient, VERSIONS};
 use parlor_agent::{Agent, Json, RpcError, ServeError, Server, StopReason, Turn, TurnError};
 use parlor_testkit::wait::within_timeout;
 use serde_json::json;

@@ -1,11 +1,9 @@
 //! Authentication: methods, login, logout, and sessions that require it.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::LineClient;
+use crate::line_client::LineClient;
 use parlor_agent::{
     Agent, AuthMethod, Info, Server, SessionRequest, SessionRequestKind, StopReason, Turn, TurnError,
 };

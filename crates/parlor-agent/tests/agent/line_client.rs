@@ -1,6 +1,6 @@
 //! A client that sends and receives lines, over a stream in memory.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(dead_code, reason = "the test program `tracing` uses a part of it")]
 
 use std::collections::VecDeque;
 
