@@ -42,7 +42,7 @@ pub struct FaultyStore<S> {
     write_gate: Arc<Gate>,
 }
 
-/// Blocks calls of a [`FaultyStore`] until it is dropped.
+/// Blocks calls of a [`FaultyStore`], or what passes another [`Gate`], until it is dropped.
 #[derive(Debug)]
 #[must_use = "dropping it unblocks the calls"]
 pub struct Hold {
@@ -68,8 +68,10 @@ impl Drop for Hold {
     }
 }
 
+/// A place in a store at which a test can block calls.
+#[doc(hidden)]
 #[derive(Debug, Default)]
-struct Gate {
+pub struct Gate {
     state: Mutex<GateState>,
     changed: Condvar,
 }
@@ -82,13 +84,14 @@ struct GateState {
 }
 
 impl Gate {
-    fn hold(self: &Arc<Self>, count: usize) -> Hold {
+    /// Blocks the next `count` calls that pass here until the [`Hold`] is dropped.
+    pub fn hold(self: &Arc<Self>, count: usize) -> Hold {
         *self.lock() = GateState { wanted: count, held: 0 };
         Hold { gate: Arc::clone(self), count }
     }
 
     /// Blocks this call if it is one of those to block.
-    fn pass(&self) {
+    pub(crate) fn pass(&self) {
         let mut state = self.lock();
         if state.held == state.wanted {
             return;

@@ -28,8 +28,12 @@ mod query;
 mod sqlite;
 mod words;
 
+use std::cmp::Reverse;
+
 pub use parlor_engine::rows::{Batch, CopiedEntry, IndexDocument, SessionRow, TITLE, Write};
 
+#[doc(hidden)]
+pub use faulty::Gate;
 pub use faulty::{FaultyStore, Hold};
 pub use memory::MemoryStore;
 pub use query::Query;
@@ -226,6 +230,40 @@ pub enum ErrorKind {
     /// The store is closed.
     #[error("the store is closed")]
     Closed,
+}
+
+impl Search {
+    /// Returns whether the filters include a document of a session, whatever its text.
+    pub(crate) fn includes(&self, row: &SessionRow, kind: &str, at: i64) -> bool {
+        self.kind.as_ref().is_none_or(|wanted| *wanted == kind)
+            && self.session.as_ref().is_none_or(|session| *session == row.id)
+            && self.agent.as_ref().is_none_or(|agent| *agent == row.agent)
+            && self.cwd.as_ref().is_none_or(|cwd| *cwd == row.cwd)
+            && self.since.is_none_or(|since| at >= since)
+    }
+}
+
+impl Filter {
+    pub(crate) fn includes(&self, row: &SessionRow) -> bool {
+        self.agent.as_ref().is_none_or(|agent| *agent == row.agent)
+            && self.cwd.as_ref().is_none_or(|cwd| *cwd == row.cwd)
+            && self.agent_session.as_ref().is_none_or(|id| Some(id) == row.agent_session.as_ref())
+            && self.archived.is_none_or(|archived| archived == row.archived)
+            && self.busy.is_none_or(|busy| busy == row.busy)
+            && (self.owned || row.owner.is_none())
+    }
+}
+
+impl Cursor {
+    /// Returns whether a session is on a later page.
+    pub(crate) fn precedes(&self, row: &SessionRow) -> bool {
+        list_order(row) > (Reverse(self.active_at), &self.id)
+    }
+}
+
+/// Returns the key by which sessions are sorted in lists.
+pub(crate) fn list_order(row: &SessionRow) -> (Reverse<i64>, &str) {
+    (Reverse(row.active_at), &row.id)
 }
 
 impl StoreError {

@@ -2,7 +2,6 @@ mod contents;
 mod search;
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +10,7 @@ use self::contents::Contents;
 use crate::check::{entry_exists, no_entry, no_session, number};
 use crate::{
     Batch, CopiedEntry, Cursor, Done, EntryRow, Filter, Hit, Search, SessionRow, SlotRow, Store, StoreError,
-    Write,
+    Write, list_order,
 };
 
 /// Keeps sessions in memory; `done` is called before `write` returns.
@@ -71,10 +70,9 @@ impl Store for MemoryStore {
         limit: usize,
     ) -> Result<Vec<SessionRow>, StoreError> {
         let state = self.lock();
-        let after = after.map(|cursor| (Reverse(cursor.active_at), cursor.id.as_str()));
         let mut rows: Vec<_> = state.sessions.values().map(|session| &session.row).collect();
-        rows.retain(|row| matches(filter, row) && after.is_none_or(|after| sort_key(row) > after));
-        rows.sort_unstable_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+        rows.retain(|row| filter.includes(row) && after.is_none_or(|cursor| cursor.precedes(row)));
+        rows.sort_unstable_by(|a, b| list_order(a).cmp(&list_order(b)));
         Ok(rows.into_iter().take(limit).cloned().collect())
     }
 
@@ -133,20 +131,6 @@ impl MemoryStore {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Returns the sort key of a session in lists.
-fn sort_key(row: &SessionRow) -> (Reverse<i64>, &str) {
-    (Reverse(row.active_at), &row.id)
-}
-
-fn matches(filter: &Filter, row: &SessionRow) -> bool {
-    filter.agent.as_ref().is_none_or(|agent| *agent == row.agent)
-        && filter.cwd.as_ref().is_none_or(|cwd| *cwd == row.cwd)
-        && filter.agent_session.as_ref().is_none_or(|id| Some(id) == row.agent_session.as_ref())
-        && filter.archived.is_none_or(|archived| archived == row.archived)
-        && filter.busy.is_none_or(|busy| busy == row.busy)
-        && (filter.owned || row.owner.is_none())
 }
 
 impl State {

@@ -19,7 +19,9 @@ pub(super) fn search<'a>(
     let judge = Ranker::new(search, &all);
     let mut judged: Vec<_> = indexed
         .into_iter()
-        .filter(|indexed| row_of(&indexed.entry.0).is_some_and(|row| matches(search, row, indexed)))
+        .filter(|indexed| {
+            row_of(&indexed.entry.0).is_some_and(|row| search.includes(row, &indexed.kind, indexed.at))
+        })
         .map(|indexed| (judge.rank(indexed), indexed))
         .collect();
     judged.sort_by(|(a, first), (b, second)| {
@@ -32,14 +34,6 @@ fn title(row: &SessionRow) -> Option<IndexedContent> {
     let words: Vec<_> = words(&check::title(row)?).collect();
     let entry = (row.id.clone(), 0);
     (!words.is_empty()).then(|| IndexedContent { entry, kind: TITLE.to_owned(), at: row.active_at, words })
-}
-
-fn matches(search: &Search, row: &SessionRow, indexed: &IndexedContent) -> bool {
-    search.kind.as_ref().is_none_or(|kind| *kind == indexed.kind)
-        && search.session.as_ref().is_none_or(|session| *session == row.id)
-        && search.agent.as_ref().is_none_or(|agent| *agent == row.agent)
-        && search.cwd.as_ref().is_none_or(|cwd| *cwd == row.cwd)
-        && search.since.is_none_or(|since| indexed.at >= since)
 }
 
 fn hit(indexed: &IndexedContent) -> Hit {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::damaged;
 use super::journal::{self, HEADER, Header, RECORD};
-use crate::{ErrorKind, SqliteOptions, StoreError};
+use crate::{ErrorKind, Gate, SqliteOptions, StoreError};
 
 /// The time to wait for another process that has the journal locked; a reader locks it only briefly.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,6 +49,8 @@ pub(super) struct JournalFile {
     is_full: Arc<AtomicBool>,
     /// Simulates failing appends in tests.
     fails_append: Arc<AtomicBool>,
+    /// Simulates a disk that hangs in tests.
+    gate: Arc<Gate>,
 }
 
 impl JournalFile {
@@ -63,9 +65,12 @@ impl JournalFile {
                     // The directory entry must be on the disk before the file has durable batches.
                     sync_dir(&path)?;
                 }
-                let (is_full, fails_append) =
-                    (Arc::clone(&options.is_full), Arc::clone(&options.fails_append));
-                return Ok(Self { is_full, fails_append, ..Self::new(file, database, length) });
+                return Ok(Self {
+                    is_full: Arc::clone(&options.is_full),
+                    fails_append: Arc::clone(&options.fails_append),
+                    gate: Arc::clone(&options.journal_gate),
+                    ..Self::new(file, database, length)
+                });
             }
             if begun.elapsed() > LOCK_TIMEOUT {
                 let message = format!("{}: another process writes to the database", path.display());
@@ -101,6 +106,7 @@ impl JournalFile {
             failed_end: 0,
             is_full: Arc::default(),
             fails_append: Arc::default(),
+            gate: Arc::default(),
         }
     }
 
@@ -126,6 +132,7 @@ impl JournalFile {
     /// Appends records; if that fails, none of them remains.
     pub(super) fn append(&mut self, records: &[u8]) -> Result<(), StoreError> {
         super::check_room(&self.is_full)?;
+        self.gate.pass();
         if !self.has_header {
             self.reset(self.end)?;
         }

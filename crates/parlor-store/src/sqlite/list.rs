@@ -1,11 +1,10 @@
 //! Lists sessions: each page is read in order from one index, whatever the filter.
 
-use std::cmp::Reverse;
-
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use crate::{Cursor, Filter, SessionRow, StoreError};
+use super::pending::Pending;
+use crate::{Cursor, Filter, SessionRow, StoreError, list_order};
 
 const COLUMNS: &str =
     "id, agent, agent_session, cwd, title, parent, created_at, rank, archived, busy, data, owner";
@@ -17,6 +16,31 @@ pub(super) fn session(conn: &Connection, id: &str) -> Result<Option<SessionRow>,
 
 pub(super) fn sessions(
     conn: &Connection,
+    pending: &Pending,
+    filter: &Filter,
+    after: Option<&Cursor>,
+    limit: usize,
+) -> Result<Vec<SessionRow>, StoreError> {
+    let changed = pending.sessions();
+    let mut rows = stored(conn, filter, after, limit.saturating_add(changed.len()))?;
+    if !changed.is_empty() {
+        rows.retain(|row| !changed.contains_key(&*row.id));
+        let is_listed =
+            |row: &&&SessionRow| filter.includes(row) && after.is_none_or(|cursor| cursor.precedes(row));
+        rows.extend(changed.values().filter(is_listed).map(|row| (*row).clone()));
+        sort(&mut rows);
+        rows.truncate(limit);
+    }
+    Ok(rows)
+}
+
+fn sort(rows: &mut [SessionRow]) {
+    rows.sort_unstable_by(|a, b| list_order(a).cmp(&list_order(b)));
+}
+
+/// Returns a page of the sessions in the database.
+fn stored(
+    conn: &Connection,
     filter: &Filter,
     after: Option<&Cursor>,
     limit: usize,
@@ -26,7 +50,7 @@ pub(super) fn sessions(
         // sessions.
         let mut rows = part(conn, filter, false, after, limit)?;
         rows.extend(part(conn, filter, true, after, limit)?);
-        rows.sort_by(|a, b| (Reverse(a.active_at), &a.id).cmp(&(Reverse(b.active_at), &b.id)));
+        sort(&mut rows);
         rows.truncate(limit);
         return Ok(rows);
     };

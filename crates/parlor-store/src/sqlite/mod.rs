@@ -13,6 +13,7 @@ mod journal_file;
 mod known_rows;
 mod list;
 mod migrations;
+mod pending;
 mod read;
 mod rejected;
 mod schema;
@@ -29,18 +30,24 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use self::pending::Pending;
 use self::read::Readers;
 use self::shared::Shared;
 use crate::{
-    Batch, Cursor, Done, EntryRow, ErrorKind, Filter, Hit, Search, SessionRow, SlotRow, Store, StoreError,
+    Batch, Cursor, Done, EntryRow, ErrorKind, Filter, Gate, Hit, Search, SessionRow, SlotRow, Store,
+    StoreError,
 };
+
+/// The time that a search waits for a fold. After that, hits that are not in the index come first.
+const SEARCH_WAIT: Duration = Duration::from_millis(500);
 
 /// Keeps sessions in an SQLite database with a journal beside it.
 ///
 /// A batch is done when it is appended to the journal, by the caller's thread or by another one that is already
-/// writing. A thread folds the journal (applies its batches to the database) at most a tenth of a second later; a
-/// read folds it first, so that it sees all batches that are done. Batches that are large, copy, delete, or write to
-/// sessions that were not written to recently go to the database directly. Reads use connections of their own.
+/// writing. A thread folds the journal (applies its batches to the database) at most a tenth of a second later. Batches
+/// that are large, copy, delete, or write to sessions that were not written to recently go to the database directly.
+/// Reads use connections of their own and see all batches that are done: those that are not folded yet are in memory.
+/// Reads wait for no write, except that a search waits for a fold, half a second at most.
 ///
 /// A batch that was reported as done survives the end of the process. A durable batch also survives a power cut, and
 /// so do all batches that were done before it. A batch that need not be durable may be done before an earlier durable
@@ -79,6 +86,10 @@ pub struct SqliteOptions {
     pub fails_append: Arc<AtomicBool>,
     /// While set, every sync fails.
     pub fails_sync: Arc<AtomicBool>,
+    /// Where appends to the journal can be blocked, as by a disk that hangs.
+    pub journal_gate: Arc<Gate>,
+    /// Where commits and checkpoints of the database can be blocked.
+    pub database_gate: Arc<Gate>,
     /// When set, the next append to the journal or the next fold panics and clears it.
     pub panics: Arc<AtomicBool>,
 }
@@ -111,20 +122,20 @@ impl SqliteStore {
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
         let store = Self { readers: Readers::new(path.to_owned()), writer: None };
         // Reports now whether the database can be read, not at the first read.
-        store.read(|_| Ok(()))?;
+        store.read(|_, _| Ok(()))?;
         Ok(store)
     }
 
     /// Returns the version of the database's format, which later versions of this program can read too.
     pub fn format_version(&self) -> Result<u32, StoreError> {
-        self.read(|conn| Ok(conn.pragma_query_value(None, "user_version", |row| row.get(0))?))
+        self.read(|conn, _| Ok(conn.pragma_query_value(None, "user_version", |row| row.get(0))?))
     }
 
     /// Returns the damage that SQLite finds in the file. This reads the whole file, and with `indexes` also compares
     /// each index with its table.
     pub fn damage(&self, indexes: bool) -> Result<Vec<String>, StoreError> {
         let pragma = if indexes { "PRAGMA integrity_check(10)" } else { "PRAGMA quick_check(10)" };
-        self.read(|conn| {
+        self.read(|conn, _| {
             let mut check = conn.prepare(pragma)?;
             let said = check.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
             Ok(said.into_iter().filter(|line| line != "ok").collect())
@@ -135,7 +146,7 @@ impl SqliteStore {
     /// processes may write to the database meanwhile. Fails if the file exists.
     pub fn back_up(&self, target: &Path) -> Result<(), StoreError> {
         match &self.writer {
-            Some(writer) => writer.shared.fold_for_read()?,
+            Some(writer) => writer.shared.fold_now()?,
             None => self.readers.wait_for_fold()?,
         }
         backup::write(self.readers.path(), target)
@@ -173,16 +184,40 @@ impl SqliteStore {
         Ok(Self { readers: Readers::new(path.to_owned()), writer: Some(handle) })
     }
 
-    /// Reads all batches that are done.
-    fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        match &self.writer {
-            Some(writer) if writer.shared.fold_for_read().is_err() => writer.shared.read_unfolded(read),
-            Some(_) => self.readers.read(read),
+    /// Folds the journal now, for tests.
+    #[doc(hidden)]
+    pub fn fold(&self) -> Result<(), StoreError> {
+        self.writer.as_ref().map_or(Ok(()), |writer| writer.shared.fold_now())
+    }
+
+    /// Reads all batches that are done: the database, and those that are not in it.
+    fn read<T>(
+        &self,
+        read: impl FnOnce(&Connection, &Pending) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let pending = match &self.writer {
+            Some(writer) => writer.shared.pending(),
             None => {
                 self.readers.wait_for_fold()?;
-                self.readers.read(read)
+                Pending::default()
             }
-        }
+        };
+        self.read_with(pending, read)
+    }
+
+    /// Reads the database together with batches that were pending before.
+    fn read_with<T>(
+        &self,
+        mut pending: Pending,
+        read: impl FnOnce(&Connection, &Pending) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.readers.read(|conn| {
+            if !pending.is_empty() {
+                // They may have been folded since.
+                pending.drop_folded(read::folded(conn)?);
+            }
+            read(conn, &pending)
+        })
     }
 }
 
@@ -195,7 +230,10 @@ impl Store for SqliteStore {
     }
 
     fn session(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
-        self.read(|conn| list::session(conn, id))
+        self.read(|conn, pending| match pending.session(id) {
+            Some(row) => Ok(Some(row.clone())),
+            None => list::session(conn, id),
+        })
     }
 
     fn sessions(
@@ -204,11 +242,11 @@ impl Store for SqliteStore {
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        self.read(|conn| list::sessions(conn, filter, after, limit))
+        self.read(|conn, pending| list::sessions(conn, pending, filter, after, limit))
     }
 
     fn slots(&self, session: &str, since: u64) -> Result<Vec<SlotRow>, StoreError> {
-        self.read(|conn| read::slots(conn, session, since))
+        self.read(|conn, pending| read::slots(conn, pending, session, since))
     }
 
     fn entries(
@@ -218,19 +256,23 @@ impl Store for SqliteStore {
         after: u64,
         bytes: usize,
     ) -> Result<Vec<EntryRow>, StoreError> {
-        self.read(|conn| read::entries(conn, session, since, after, bytes))
+        self.read(|conn, pending| read::entries(conn, pending, session, since, after, bytes))
     }
 
     fn value(&self, key: &str) -> Result<Option<String>, StoreError> {
-        self.read(|conn| read::value(conn, key))
+        self.read(|conn, pending| read::value(conn, pending, key))
     }
 
     fn search(&self, search: &Search, offset: usize, limit: usize) -> Result<Vec<Hit>, StoreError> {
-        self.read(|conn| search::search(conn, search, offset, limit))
+        if let Some(writer) = &self.writer {
+            // The index ranks the hits.
+            writer.shared.wait_for_fold(SEARCH_WAIT);
+        }
+        self.read(|conn, pending| search::search(conn, pending, search, offset, limit))
     }
 
     fn unindexed(&self, limit: usize) -> Result<Vec<String>, StoreError> {
-        self.read(|conn| search::unindexed(conn, limit))
+        self.read(|conn, _| search::unindexed(conn, limit))
     }
 
     fn close(&self) {
@@ -274,5 +316,35 @@ impl Drop for Handle {
 impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteStore").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Write;
+
+    #[test]
+    fn a_batch_that_is_folded_during_a_read_is_read_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = SqliteOptions::default();
+        let store = SqliteStore::open_with(&dir.path().join("db"), &options).unwrap();
+        let write = |writes| store.write(Batch { writes, durable: false }, Box::new(|done| done.unwrap()));
+        let (session, content) = ("s".to_owned(), Some("a".to_owned()));
+        let row = SessionRow { id: session.clone(), ..SessionRow::default() };
+        let head = String::new();
+        write(vec![
+            Write::Session(row),
+            Write::Entry { session: session.clone(), created: 1, seq: 1, head, content },
+        ]);
+        store.fold().unwrap();
+        let hold = options.database_gate.hold(1);
+        write(vec![Write::Append { session, created: 1, seq: 2, content: "b".to_owned() }]);
+        let pending = store.writer.as_ref().unwrap().shared.pending();
+        assert!(!pending.is_empty());
+        drop(hold);
+        store.fold().unwrap();
+        let entries = store.read_with(pending, |conn, pending| read::entries(conn, pending, "s", 0, 0, 0));
+        assert_eq!(entries.unwrap()[0].content, "ab");
     }
 }

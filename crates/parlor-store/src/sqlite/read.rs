@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::journal::Unfolded;
 use super::journal_file::{self, JournalFile};
+use super::pending::Pending;
 use super::writer::Writer;
 use super::{content, schema, shared};
 use crate::{EntryRow, ErrorKind, SlotRow, SqliteOptions, StoreError};
@@ -129,7 +130,12 @@ fn bound(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }
 
-pub(super) fn slots(conn: &Connection, session: &str, since: u64) -> Result<Vec<SlotRow>, StoreError> {
+pub(super) fn slots(
+    conn: &Connection,
+    pending: &Pending,
+    session: &str,
+    since: u64,
+) -> Result<Vec<SlotRow>, StoreError> {
     let mut slots = conn.prepare_cached(
         "SELECT name, seq, body FROM slots
          WHERE session = (SELECT key FROM sessions WHERE id = ?) AND seq > ? ORDER BY name",
@@ -137,42 +143,103 @@ pub(super) fn slots(conn: &Connection, session: &str, since: u64) -> Result<Vec<
     let rows = slots.query_map(params![session, bound(since)], |row| {
         Ok(SlotRow { name: row.get(0)?, seq: row.get(1)?, body: row.get(2)? })
     })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let mut rows = rows.collect::<Result<Vec<_>, _>>()?;
+    let changed = pending.slots(session);
+    if !changed.is_empty() {
+        rows.retain(|row| !changed.contains_key(&*row.name));
+        rows.extend(changed.into_values().flatten().filter(|row| row.seq > since));
+        rows.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    }
+    Ok(rows)
 }
 
 pub(super) fn entries(
     conn: &Connection,
+    pending: &Pending,
     session: &str,
     since: u64,
     after: u64,
     bytes: usize,
 ) -> Result<Vec<EntryRow>, StoreError> {
-    // The last segment of every entry is joined, because only it has the seq of the last append. The seq of a copied
-    // part does not count.
-    let mut heads = conn.prepare_cached(
-        "SELECT created, max(seq, coalesce(appended, 0)) AS last, content, inherited, head FROM (
-             SELECT created, seq, content, inherited, head,
-                    CASE WHEN inherited IS NOT NULL THEN
-                        (SELECT s.seq FROM segments AS s
-                         WHERE s.key BETWEEN e.content << 20 AND e.content << 20 | 0xfffff
-                         ORDER BY s.key DESC LIMIT 1)
-                    END AS appended
-             FROM entries AS e
-             WHERE session = (SELECT key FROM sessions WHERE id = ?) AND created > ?
-         ) WHERE last > ? ORDER BY created",
-    )?;
+    let mut changed = pending.entries(session, after);
+    let mut heads = conn.prepare_cached(HEADS)?;
     let mut rows = heads.query(params![session, bound(after), bound(since)])?;
-    let mut entries = Vec::new();
-    let mut room = None;
+    let mut page = Page { entries: Vec::new(), room: None, bytes };
     while let Some(row) = rows.next()? {
-        let Some((entry, size)) = entry(conn, row, room)? else { break };
-        entries.push(entry);
-        room = room.unwrap_or(bytes).checked_sub(size);
-        if room.is_none() {
+        let created = row.get(0)?;
+        // Entries before it that are new, or have no other change after `since`.
+        while let Some(first) = changed.first_entry().filter(|first| *first.key() < created) {
+            let (created, change) = first.remove_entry();
+            if !page.push_changed(change.apply(created, stored(conn, session, created)?), since) {
+                return Ok(page.entries);
+            }
+        }
+        let goes_on = match changed.remove(&created) {
+            Some(change) => {
+                let stored = entry(conn, row, None)?.map(|(entry, _)| entry);
+                page.push_changed(change.apply(created, stored), since)
+            }
+            None => entry(conn, row, page.room)?.is_some_and(|(entry, size)| page.push(entry, size)),
+        };
+        if !goes_on {
+            return Ok(page.entries);
+        }
+    }
+    for (created, change) in changed {
+        if !page.push_changed(change.apply(created, stored(conn, session, created)?), since) {
             break;
         }
     }
-    Ok(entries)
+    Ok(page.entries)
+}
+
+/// Selects entries. The last segment of every entry is joined, because only it has the seq of the last append. The seq
+/// of a copied part does not count.
+const HEADS: &str = "SELECT created, max(seq, coalesce(appended, 0)) AS last, content, inherited, head FROM (
+         SELECT created, seq, content, inherited, head,
+                CASE WHEN inherited IS NOT NULL THEN
+                    (SELECT s.seq FROM segments AS s
+                     WHERE s.key BETWEEN e.content << 20 AND e.content << 20 | 0xfffff
+                     ORDER BY s.key DESC LIMIT 1)
+                END AS appended
+         FROM entries AS e
+         WHERE session = (SELECT key FROM sessions WHERE id = ?) AND created > ?
+     ) WHERE last > ? ORDER BY created";
+
+/// Entries that are read together.
+struct Page {
+    entries: Vec<EntryRow>,
+    /// The number of bytes that further entries may have; `None` before the first one.
+    room: Option<usize>,
+    bytes: usize,
+}
+
+impl Page {
+    /// Adds an entry, which has room; returns whether there may be room for another.
+    fn push(&mut self, entry: EntryRow, size: usize) -> bool {
+        self.entries.push(entry);
+        let room = self.room.unwrap_or(self.bytes).checked_sub(size);
+        self.room = room;
+        room.is_some()
+    }
+
+    /// Adds an entry with pending changes, if it changed after `since`; returns whether there may be room for another.
+    fn push_changed(&mut self, entry: Option<EntryRow>, since: u64) -> bool {
+        let Some(entry) = entry.filter(|entry| entry.seq > since) else { return true };
+        let size = entry.head.len() + entry.content.len();
+        self.room.is_none_or(|room| size <= room) && self.push(entry, size)
+    }
+}
+
+/// Reads one entry.
+fn stored(conn: &Connection, session: &str, created: u64) -> Result<Option<EntryRow>, StoreError> {
+    let mut heads = conn.prepare_cached(HEADS)?;
+    let mut rows = heads.query(params![session, bound(created.saturating_sub(1)), 0])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    if row.get::<_, u64>(0)? != created {
+        return Ok(None);
+    }
+    Ok(entry(conn, row, None)?.map(|(entry, _)| entry))
 }
 
 /// Reads an entry and its size in bytes; returns `None` if it is larger than `room`. The first entry of a page has no
@@ -203,7 +270,10 @@ fn entry(
     Ok(Some((entry, size)))
 }
 
-pub(super) fn value(conn: &Connection, key: &str) -> Result<Option<String>, StoreError> {
+pub(super) fn value(conn: &Connection, pending: &Pending, key: &str) -> Result<Option<String>, StoreError> {
+    if let Some(value) = pending.value(key) {
+        return Ok(value.clone());
+    }
     let mut value = conn.prepare_cached("SELECT value FROM loose_values WHERE key = ?")?;
     Ok(value.query_row([key], |row| row.get(0)).optional()?)
 }

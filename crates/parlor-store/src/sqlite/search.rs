@@ -1,10 +1,13 @@
 //! Searches the full-text index and looks up its hits.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, params};
 
+use super::list;
+use super::pending::{Pending, PendingDocument};
 use crate::query::Term;
 use crate::{Hit, Query, Search, StoreError};
 
@@ -13,6 +16,7 @@ const HIT_TIME: &str = "CASE w.created WHEN 0 THEN ~s.rank ELSE w.at END";
 
 pub(super) fn search(
     conn: &Connection,
+    pending: &Pending,
     search: &Search,
     offset: usize,
     limit: usize,
@@ -20,6 +24,33 @@ pub(super) fn search(
     if search.query.is_empty() || limit == 0 {
         return Ok(Vec::new());
     }
+    let changed = pending.documents();
+    if changed.is_empty() {
+        return stored(conn, search, offset, limit);
+    }
+    let mut hits = Vec::new();
+    for (&(session, created), document) in &changed {
+        let matching = document.as_ref().filter(|document| search.query.matches(&document.text));
+        let Some(PendingDocument { kind, at, .. }) = matching else { continue };
+        let row = match pending.session(session) {
+            Some(row) => Some(row.clone()),
+            None => list::session(conn, session)?,
+        };
+        if row.is_some_and(|row| search.includes(&row, kind, *at)) {
+            let (session, created) = (session.to_owned(), (created > 0).then_some(created));
+            hits.push(Hit { session, created, kind: (*kind).to_owned(), at: *at });
+        }
+    }
+    // The index ranks a hit by all documents in it, and these are not. The latest is the most likely to be wanted.
+    hits.sort_by_key(|hit| Reverse(hit.at));
+    let most = offset.saturating_add(limit).saturating_add(changed.len());
+    let unchanged = |hit: &Hit| !changed.contains_key(&(&*hit.session, hit.created.unwrap_or(0)));
+    hits.extend(stored(conn, search, 0, most)?.into_iter().filter(unchanged));
+    Ok(hits.into_iter().skip(offset).take(limit).collect())
+}
+
+/// Returns the hits in the database.
+fn stored(conn: &Connection, search: &Search, offset: usize, limit: usize) -> Result<Vec<Hit>, StoreError> {
     let expression = expression(&search.query);
     let [offset, limit] = [offset, limit].map(|number| i64::try_from(number).unwrap_or(i64::MAX));
     let mut values: Vec<&dyn ToSql> = vec![&expression];

@@ -21,6 +21,7 @@ use rusqlite::Connection;
 
 use super::journal_file::JournalFile;
 use super::known_rows::KnownRows;
+use super::pending::{Journaled, Pending};
 use super::writer::{Writer, checkpoint_passive, sync_wal};
 use super::{check_disk, check_panic, journal, schema};
 use crate::{Batch, Done, ErrorKind, SqliteOptions, StoreError, check};
@@ -62,6 +63,8 @@ pub(super) struct Shared {
     work: Condvar,
     /// Wakes callers that wait for space in the queue.
     space: Condvar,
+    /// Wakes searches that wait for a fold.
+    folds: Condvar,
     /// Larger batches do not go to the journal.
     max_journaled: usize,
     /// Locked by the leader only.
@@ -98,7 +101,7 @@ struct State {
     jobs: VecDeque<Job>,
     bytes: usize,
     /// Batches that are in the journal and not in the database.
-    backlog: Vec<Batch>,
+    backlog: Vec<Journaled>,
     backlog_bytes: usize,
     leader: Option<ThreadId>,
     /// The thread that syncs.
@@ -110,6 +113,8 @@ struct State {
     wake_time: Option<Instant>,
     /// The error of the last fold; until a fold succeeds, batches go to the store's thread and fail.
     fold_error: Option<StoreError>,
+    /// Whether a search has waited in vain for a fold since one succeeded.
+    is_fold_slow: bool,
     /// The time of the last failed fold.
     fold_failed_at: Option<Instant>,
 }
@@ -149,6 +154,7 @@ impl Shared {
             state: Mutex::default(),
             work: Condvar::new(),
             space: Condvar::new(),
+            folds: Condvar::new(),
             max_journaled: if options.no_journal { 0 } else { MAX_JOURNALED },
             journal: appender.journal.file(),
             appender: Mutex::new(appender),
@@ -274,7 +280,7 @@ impl Shared {
             }
             if !job.batch.writes.is_empty() {
                 state.backlog_bytes += job.bytes;
-                state.backlog.push(job.batch);
+                state.backlog.push(Journaled { batch: Arc::new(job.batch), end });
             }
         }
         let is_woken = state.wake_for_fold();
@@ -366,23 +372,25 @@ impl Shared {
     }
 
     fn fold_with(&self, writer: &mut Writer) -> Result<(), StoreError> {
-        let mut backlog = Backlog::take(self);
-        let (end, bytes) = (backlog.end, backlog.bytes);
+        let state = self.lock();
+        let (end, bytes) = (self.end.load(Ordering::SeqCst), state.backlog_bytes);
         if self.folded.load(Ordering::SeqCst) == end && !writer.has_failed_commit() {
             return Ok(());
         }
-        let folded = writer.fold(&backlog.batches, end);
+        // They stay in the backlog for reads until they are in the database.
+        let backlog = state.backlog.clone();
+        drop(state);
+        let batches: Vec<_> = backlog.iter().map(|journaled| &*journaled.batch).collect();
+        let folded = writer.fold(&batches, end);
         if writer.take_foreign() {
             self.is_foreign.store(true, Ordering::SeqCst);
         }
-        if folded.is_ok() {
-            backlog.batches.clear();
-        }
-        drop(backlog);
         let mut state = self.lock();
         match &folded {
             Ok(()) => {
                 self.folded.store(end, Ordering::SeqCst);
+                state.is_fold_slow = false;
+                state.backlog.drain(..backlog.len());
                 state.backlog_bytes -= bytes;
                 if state.fold_error.take().is_some() {
                     tracing::info!("fold of the journal succeeded; batches are accepted again");
@@ -399,26 +407,47 @@ impl Shared {
         let is_woken = state.wake_at(wake_time);
         drop(state);
         self.space.notify_all();
+        self.folds.notify_all();
         if is_woken {
             self.work.notify_one();
         }
         folded
     }
 
-    /// Folds the journal, so that reads of the database see all batches that were reported as done.
-    pub(super) fn fold_for_read(&self) -> Result<(), StoreError> {
-        let is_settled = self.folded.load(Ordering::SeqCst) == self.end.load(Ordering::SeqCst);
-        if is_settled { Ok(()) } else { self.fold() }
+    /// Folds all batches that were reported as done, for reads by other means than this store.
+    pub(super) fn fold_now(&self) -> Result<(), StoreError> {
+        if self.is_folded() { Ok(()) } else { self.fold() }
     }
 
-    /// Reads the database together with batches that cannot be folded.
-    pub(super) fn read_unfolded<T>(
-        &self,
-        read: impl FnOnce(&Connection) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let mut writer = self.writer();
-        let backlog = Backlog::take(self);
-        writer.read_with(&backlog.batches, read)
+    fn is_folded(&self) -> bool {
+        self.folded.load(Ordering::SeqCst) == self.end.load(Ordering::SeqCst)
+    }
+
+    /// Returns the batches that were reported as done and are not known to be in the database.
+    pub(super) fn pending(&self) -> Pending {
+        if self.is_folded() { Pending::default() } else { Pending::new(self.lock().backlog.clone()) }
+    }
+
+    /// Has the store's thread fold all batches that were reported as done, and waits for that, but no longer than
+    /// `timeout`, and not if folds fail or an earlier search has waited in vain.
+    pub(super) fn wait_for_fold(&self, timeout: Duration) {
+        if self.is_folded() {
+            return;
+        }
+        let end = self.end.load(Ordering::SeqCst);
+        let begun = Instant::now();
+        let mut state = self.lock();
+        if state.wake_at(Some(begun)) {
+            self.work.notify_one();
+        }
+        let may_fold = |state: &State| !state.is_fold_slow && !state.is_closed && state.fold_error.is_none();
+        while self.folded.load(Ordering::SeqCst) < end && may_fold(&state) {
+            let Some(rest) = timeout.checked_sub(begun.elapsed()) else {
+                state.is_fold_slow = true;
+                return;
+            };
+            state = self.folds.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Runs the store's thread: folds the journal and leads when needed, until the store is closed and the queue is
@@ -472,7 +501,7 @@ impl Shared {
         let is_to_be_cut = writer.truncate_at().is_some_and(|time| time <= Instant::now());
         drop(writer);
         if is_checkpoint_due {
-            checkpoint_passive(&self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner));
+            self.checkpoint();
             self.writer().limit_wal();
         }
         let has_failed_sync = || self.has_failed_sync.load(Ordering::SeqCst);
@@ -508,7 +537,7 @@ impl Shared {
             emptied
         });
         if truncates {
-            checkpoint_passive(&self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner));
+            self.checkpoint();
             let mut writer = self.writer();
             writer.truncate_wal();
             if emptied.is_err() {
@@ -540,6 +569,12 @@ impl Shared {
             );
         }
         Ok(())
+    }
+
+    /// Checkpoints the WAL while others write.
+    fn checkpoint(&self) {
+        self.options.database_gate.pass();
+        checkpoint_passive(&self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Waits until no other thread is leader, and becomes leader.
@@ -713,40 +748,12 @@ impl State {
     }
 }
 
-/// Batches that were taken from the backlog, and are put back when this is dropped unless they were folded.
-struct Backlog<'a> {
-    shared: &'a Shared,
-    batches: Vec<Batch>,
-    bytes: usize,
-    /// The position after the batches.
-    end: u64,
-}
-
-impl<'a> Backlog<'a> {
-    fn take(shared: &'a Shared) -> Self {
-        let mut state = shared.lock();
-        let (batches, bytes) = (std::mem::take(&mut state.backlog), state.backlog_bytes);
-        Self { shared, batches, bytes, end: shared.end.load(Ordering::SeqCst) }
-    }
-}
-
-impl Drop for Backlog<'_> {
-    fn drop(&mut self) {
-        if !self.batches.is_empty() {
-            // Newer batches come after them.
-            let mut state = self.shared.lock();
-            self.batches.append(&mut state.backlog);
-            state.backlog = std::mem::take(&mut self.batches);
-        }
-    }
-}
-
 /// Folds the journal that another process left, and empties it. A damaged journal is kept under another name, and the
 /// batches before the damage are folded. Returns the position up to which all is folded.
 pub(super) fn fold_left(writer: &mut Writer, journal: &mut JournalFile) -> Result<u64, StoreError> {
     let journal::Unfolded { batches, end, damage } = journal.unfolded(writer.folded()?)?;
     if !batches.is_empty() {
-        writer.fold(&batches, end)?;
+        writer.fold(&batches.iter().collect::<Vec<_>>(), end)?;
     }
     writer.sync()?;
     if let Some(damage) = damage {

@@ -14,7 +14,7 @@ use super::apply::{append_to, apply, with_owned};
 use super::cache::WriterCache;
 use super::schema::{CHECKPOINT_PAGES, LOCK_TIMEOUT};
 use super::{damaged, list, read, rejected};
-use crate::{Batch, ErrorKind, SqliteOptions, StoreError, Write, check};
+use crate::{Batch, ErrorKind, Gate, SqliteOptions, StoreError, Write, check};
 
 /// The size of a page in bytes.
 const PAGE: usize = 4096;
@@ -67,6 +67,8 @@ pub(super) struct Writer {
     timeout: Duration,
     /// Simulates a full disk in tests.
     is_full: Arc<AtomicBool>,
+    /// Simulates a disk that hangs in tests.
+    gate: Arc<Gate>,
     /// Makes the next fold panic in tests.
     panics: Arc<AtomicBool>,
 }
@@ -95,6 +97,7 @@ impl Writer {
             lock_timeout: options.lock_timeout.unwrap_or(LOCK_TIMEOUT),
             timeout: options.lock_timeout.unwrap_or(LOCK_TIMEOUT),
             is_full: Arc::clone(&options.is_full),
+            gate: Arc::clone(&options.database_gate),
             panics: Arc::clone(&options.panics),
         }
     }
@@ -109,9 +112,9 @@ impl Writer {
     /// The batches were valid when they were appended to the journal. A batch that the database rejects now, because
     /// it is damaged or because another process has deleted the session, is moved to the file of rejected batches, so
     /// that it does not block the others.
-    pub(super) fn fold(&mut self, batches: &[Batch], end: u64) -> Result<(), StoreError> {
+    pub(super) fn fold(&mut self, batches: &[&Batch], end: u64) -> Result<(), StoreError> {
         super::check_panic(&self.panics);
-        self.count_pages(batches);
+        self.count_pages(batches.iter().copied());
         self.set_full_sync(false)?;
         let folded = self.begin_with(batches).and_then(|rejected| {
             self.set_folded(end)?;
@@ -135,7 +138,7 @@ impl Writer {
     /// Returns the rejected batches except those that write to a deleted session, whose text must not be kept.
     fn without_deleted<'a>(
         &self,
-        batches: &'a [Batch],
+        batches: &[&'a Batch],
         rejected: &'a Rejected,
     ) -> Result<Vec<(&'a Batch, &'a StoreError)>, StoreError> {
         let mut kept = Vec::new();
@@ -150,14 +153,14 @@ impl Writer {
             let are_there =
                 sessions.flatten().map(|session| Ok(list::session(&self.conn, session)?.is_some()));
             if are_there.collect::<Result<Vec<_>, StoreError>>()?.iter().all(|is_there| *is_there) {
-                kept.push((&batches[*n], error));
+                kept.push((batches[*n], error));
             }
         }
         Ok(kept)
     }
 
     /// Starts a transaction with batches, and returns those that the database rejects, which are not in it.
-    fn begin_with(&mut self, batches: &[Batch]) -> Result<Rejected, StoreError> {
+    fn begin_with(&mut self, batches: &[&Batch]) -> Result<Rejected, StoreError> {
         self.begin()?;
         let mut rejected = Rejected::new();
         match self.apply_merged(batches) {
@@ -178,7 +181,7 @@ impl Writer {
     }
 
     /// Applies the batches that are not rejected yet; fails if one cannot be undone without the others.
-    fn apply_one_by_one(&mut self, batches: &[Batch], rejected: &mut Rejected) -> Result<(), StoreError> {
+    fn apply_one_by_one(&mut self, batches: &[&Batch], rejected: &mut Rejected) -> Result<(), StoreError> {
         for (n, batch) in batches.iter().enumerate() {
             if rejected.contains_key(&n) {
                 continue;
@@ -206,21 +209,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Reads from a state that includes these batches without committing them, because there is no disk space for
-    /// them. Batches that the database rejects are left out.
-    pub(super) fn read_with<T>(
-        &mut self,
-        batches: &[Batch],
-        read: impl FnOnce(&Connection) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        // All changes stay in memory until they are rolled back.
-        self.conn.pragma_update(None, "cache_spill", false)?;
-        let result = self.begin_with(batches).and_then(|_| read(&self.conn));
-        self.rollback();
-        self.conn.pragma_update(None, "cache_spill", true)?;
-        result
-    }
-
     /// Returns whether the last commit failed; a crash could restore it together with its journal position.
     pub(super) fn has_failed_commit(&self) -> bool {
         self.has_failed_commit
@@ -246,10 +234,10 @@ impl Writer {
         sync_wal(&self.wal)
     }
 
-    fn count_pages(&mut self, batches: &[Batch]) {
-        let pages = batches.iter().map(|batch| check::size(batch) / PAGE + PAGES_PER_BATCH);
+    fn count_pages<'a>(&mut self, mut batches: impl Iterator<Item = &'a Batch> + Clone) {
+        let pages = batches.clone().map(|batch| check::size(batch) / PAGE + PAGES_PER_BATCH);
         self.wal_pages += pages.sum::<usize>();
-        if self.replaced.is_none() && batches.iter().any(check::may_replace) {
+        if self.replaced.is_none() && batches.any(check::may_replace) {
             self.replaced = Some(Instant::now());
         }
     }
@@ -260,7 +248,7 @@ impl Writer {
     /// Returns the position after them: each commit takes one position for which the journal has no record. If a
     /// power cut undoes a commit and keeps later records of the journal, the journal ends at the missing commit.
     pub(super) fn group(&mut self, batches: &[Batch], position: u64) -> (Vec<Result<(), StoreError>>, u64) {
-        self.count_pages(batches);
+        self.count_pages(batches.iter());
         let result = self
             .set_full_sync(batches.iter().any(|batch| batch.durable))
             .and_then(|()| self.transaction(batches, position + 1));
@@ -320,6 +308,7 @@ impl Writer {
 
     fn commit(&mut self) -> Result<(), StoreError> {
         super::check_room(&self.is_full)?;
+        self.gate.pass();
         let committed = self.execute("COMMIT");
         self.has_failed_commit = committed.is_err();
         committed
@@ -393,7 +382,7 @@ impl Writer {
     }
 
     /// Applies valid batches; all texts that are appended to one entry are appended at once.
-    fn apply_merged(&mut self, batches: &[Batch]) -> Result<(), StoreError> {
+    fn apply_merged(&mut self, batches: &[&Batch]) -> Result<(), StoreError> {
         let mut appended = Appended::default();
         for write in batches.iter().flat_map(|batch| &batch.writes) {
             if let Write::Append { session, created, seq, content } = write {
@@ -483,6 +472,7 @@ impl Writer {
     /// Checkpoints and truncates the WAL; returns `false` if readers blocked it for the timeout.
     fn checkpoint(&self, timeout: Duration) -> Result<bool, StoreError> {
         self.conn.busy_timeout(timeout)?;
+        self.gate.pass();
         let busy = self.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))?;
         Ok(!busy)
     }

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use tempfile::{TempDir, tempdir};
 
 use super::common::{
-    all, append, delete, entry, files_of, hold, one, session, snapshot, try_batch, try_write, value, write,
+    append, delete, entry, files_of, hold, one, session, snapshot, try_batch, try_write, value, write,
 };
 
 fn beside(path: &Path, end: &str) -> PathBuf {
@@ -28,8 +28,8 @@ fn two_sessions(dir: &TempDir, options: &SqliteOptions) -> (PathBuf, SqliteStore
     let store = SqliteStore::open_with(&path, options).unwrap();
     for id in ["s", "t"] {
         write(&store, vec![session(id), entry(id, 1, 1, "h", "")]);
-        assert_eq!(all(&store, id).len(), 1);
     }
+    store.fold().unwrap();
     (path, store)
 }
 
@@ -56,6 +56,7 @@ fn a_rejected_batch_is_kept_in_a_file_and_does_not_block_others() {
     write(&store, vec![append("s", 1, 2, "bad text"), append("s", 1, 2, " and more")]);
     write(&store, vec![append("t", 1, 3, "b")]);
     held.execute_batch("COMMIT").unwrap();
+    store.fold().unwrap();
     assert_eq!(one(&store, "t", 1).content, "ab");
     assert_eq!(one(&store, "s", 1).content, "");
     let rejected = fs::read_to_string(beside(&path, ".rejected")).unwrap();
@@ -89,7 +90,7 @@ fn a_store_opens_although_the_database_rejects_a_batch_of_the_journal() {
 }
 
 #[test]
-fn other_batches_are_read_on_a_full_disk_despite_a_rejected_one() {
+fn batches_are_read_on_a_full_disk_until_the_database_rejects_one() {
     let dir = tempdir().unwrap();
     let is_full = Arc::new(AtomicBool::new(false));
     let (path, store) =
@@ -100,11 +101,14 @@ fn other_batches_are_read_on_a_full_disk_despite_a_rejected_one() {
     write(&store, vec![append("s", 1, 2, "bad")]);
     is_full.store(true, Ordering::SeqCst);
     held.execute_batch("COMMIT").unwrap();
+    assert_eq!(store.fold().unwrap_err().kind, ErrorKind::Full);
     assert_eq!(one(&store, "t", 1).content, "a");
-    assert_eq!(one(&store, "s", 1).content, "");
+    // It is done, and not rejected yet.
+    assert_eq!(one(&store, "s", 1).content, "bad");
     is_full.store(false, Ordering::SeqCst);
     write(&store, vec![append("t", 1, 3, "b")]);
     assert_eq!(one(&store, "t", 1).content, "ab");
+    assert_eq!(one(&store, "s", 1).content, "");
     assert!(fs::read_to_string(beside(&path, ".rejected")).unwrap().contains("\"bad\""));
 }
 
@@ -236,8 +240,8 @@ fn a_panic_during_a_fold_loses_nothing() {
         two_sessions(&dir, &SqliteOptions { panics: Arc::clone(&panics), ..SqliteOptions::default() });
     write(&store, vec![append("s", 1, 2, "a")]);
     panics.store(true, Ordering::SeqCst);
-    // It hits this read, or the store's thread if that is faster.
-    drop(catch_unwind(AssertUnwindSafe(|| store.value("k"))));
+    // It hits this fold, or the store's thread if that is faster.
+    drop(catch_unwind(AssertUnwindSafe(|| store.fold())));
     assert!(!panics.load(Ordering::SeqCst));
     assert_eq!(one(&store, "s", 1).content, "a");
     drop(store);
@@ -287,29 +291,6 @@ fn a_batch_that_cannot_be_appended_goes_to_the_database() {
     drop((held, store));
     let text = one(&SqliteStore::open(&left.path().join("db")).unwrap(), "s", 1).content;
     assert_eq!(text, "first,second,third");
-}
-
-#[test]
-fn reads_wait_only_once_for_the_lock_of_another_process() {
-    let dir = tempdir().unwrap();
-    let (path, store) = two_sessions(&dir, &SqliteOptions::default());
-    let held = hold(&path);
-    write(&store, vec![append("s", 1, 2, "a")]);
-    let begun = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| store.value("k").unwrap_err());
-        }
-    });
-    // As long as one waits, and some.
-    assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
-    held.execute_batch("COMMIT").unwrap();
-    let begun = Instant::now();
-    while store.value("k").is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert_eq!(one(&store, "s", 1).content, "a");
 }
 
 #[test]

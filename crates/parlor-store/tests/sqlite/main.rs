@@ -14,4 +14,5 @@ mod killed;
 mod long;
 mod migrating;
 mod opening;
+mod stalled;
 mod writing;
