@@ -31,14 +31,16 @@ pub(super) fn temporary_path_of(path: &Path) -> PathBuf {
 
 /// Removes the lines that write to a session, and the file if no lines remain.
 pub(super) fn remove_session(path: &Path, session: &str) -> Result<(), StoreError> {
-    let text = match fs::read_to_string(path) {
+    // Bytes, because a kill or a full disk can end the file in the middle of a character.
+    let bytes = match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        text => text?,
+        bytes => bytes?,
     };
     // Only ids appear in this form in a line: quotes in longer texts are escaped.
-    let id = format!("{session:?}");
-    let left: String = text.split_inclusive('\n').filter(|line| !line.contains(&id)).collect();
-    if left.len() == text.len() {
+    let id = format!("{session:?}").into_bytes();
+    let is_kept = |line: &&[u8]| !line.windows(id.len()).any(|part| part == id);
+    let left = bytes.split_inclusive(|byte| *byte == b'\n').filter(is_kept).collect::<Vec<_>>().concat();
+    if left.len() == bytes.len() {
         return Ok(());
     }
     if left.is_empty() {
@@ -46,7 +48,7 @@ pub(super) fn remove_session(path: &Path, session: &str) -> Result<(), StoreErro
     } else {
         let next = temporary_path_of(path);
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next)?;
-        file.write_all(left.as_bytes())?;
+        file.write_all(&left)?;
         file.sync_all()?;
         fs::rename(next, path)?;
     }
@@ -66,11 +68,16 @@ pub(super) fn append<'a>(
         return Ok(());
     }
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-    if file.metadata()?.len() + lines.len() as u64 > MAX_LENGTH {
+    let length = file.metadata()?.len();
+    if length + lines.len() as u64 > MAX_LENGTH {
         tracing::error!(file = %path.display(), "the file of rejected batches is full");
         return Ok(());
     }
-    file.write_all(lines.as_bytes())?;
+    if let Err(error) = file.write_all(lines.as_bytes()) {
+        // The lines are written again when the journal is folded.
+        let _ = file.set_len(length);
+        return Err(error.into());
+    }
     file.sync_all()?;
     Ok(sync_dir(path)?)
 }

@@ -249,6 +249,22 @@ fn rejected_batches_of_a_deleted_session_are_erased() {
 }
 
 #[test]
+fn a_session_is_deleted_although_a_rejected_batch_was_written_in_part() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    write(&store, vec![session("s"), session("t")]);
+    let rejected = dir.path().join("db.rejected");
+    // The disk was full in the middle of a character.
+    let torn = b"\"reason\" [Append { session: \"t\", content: \"caf\xc3";
+    fs::write(&rejected, [&b"\"reason\" [Append { session: \"s\" }]\n"[..], torn].concat()).unwrap();
+    write(&store, vec![delete("s")]);
+    assert_eq!(fs::read(&rejected).unwrap(), torn);
+    write(&store, vec![delete("t")]);
+    assert!(!rejected.exists());
+}
+
+#[test]
 fn a_batch_of_a_session_that_another_process_deleted_is_dropped() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("db");
