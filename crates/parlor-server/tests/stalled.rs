@@ -1,12 +1,13 @@
 //! A disk that hangs: a read or write that does not return blocks no worker of the runtime.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_server::config::{AgentConfig, Agents, Config};
 use parlor_server::hub::{ClientRole, ConnectOptions, Hub, HubOptions, LIVE_SESSIONS, TransportKind};
 use parlor_server::transport::streams;
-use parlor_store::{FaultyStore, Hold, MemoryStore, Store};
+use parlor_store::{FaultyStore, Gate, Hold, MemoryStore, SqliteOptions, SqliteStore, Store};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 use tokio::runtime::Handle;
@@ -35,9 +36,9 @@ fn as_reaper() {
 }
 
 /// A server whose disk can hang, with sessions that are stored and not live.
-struct StalledServer {
+struct StalledServer<S> {
     server: Server,
-    store: Arc<FaultyStore<MemoryStore>>,
+    store: Arc<S>,
     sessions: Vec<Value>,
 }
 
@@ -49,7 +50,7 @@ struct Server {
 }
 
 impl Server {
-    async fn start(runtime: &Handle, store: &Arc<FaultyStore<MemoryStore>>) -> Self {
+    async fn start<S: Store>(runtime: &Handle, store: &Arc<S>) -> Self {
         let mut agent = AgentConfig::new("words", ["sh", "-c", AGENT].map(str::to_owned).to_vec());
         agent.version = Some(1);
         let store = Arc::clone(store) as Arc<dyn Store>;
@@ -77,10 +78,17 @@ impl Server {
 /// How many sessions there are.
 const SESSIONS: usize = 6;
 
-impl StalledServer {
-    async fn new(runtime: &Handle) -> Self {
+impl StalledServer<FaultyStore<MemoryStore>> {
+    async fn in_memory(runtime: &Handle) -> Self {
         let store = Arc::new(FaultyStore::new(MemoryStore::default()));
-        let server = Server::start(runtime, &store).await;
+        Self::new(runtime, || Arc::clone(&store)).await
+    }
+}
+
+impl<S: Store> StalledServer<S> {
+    /// Opens the store for a first server, and again for the one that is tested.
+    async fn new(runtime: &Handle, open: impl Fn() -> Arc<S>) -> Self {
+        let server = Server::start(runtime, &open()).await;
         let mut client = Client::connect(&server).await;
         let mut sessions = Vec::new();
         for n in 0..SESSIONS {
@@ -90,21 +98,13 @@ impl StalledServer {
             sessions.push(session);
         }
         server.stop().await;
+        let store = open();
         Self { server: Server::start(runtime, &store).await, store, sessions }
     }
 
     /// Connects a client before the disk hangs.
     async fn client(&self) -> Client {
         Client::connect(&self.server).await
-    }
-
-    /// Waits until all calls of a hold hang.
-    async fn hangs(hold: Hold) -> Hold {
-        let waiting = tokio::task::spawn_blocking(move || {
-            hold.wait();
-            hold
-        });
-        within_timeout(waiting).await.unwrap()
     }
 
     /// Checks that the server serves a connected client and a new one.
@@ -124,11 +124,22 @@ impl StalledServer {
     }
 }
 
+/// Waits until all calls of a hold hang.
+async fn hangs(hold: Hold) -> Hold {
+    let waiting = tokio::task::spawn_blocking(move || {
+        hold.wait();
+        hold
+    });
+    within_timeout(waiting).await.unwrap()
+}
+
 /// A client of a hub in the same process.
 struct Client {
     write: WriteHalf<DuplexStream>,
     read: Lines<BufReader<ReadHalf<DuplexStream>>>,
     next: u64,
+    /// Answers to requests that were read while waiting for the answer to another one.
+    early: HashMap<u64, Result<Value, Value>>,
 }
 
 impl Client {
@@ -141,7 +152,7 @@ impl Client {
             let _ = streams(&hub, options, read, write).await;
         });
         let (read, write) = tokio::io::split(here);
-        let mut client = Self { write, read: BufReader::new(read).lines(), next: 0 };
+        let mut client = Self { write, read: BufReader::new(read).lines(), next: 0, early: HashMap::new() };
         let params = json!({ "protocolVersion": 1, "clientCapabilities": {} });
         client.call("initialize", params).await.unwrap();
         client
@@ -161,11 +172,15 @@ impl Client {
 
     async fn answer(&mut self, id: u64) -> Result<Value, Value> {
         loop {
+            if let Some(answer) = self.early.remove(&id) {
+                return answer;
+            }
             let line = within_timeout(self.read.next_line()).await.unwrap().expect("the hub goes on");
             let line: Value = serde_json::from_str(&line).unwrap();
-            if line["method"].is_null() && line["id"] == id {
-                let error = line.get("error").cloned();
-                return error.map_or_else(|| Ok(line["result"].clone()), Err);
+            if line["method"].is_null() {
+                let answer =
+                    line.get("error").map_or_else(|| Ok(line["result"].clone()), |error| Err(error.clone()));
+                self.early.insert(line["id"].as_u64().unwrap(), answer);
             }
         }
     }
@@ -193,7 +208,7 @@ fn with_few_workers(test: &impl AsyncFn(&Handle, usize)) {
 #[test]
 fn reads_that_hang_delay_only_their_callers() {
     with_few_workers(&async |runtime, workers| {
-        let place = StalledServer::new(runtime).await;
+        let place = StalledServer::in_memory(runtime).await;
         let mut client = place.client().await;
         // More than there are workers.
         let hold = place.store.hold_reads(workers + 1);
@@ -204,7 +219,7 @@ fn reads_that_hang_delay_only_their_callers() {
             let id = reader.send("session/load", &load(session)).await;
             hanging.push((reader, id));
         }
-        let hold = StalledServer::hangs(hold).await;
+        let hold = hangs(hold).await;
         place.works(&mut client).await;
         // Another session is read, changed and stored.
         let other = place.sessions.last().unwrap();
@@ -226,7 +241,7 @@ fn a_write_outside_of_sessions_that_hangs_delays_no_client() {
         // The server stores the response to `initialize` when the agent starts.
         let hold = store.hold_writes(1);
         let mut first = Client::connect(&server).await;
-        let hold = StalledServer::hangs(hold).await;
+        let hold = hangs(hold).await;
         for client in [&mut first, &mut Client::connect(&server).await] {
             client.call("_parlor/status", json!({})).await.unwrap();
             client.call("session/list", json!({})).await.unwrap();
@@ -241,7 +256,7 @@ fn a_write_outside_of_sessions_that_hangs_delays_no_client() {
 #[test]
 fn a_write_of_a_session_that_hangs_delays_only_sessions() {
     with_few_workers(&async |runtime, _| {
-        let place = StalledServer::new(runtime).await;
+        let place = StalledServer::in_memory(runtime).await;
         let mut client = place.client().await;
         let mut writer = place.client().await;
         writer.call("session/load", load(&place.sessions[0])).await.unwrap();
@@ -249,7 +264,7 @@ fn a_write_of_a_session_that_hangs_delays_only_sessions() {
         let prompt = json!([{ "type": "text", "text": "hello" }]);
         let params = json!({ "sessionId": place.sessions[0], "prompt": prompt });
         let id = writer.send("session/prompt", &params).await;
-        let hold = StalledServer::hangs(hold).await;
+        let hold = hangs(hold).await;
         place.works(&mut client).await;
         // The connection of the session's client is read as well.
         writer.call("_parlor/status", json!({})).await.unwrap();
@@ -257,4 +272,43 @@ fn a_write_of_a_session_that_hangs_delays_only_sessions() {
         assert_eq!(writer.answer(id).await.unwrap()["stopReason"], "end_turn");
         place.server.stop().await;
     });
+}
+
+/// Writes to a session in a database while calls at a place of it hang.
+fn check_database_that_hangs(place_of: fn(&SqliteOptions) -> &Arc<Gate>) {
+    with_few_workers(&async |runtime, _| {
+        let dir = tempfile::tempdir().unwrap();
+        let options = SqliteOptions::default();
+        let open = || Arc::new(SqliteStore::open_with(&dir.path().join("db"), &options).unwrap());
+        let place = StalledServer::new(runtime, open).await;
+        let mut client = place.client().await;
+        let mut writer = place.client().await;
+        let session = &place.sessions[0];
+        writer.call("session/load", load(session)).await.unwrap();
+        writer.prompt(session, "stored").await.unwrap();
+        let hold = place_of(&options).hold(1);
+        let prompt = json!([{ "type": "text", "text": "hanging" }]);
+        let id = writer.send("session/prompt", &json!({ "sessionId": session, "prompt": prompt })).await;
+        let hold = hangs(hold).await;
+        place.works(&mut client).await;
+        let found = client.call("_parlor/search", json!({ "query": "stored" })).await.unwrap();
+        assert_eq!(found["hits"].as_array().map(Vec::len), Some(1), "{found}");
+        writer.call("_parlor/status", json!({})).await.unwrap();
+        // Loading a session may wait.
+        let loading = client.send("session/load", &load(&place.sessions[1])).await;
+        drop(hold);
+        assert_eq!(writer.answer(id).await.unwrap()["stopReason"], "end_turn");
+        client.answer(loading).await.unwrap();
+        place.server.stop().await;
+    });
+}
+
+#[test]
+fn a_write_to_the_journal_that_hangs_delays_only_sessions() {
+    check_database_that_hangs(|options| &options.journal_gate);
+}
+
+#[test]
+fn a_write_to_the_database_that_hangs_delays_only_sessions() {
+    check_database_that_hangs(|options| &options.database_gate);
 }
