@@ -77,6 +77,20 @@ pub struct ForkStart {
     is_stored: bool,
 }
 
+#[cfg(test)]
+impl ForkStart {
+    pub(crate) fn for_tests(
+        client: ClientId,
+        id: RequestId,
+        row: SessionRow,
+        answer: Object,
+        prompt: Option<Json>,
+        agent: ForkContext,
+    ) -> Self {
+        Self { client, id, row, answer, prompt, agent, writes: Vec::new(), is_stored: true }
+    }
+}
+
 /// How the agent of a fork gets the conversation.
 #[derive(Debug)]
 pub enum ForkContext {

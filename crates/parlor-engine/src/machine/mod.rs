@@ -64,8 +64,8 @@ use self::subscriber::Subscriber;
 use crate::rows::SessionRow;
 use crate::stored::StoredSession;
 use crate::{
-    AgentCommand, AgentEpoch, AgentEvent, AgentLink, ClientCall, ClientInfo, ClientRequestId, Event, Frame,
-    IdGen, InfoThrottle, Now, Output, QueueSizes, SessionConfig, Timer,
+    AgentCommand, AgentEpoch, AgentEvent, AgentLink, AgentSessionEnd, ClientCall, ClientInfo,
+    ClientRequestId, Event, Frame, IdGen, InfoThrottle, Now, Output, QueueSizes, SessionConfig, Timer,
 };
 
 /// One live session.
@@ -272,6 +272,16 @@ impl SessionMachine {
         self.end.as_ref()
     }
 
+    /// What becomes of the agent session, once the session is not live any more.
+    pub fn agent_session_end(&self) -> AgentSessionEnd {
+        match &self.end {
+            Some(SessionEnd::Stopped) => AgentSessionEnd::Keep,
+            _ if self.is_owned() => AgentSessionEnd::Unbind,
+            Some(SessionEnd::Deleted) => AgentSessionEnd::Discard,
+            Some(SessionEnd::Failed(_) | SessionEnd::Unused) | None => AgentSessionEnd::Release,
+        }
+    }
+
     /// Handles events that happened together. `has_room` says of a client whether its send queue can take more.
     pub fn handle(
         &mut self,
@@ -357,11 +367,8 @@ impl SessionMachine {
     fn refuse_event(&mut self, event: &Event, error: &RpcError) {
         match event {
             Event::Client { client, call, .. } => {
-                let Some(id) = call.request() else { return };
-                let is_done = call.is_satisfied_without_session() && error.code() == code::RESOURCE_NOT_FOUND;
-                let frame =
-                    if is_done { Frame::response(id, &Object::default()) } else { Frame::error(id, error) };
-                self.send_unattached(client.id, frame);
+                let Some(request) = call.to_rejectable() else { return };
+                self.send_unattached(client.id, request.response(error));
             }
             Event::Agent(_, AgentEvent::Response(crate::AgentCall::Forwarded(call), _)) => {
                 self.send_unattached(call.client, Frame::error(&call.id, error));

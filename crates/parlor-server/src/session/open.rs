@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use parlor_dialect::settings::Settings;
 use parlor_engine::opening::AgentSession;
 use parlor_engine::{
-    AgentEvent, AgentLink, Event, IdGen, Now, OpenedAgent, QueueLimits, SessionConfig, SessionLookup,
-    SessionMachine,
+    AgentEvent, AgentLink, AgentSessionEnd, EndCall, Event, IdGen, Now, OpenedAgent, QueueLimits,
+    SessionConfig, SessionLookup, SessionMachine,
 };
 use parlor_json::{JsonStr, Object};
 use parlor_session::UnixMillis;
@@ -163,9 +163,9 @@ impl SessionTask {
             row.agent_session.as_deref().and_then(JsonStr::from_literal).map(parlor_session::SessionId::from);
         let (Some(config), Some(agents)) = (hub.config_of(&row), agents) else { return };
         let known = hub.agent_pool().cached_agent_info(&config);
-        if !known
-            .is_some_and(|known| parlor_engine::Capability::Delete.is_in(known.dialect, &known.initialize))
-        {
+        let call =
+            known.and_then(|known| AgentSessionEnd::Discard.call(known.dialect, &known.initialize, false));
+        if call != Some(EndCall::Delete) {
             return;
         }
         let client = hub.requesting_client(&id);
