@@ -30,6 +30,7 @@ use parlor_wire::{
 };
 
 use tokio::sync::{Semaphore, oneshot, watch};
+use tracing::{Instrument as _, Span};
 
 use self::agent_call::SessionlessCall;
 pub(crate) use self::list::{ListQuery, agent_names, changes as list_changes};
@@ -54,6 +55,8 @@ const MAX_RECENT_SESSIONS: usize = 64;
 pub(crate) struct Connection {
     hub: Arc<HubState>,
     client: Arc<Client>,
+    /// The span of the tasks that serve the client.
+    span: Span,
     /// The sessions that it has sent messages to.
     sessions: Arc<Mutex<HashSet<SessionId>>>,
     request_permits: Arc<Semaphore>,
@@ -67,15 +70,23 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(hub: Arc<HubState>, client: Arc<Client>) -> Self {
+        let transport = client.options.transport.name();
+        let span = tracing::info_span!(parent: None, "connection", client = client.id.0, transport);
         Self {
             hub,
             client,
+            span,
             sessions: Arc::default(),
             request_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS)),
             cancel_senders: Arc::default(),
             lanes: HashMap::new(),
             recent_sessions: Vec::new(),
         }
+    }
+
+    /// The span for whatever serves this connection. It is for futures that serve it for as long as it lasts, not for messages.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
     }
 
     /// Runs a request in a task of its own, while the client's next messages are read.
@@ -96,13 +107,14 @@ impl Connection {
             lock(&senders).insert(id.clone(), sender);
         }
         let running = run(cancel);
-        tokio::spawn(async move {
+        let run = async move {
             running.await;
             if let Some(id) = id {
                 lock(&senders).remove(&id);
             }
             drop(permit);
-        });
+        };
+        tokio::spawn(run.instrument(self.span.clone()));
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use parlor_session::UnixMillis;
 use parlor_store::SessionRow;
 use parlor_wire::RpcError;
 use tokio::sync::mpsc;
+use tracing::Instrument as _;
 
 use super::restore::restore;
 use super::task::SessionTask;
@@ -60,7 +61,11 @@ pub(crate) fn start(
     // From here on the agent's messages are routed to the session.
     let linked = agent.as_ref().map(|bound| task.replace_route(bound));
     let hub = Arc::clone(&task.hub);
-    hub.session_thread().spawn(async move {
+    let row = task.machine.row();
+    // It is entered once per poll of the task, which handles a whole batch. It is no part of the span of the connection or agent
+    // that has the session opened.
+    let span = tracing::info_span!(parent: None, "session", session = %task.machine.id(), agent = row.agent);
+    let running = async move {
         let mut first = Vec::new();
         if let Some(bound) = agent {
             let agent = Box::new(task.bind(bound).await);
@@ -71,7 +76,8 @@ pub(crate) fn start(
             }
         }
         Box::pin(task.run(first)).await;
-    });
+    };
+    hub.session_thread().spawn(running.instrument(span));
     me
 }
 
