@@ -67,7 +67,7 @@ pub enum Event {
     /// A message of an agent, with the epoch that it belongs to. A message of an older epoch changes nothing.
     Agent(AgentEpoch, AgentEvent),
     /// A new session has its agent. An adopted session has updates that the agent replayed.
-    Begun {
+    Started {
         /// The agent's session.
         agent: Box<OpenedAgent>,
         /// Updates of an adopted session, one a line.

@@ -70,7 +70,7 @@ pub(crate) fn start(
         if let Some(bound) = agent {
             let agent = Box::new(task.bind(bound).await);
             let epoch = agent.link.epoch;
-            first.push(Event::Begun { agent, replay });
+            first.push(Event::Started { agent, replay });
             if let Some(Err(error)) = linked {
                 first.push(Event::Agent(epoch, AgentEvent::Gone(error)));
             }

@@ -177,7 +177,7 @@ impl World {
             Restored { place, epoch, without_history: false, lost: None, result, settings, refused: None };
         let attach =
             ClientCall::Attach { id: RequestId::from(request), from, cwd: None, members: Object::default() };
-        let first = vec![Message::Begun(restored, replay), Message::Call(client, attach)];
+        let first = vec![Message::Started(restored, replay), Message::Call(client, attach)];
         self.start(StoredSession::new(row), first);
     }
 
@@ -324,7 +324,7 @@ impl World {
                     return Some(ForkEvent::StartFailed(parlor_engine::no_session(session)));
                 };
                 self.count("forks by the agent");
-                self.start(stored, vec![Message::Begun(fork.forked.take()?, None)]);
+                self.start(stored, vec![Message::Started(fork.forked.take()?, None)]);
                 Some(ForkEvent::Started)
             }
             ForkAction::DiscardAgentSession => {

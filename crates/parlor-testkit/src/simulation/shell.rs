@@ -59,7 +59,7 @@ pub(super) enum Message {
     /// The agent's session is restored, or cannot be.
     AgentReady(Result<Restored, RpcError>),
     /// A new session has its agent.
-    Begun(Restored, Option<Vec<String>>),
+    Started(Restored, Option<Vec<String>>),
     /// The server answered a request of the agent.
     Served(AgentEpoch, u64),
 }
@@ -358,10 +358,10 @@ impl World {
                     events.push(Event::Agent(epoch, AgentEvent::Gone(gone())));
                 }
             }
-            Message::Begun(restored, replay) => {
+            Message::Started(restored, replay) => {
                 let (epoch, is_alive) = (restored.epoch, self.processes[restored.place.process].is_alive);
                 let agent = Box::new(self.bind(key, restored));
-                events.push(Event::Begun { agent, replay });
+                events.push(Event::Started { agent, replay });
                 if !is_alive {
                     events.push(Event::Agent(epoch, AgentEvent::Gone(gone())));
                 }
@@ -729,8 +729,8 @@ fn shown(event: &Event) -> String {
             "agent ready: {epoch:?} as {session}, without history: {without_history}, early: {early:?}"
         );
     }
-    if let Event::Begun { agent, replay } = event {
-        return format!("begun: {:?} as {}, replay: {replay:?}", agent.link.epoch, agent.link.session);
+    if let Event::Started { agent, replay } = event {
+        return format!("started: {:?} as {}, replay: {replay:?}", agent.link.epoch, agent.link.session);
     }
     format!("{event:?}")
 }
