@@ -109,7 +109,47 @@ impl Capability {
     }
 }
 
+/// What becomes of the agent session of a session that is not live any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgentSessionEnd {
+    /// Nothing: the server stops its agents.
+    Keep,
+    /// The session is only unbound: the agent has the session of a subagent for as long as that of its owner.
+    Unbind,
+    /// It can be restored later.
+    Release,
+    /// It is deleted with the session.
+    Discard,
+}
+
+/// The request that ends an agent session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndCall {
+    /// `session/close`
+    Close,
+    /// `session/delete`
+    Delete,
+}
+
+impl AgentSessionEnd {
+    /// The request for an agent with this `initialize` response. An agent that cannot delete a session closes it, if it is open
+    /// there.
+    pub fn call(self, dialect: Dialect, initialize: &Object, is_open: bool) -> Option<EndCall> {
+        let has = |capability: Capability| capability.is_in(dialect, initialize);
+        match self {
+            Self::Discard if has(Capability::Delete) => Some(EndCall::Delete),
+            Self::Discard | Self::Release if is_open && has(Capability::Close) => Some(EndCall::Close),
+            Self::Keep | Self::Unbind | Self::Release | Self::Discard => None,
+        }
+    }
+}
+
 impl AgentInfo {
+    /// The request that ends a session that is open at this agent.
+    pub fn end_call(&self, end: AgentSessionEnd) -> Option<EndCall> {
+        end.call(self.dialect, &self.initialize, true)
+    }
+
     /// Whether it can do something.
     pub fn has(&self, capability: Capability) -> bool {
         capability.is_in(self.dialect, &self.initialize)

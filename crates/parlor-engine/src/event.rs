@@ -9,7 +9,7 @@ use parlor_dialect::settings::Settings;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::MessageId;
 use parlor_session::session::{Answer, ClientId, PeerRequestId, PromptId, Scope};
-use parlor_wire::{RequestId, RpcError};
+use parlor_wire::{RequestId, RpcError, code};
 
 use crate::opening::RefusedSettings;
 use crate::{
@@ -67,7 +67,7 @@ pub enum Event {
     /// A message of an agent, with the epoch that it belongs to. A message of an older epoch changes nothing.
     Agent(AgentEpoch, AgentEvent),
     /// A new session has its agent. An adopted session has updates that the agent replayed.
-    Begun {
+    Started {
         /// The agent's session.
         agent: Box<OpenedAgent>,
         /// Updates of an adopted session, one a line.
@@ -256,9 +256,68 @@ impl ClientCall {
         }
     }
 
-    /// Whether it closes or deletes the session: a session that does not exist is closed and deleted already.
-    pub fn is_satisfied_without_session(&self) -> bool {
-        matches!(self, Self::Close { .. } | Self::Detach { .. } | Self::Delete { .. })
+    /// How it is answered if no session handles it; nothing if it wants no response.
+    pub fn to_rejectable(&self) -> Option<RejectableRequest> {
+        let succeeds_without_session =
+            matches!(self, Self::Close { .. } | Self::Detach { .. } | Self::Delete { .. });
+        Some(RejectableRequest { id: self.request()?.clone(), succeeds_without_session })
+    }
+
+    /// Whether the client acts in the session, or may be about to: the agent is started in the environment of the client that
+    /// acted last.
+    pub fn is_act(&self, is_driver: bool) -> bool {
+        match self {
+            Self::Follow | Self::Prompt { .. } | Self::Steer { .. } | Self::PromptWithoutRequest { .. } => {
+                true
+            }
+            Self::Attach { .. } => is_driver,
+            Self::FollowOwner(_)
+            | Self::LeaveOwner
+            | Self::Close { .. }
+            | Self::Detach { .. }
+            | Self::WithdrawPrompt { .. }
+            | Self::Cancel { .. }
+            | Self::AnswerRequest { .. }
+            | Self::Older { .. }
+            | Self::Seen { .. }
+            | Self::SetTitle { .. }
+            | Self::Status { .. }
+            | Self::Archive { .. }
+            | Self::Delete { .. }
+            | Self::Fork(_)
+            | Self::Forward { .. } => false,
+        }
+    }
+}
+
+/// A request of a client that perhaps no session handles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RejectableRequest {
+    id: RequestId,
+    /// Whether it closes or deletes a session: one that does not exist is closed and deleted already.
+    succeeds_without_session: bool,
+}
+
+impl RejectableRequest {
+    /// A request with this method that has not become a [`ClientCall`].
+    pub fn new(id: RequestId, method: &str) -> Self {
+        let succeeds_without_session =
+            matches!(method, "session/close" | "session/detach" | "session/delete");
+        Self { id, succeeds_without_session }
+    }
+
+    /// The client's id for the request.
+    pub fn id(&self) -> &RequestId {
+        &self.id
+    }
+
+    /// The response. Closing or deleting a session that does not exist succeeds.
+    pub fn response(&self, error: &RpcError) -> Frame {
+        if self.succeeds_without_session && error.code() == code::RESOURCE_NOT_FOUND {
+            Frame::response(&self.id, &Object::default())
+        } else {
+            Frame::error(&self.id, error)
+        }
     }
 }
 

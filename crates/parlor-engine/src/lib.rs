@@ -8,6 +8,7 @@ pub mod context;
 mod environment;
 mod event;
 pub mod fields;
+mod fork_opening;
 mod frame;
 mod machine;
 pub mod mcp;
@@ -23,14 +24,16 @@ mod throttle;
 mod usage;
 
 pub use agent::{
-    AgentCall, AgentCommand, AgentEpoch, AgentInfo, AgentLink, Capability, ForwardedCall, SessionLookup,
+    AgentCall, AgentCommand, AgentEpoch, AgentInfo, AgentLink, AgentSessionEnd, Capability, EndCall,
+    ForwardedCall, SessionLookup,
 };
 pub use client::ClientInfo;
 pub use environment::{IdGen, Now, QueueLimits, QueueSizes, SessionConfig, Timer};
 pub use event::{
     AgentEvent, CachedAgentInfo, ClientCall, Event, ForkKind, ForkRequest, HandoffAgent, OpenedAgent,
-    ReplayFrom, TerminalEvent,
+    RejectableRequest, ReplayFrom, TerminalEvent,
 };
+pub use fork_opening::{ForkAction, ForkEvent, ForkOpening};
 pub use frame::{Frame, FrameKind};
 pub use machine::{
     FORK, Follow, ForkContext, ForkStart, MAX_SUBAGENTS, OwnerEvent, STEER, SessionEnd, SessionMachine,

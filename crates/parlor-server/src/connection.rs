@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use parlor_dialect::Dialect;
-use parlor_engine::{ClientCall, Event, ForkKind, ForkRequest, Frame, ReplayFrom, STEER};
+use parlor_engine::{ClientCall, Event, ForkKind, ForkRequest, Frame, RejectableRequest, ReplayFrom, STEER};
 use parlor_json::{Json, JsonRef, JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_session::session::{Answer, PromptId, Scope};
@@ -30,6 +30,7 @@ use parlor_wire::{
 };
 
 use tokio::sync::{Semaphore, oneshot, watch};
+use tracing::{Instrument as _, Span};
 
 use self::agent_call::SessionlessCall;
 pub(crate) use self::list::{ListQuery, agent_names, changes as list_changes};
@@ -39,7 +40,7 @@ use crate::fields;
 use crate::hub::HubState;
 use crate::lock;
 use crate::send_queue::SendQueue;
-use crate::session::{RejectableRequest, SessionMessage};
+use crate::session::{RejectableCall, SessionMessage};
 
 /// How many sessions one connection may use.
 const MAX_SESSIONS: usize = 10_000;
@@ -54,6 +55,8 @@ const MAX_RECENT_SESSIONS: usize = 64;
 pub(crate) struct Connection {
     hub: Arc<HubState>,
     client: Arc<Client>,
+    /// The span of the tasks that serve the client.
+    span: Span,
     /// The sessions that it has sent messages to.
     sessions: Arc<Mutex<HashSet<SessionId>>>,
     request_permits: Arc<Semaphore>,
@@ -67,15 +70,23 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(hub: Arc<HubState>, client: Arc<Client>) -> Self {
+        let transport = client.options.transport.name();
+        let span = tracing::info_span!(parent: None, "connection", client = client.id.0, transport);
         Self {
             hub,
             client,
+            span,
             sessions: Arc::default(),
             request_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS)),
             cancel_senders: Arc::default(),
             lanes: HashMap::new(),
             recent_sessions: Vec::new(),
         }
+    }
+
+    /// The span for whatever serves this connection. It is for futures that serve it for as long as it lasts, not for messages.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
     }
 
     /// Runs a request in a task of its own, while the client's next messages are read.
@@ -96,13 +107,14 @@ impl Connection {
             lock(&senders).insert(id.clone(), sender);
         }
         let running = run(cancel);
-        tokio::spawn(async move {
+        let run = async move {
             running.await;
             if let Some(id) = id {
                 lock(&senders).remove(&id);
             }
             drop(permit);
-        });
+        };
+        tokio::spawn(run.instrument(self.span.clone()));
         Ok(())
     }
 
@@ -111,13 +123,13 @@ impl Connection {
     fn run_in_lane<F: Future<Output = Result<(), RpcError>> + Send + 'static>(
         &mut self,
         session: &SessionId,
-        request: Option<RejectableRequest>,
+        request: Option<RejectableCall>,
         job: impl FnOnce(CancelToken) -> F,
     ) -> Result<(), RpcError> {
         self.track_session(session)?;
         let (before, done) = self.enter_lane(Some(session.clone()));
         let (hub, sessions, session) = (Arc::clone(&self.hub), Arc::clone(&self.sessions), session.clone());
-        let id = request.as_ref().map(|request| request.id.clone());
+        let id = request.as_ref().map(|request| request.id().clone());
         self.spawn_request(id.as_ref(), |mut cancel| {
             let job = job(cancel.clone());
             async move {
@@ -213,8 +225,8 @@ impl Connection {
     }
 
     fn reject(&self, id: &RequestId, method: &str, error: &RpcError) {
-        let ends = matches!(method, "session/close" | "session/detach" | "session/delete");
-        RejectableRequest { client: Arc::clone(&self.client), id: id.clone(), ends }.reject(error);
+        let request = RejectableRequest::new(id.clone(), method);
+        self.client.queue.push(request.response(error));
     }
 
     async fn on_notification(&mut self, method: &str, params: Option<JsonRef<'_>>) {
@@ -312,7 +324,7 @@ impl Connection {
                 // Opening a session may take long.
                 let (hub, require_driver) = (Arc::clone(&self.hub), self.require_driver());
                 let target = session.clone();
-                return self.run_in_lane(&session, join.as_rejectable(), |cancel| async move {
+                return self.run_in_lane(&session, join.to_rejectable(), |cancel| async move {
                     if hub.exists(&target).await? {
                         return hub.send(&target, join).await;
                     }
@@ -506,7 +518,7 @@ impl Connection {
             return self.send_to_session(session, message).await;
         }
         let (hub, client, target) = (Arc::clone(&self.hub), Arc::clone(&self.client), session.clone());
-        self.run_in_lane(session, message.as_rejectable(), |cancel| async move {
+        self.run_in_lane(session, message.to_rejectable(), |cancel| async move {
             if adopt::is_agent_only(&hub, &target).await? {
                 return adopt::adopt_and_send(&hub, &client, &Object::default(), &target, message, cancel)
                     .await;
@@ -529,7 +541,7 @@ impl Connection {
     ) -> Result<(), RpcError> {
         if !self.is_ready(session) {
             let (hub, target) = (Arc::clone(&self.hub), session.clone());
-            return self.run_in_lane(session, message.as_rejectable(), |_| async move {
+            return self.run_in_lane(session, message.to_rejectable(), |_| async move {
                 hub.send(&target, message).await
             });
         }

@@ -91,6 +91,17 @@ pub enum TransportKind {
     WebSocket,
 }
 
+impl TransportKind {
+    /// Its name in the log.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Unix => "unix",
+            Self::WebSocket => "websocket",
+        }
+    }
+}
+
 /// What a client is allowed to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientRole {
@@ -343,6 +354,11 @@ impl Connection {
     /// Handles a line of the client. Waits while too much of the client is in progress.
     pub async fn on_line(&mut self, frame: InputLine<'_>) {
         self.0.on_line(frame).await;
+    }
+
+    /// The span of the connection.
+    pub(crate) fn span(&self) -> &tracing::Span {
+        self.0.span()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentLink, Event, O
 
 impl SessionMachine {
     /// A new session has its agent.
-    pub(super) fn on_begun(&mut self, opened: OpenedAgent, replay: Option<Vec<String>>) {
+    pub(super) fn on_started(&mut self, opened: OpenedAgent, replay: Option<Vec<String>>) {
         let OpenedAgent { link, result, settings, refused, mut early, .. } = opened;
         self.rows.dirty.row = true;
         self.rows.dirty.durable = true;

@@ -599,8 +599,8 @@ fn answer_frames(
     {
         let upsert = Upsert { whole: true, fields: commands.fields.clone(), ..Upsert::default() };
         let update = Update::Upsert { target: Target::Slot(Slot::Commands), upsert };
-        for said in encoder.encode(&update, encode_context, &mut || ids.new_id(), losses) {
-            lines.push_str(&live::update_line(session, &said, None));
+        for encoded in encoder.encode(&update, encode_context, &mut || ids.new_id(), losses) {
+            lines.push_str(&live::update_line(session, &encoded, None));
         }
     } else if let Some(list) = commands.and_then(|slot| slot.fields.get("availableCommands")) {
         result.set("availableCommands", live::commands_for(list, client.dialect, losses));

@@ -77,6 +77,20 @@ pub struct ForkStart {
     is_stored: bool,
 }
 
+#[cfg(test)]
+impl ForkStart {
+    pub(crate) fn for_tests(
+        client: ClientId,
+        id: RequestId,
+        row: SessionRow,
+        answer: Object,
+        prompt: Option<Json>,
+        agent: ForkContext,
+    ) -> Self {
+        Self { client, id, row, answer, prompt, agent, writes: Vec::new(), is_stored: true }
+    }
+}
+
 /// How the agent of a fork gets the conversation.
 #[derive(Debug)]
 pub enum ForkContext {
@@ -148,7 +162,7 @@ impl SessionMachine {
         };
         let mut row = self.row_of_fork(client, params, *kind, message.as_ref())?;
         if let Some(agent) = handoff {
-            hand_over(&mut row, agent);
+            assign_agent(&mut row, agent);
         }
         let mut data = SessionData::of(&row);
         data.earlier_agents = self.agents_of_fork(&fork, handoff.is_some());
@@ -438,7 +452,7 @@ pub const FORK: &str = "parlor/fork";
 const INFO: &str = "info";
 
 /// Makes a fork one of another agent: it has neither the session nor the settings of the old one.
-fn hand_over(row: &mut SessionRow, agent: &HandoffAgent) {
+fn assign_agent(row: &mut SessionRow, agent: &HandoffAgent) {
     let data = SessionData::of(row);
     let data = SessionData {
         command: None,

@@ -154,24 +154,24 @@ impl SessionMachine {
                 if let Some(update) = chosen {
                     self.step(Input::ServerUpdate(update));
                 }
-                let mut said = result.clone();
+                let mut response = result.clone();
                 if sets && let Some(subscriber) = self.subscribers.get_mut(&client) {
                     let fields =
                         subscriber.encoder.session_fields(self.session.transcript(), &mut self.losses);
-                    said.remove("modes");
-                    said.remove("models");
-                    said.remove("configOptions");
+                    response.remove("modes");
+                    response.remove("models");
+                    response.remove("configOptions");
                     // The v1 requests for modes and models have no options in their responses.
                     if asked == "session/set_config_option"
                         && let Some(options) = fields.get("configOptions")
                     {
-                        said.set("configOptions", options.clone());
+                        response.set("configOptions", options.clone());
                     }
                 }
-                if said.get("sessionId").is_some() {
-                    said.set("sessionId", self.id.as_json());
+                if response.get("sessionId").is_some() {
+                    response.set("sessionId", self.id.as_json());
                 }
-                Frame::response(id, &said)
+                Frame::response(id, &response)
             }
         };
         self.respond_to(client, line);

@@ -64,8 +64,8 @@ use self::subscriber::Subscriber;
 use crate::rows::SessionRow;
 use crate::stored::StoredSession;
 use crate::{
-    AgentCommand, AgentEpoch, AgentEvent, AgentLink, ClientCall, ClientInfo, ClientRequestId, Event, Frame,
-    IdGen, InfoThrottle, Now, Output, QueueSizes, SessionConfig, Timer,
+    AgentCommand, AgentEpoch, AgentEvent, AgentLink, AgentSessionEnd, ClientCall, ClientInfo,
+    ClientRequestId, Event, Frame, IdGen, InfoThrottle, Now, Output, QueueSizes, SessionConfig, Timer,
 };
 
 /// One live session.
@@ -272,6 +272,16 @@ impl SessionMachine {
         self.end.as_ref()
     }
 
+    /// What becomes of the agent session, once the session is not live any more.
+    pub fn agent_session_end(&self) -> AgentSessionEnd {
+        match &self.end {
+            Some(SessionEnd::Stopped) => AgentSessionEnd::Keep,
+            _ if self.is_owned() => AgentSessionEnd::Unbind,
+            Some(SessionEnd::Deleted) => AgentSessionEnd::Discard,
+            Some(SessionEnd::Failed(_) | SessionEnd::Unused) | None => AgentSessionEnd::Release,
+        }
+    }
+
     /// Handles events that happened together. `has_room` says of a client whether its send queue can take more.
     pub fn handle(
         &mut self,
@@ -357,11 +367,8 @@ impl SessionMachine {
     fn refuse_event(&mut self, event: &Event, error: &RpcError) {
         match event {
             Event::Client { client, call, .. } => {
-                let Some(id) = call.request() else { return };
-                let is_done = call.is_satisfied_without_session() && error.code() == code::RESOURCE_NOT_FOUND;
-                let frame =
-                    if is_done { Frame::response(id, &Object::default()) } else { Frame::error(id, error) };
-                self.send_unattached(client.id, frame);
+                let Some(request) = call.to_rejectable() else { return };
+                self.send_unattached(client.id, request.response(error));
             }
             Event::Agent(_, AgentEvent::Response(crate::AgentCall::Forwarded(call), _)) => {
                 self.send_unattached(call.client, Frame::error(&call.id, error));
@@ -373,7 +380,7 @@ impl SessionMachine {
             | Event::CancelTurn { .. }
             | Event::Answered { .. }
             | Event::Relay { .. }
-            | Event::Begun { .. }
+            | Event::Started { .. }
             | Event::AgentReady(_)
             | Event::Owner(_)
             | Event::Timer(_)
@@ -418,7 +425,7 @@ impl SessionMachine {
                 self.output.agent.push((epoch, AgentCommand::Respond { id, reply }));
             }
             Event::Agent(_, event) => self.on_agent_event(event),
-            Event::Begun { agent, replay } => self.on_begun(*agent, replay),
+            Event::Started { agent, replay } => self.on_started(*agent, replay),
             Event::AgentReady(restored) => self.on_agent_ready(restored.map(|restored| *restored)),
             Event::Owner(event) => self.on_owner(event),
             Event::Timer(Timer::Cancel(epoch, cancelled)) => self.on_cancel_timeout(epoch, &cancelled),
@@ -469,7 +476,7 @@ impl SessionMachine {
             }
             ClientCall::PromptWithoutRequest { content, answer } => {
                 self.follow(&client, is_connected);
-                self.on_say(&client, content, answer);
+                self.on_prompt_without_request(&client, content, answer);
             }
             ClientCall::WithdrawPrompt { id, prompt } => {
                 self.follow(&client, is_connected);
@@ -535,12 +542,13 @@ impl SessionMachine {
     }
 
     /// Passes every applied change to all that observe changes: the decoder, the rows to write, the search index, the list
-    /// row and the broadcast. `before` has the offsets before the step, `said` how the agent spelled the change.
+    /// row and the broadcast. `before` has the offsets before the step. For an update of the agent, `source` says who
+    /// assigned its id and has its line.
     fn on_applied(
         &mut self,
         step: &mut Step,
         before: BufferOffsets,
-        said: Option<(IdSource, Option<&AgentLine<'_>>)>,
+        source: Option<(IdSource, Option<&AgentLine<'_>>)>,
     ) -> StepOffsets {
         let mut insertions = Vec::new();
         for Inserted { prompt, by, message, content, change_index } in step.inserted.drain(..) {
@@ -562,12 +570,12 @@ impl SessionMachine {
             }
             let here = insertions.iter().filter(|(before, _)| *before == index);
             inserted.extend(here.map(|(_, prompt)| (*prompt, self.buffers.offsets())));
-            if let Some((id_source, _)) = said {
+            if let Some((id_source, _)) = source {
                 self.decoder.on_applied(&change, id_source);
             }
             self.rows.on_applied(&change, self.session.transcript(), self.now);
             self.index_backlog.note(&change, self.session.transcript());
-            self.broadcast(&change, said.and_then(|(_, line)| line));
+            self.broadcast(&change, source.and_then(|(_, line)| line));
         }
         StepOffsets { before, inserted, ended: ended.unwrap_or_else(|| self.offsets_for(step)) }
     }

@@ -171,11 +171,11 @@ mod tests {
         let nothing = TakenPrompt { request: None, is_without_request: false, is_steering: false };
         assert_eq!(requests.take(prompt, CLIENT).request, Some(id(1)));
         assert_eq!(requests.take(prompt, CLIENT), nothing);
-        let said = requests.add_without_request();
-        assert!(requests.take(said, CLIENT).is_without_request);
-        assert_eq!(requests.take(said, CLIENT), nothing);
+        let prompt = requests.add_without_request();
+        assert!(requests.take(prompt, CLIENT).is_without_request);
+        assert_eq!(requests.take(prompt, CLIENT), nothing);
         assert!(
-            requests.take(said, ClientId::UNKNOWN).is_without_request,
+            requests.take(prompt, ClientId::UNKNOWN).is_without_request,
             "it was sent to an earlier server"
         );
     }

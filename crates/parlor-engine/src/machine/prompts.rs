@@ -54,7 +54,7 @@ impl SessionMachine {
     }
 
     /// A prompt without a request. If the agent rejects it, the transcript records that.
-    pub(super) fn on_say(
+    pub(super) fn on_prompt_without_request(
         &mut self,
         client: &Arc<ClientInfo>,
         content: Json,

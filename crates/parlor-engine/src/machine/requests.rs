@@ -190,7 +190,7 @@ impl SessionMachine {
         }
         let to = subscriber.client.dialect;
         let transcript = self.session.transcript();
-        let said = live::request_to_client(
+        let converted = live::request_to_client(
             &request.method,
             &request.id,
             &params,
@@ -199,7 +199,7 @@ impl SessionMachine {
             transcript,
             &mut self.losses,
         );
-        match said {
+        match converted {
             Ok(params) => {
                 let method = request.method.clone();
                 let request = self.requests.on_sent(peer_request, client);

@@ -33,9 +33,9 @@ impl SessionMachine {
     /// Clears refused settings that the agent now reports. Only the agent's own updates count.
     pub(super) fn on_settings_reported(&mut self, update: &Update) {
         let Some(refused) = &self.agent.refused_settings else { return };
-        let mut said = Settings::default();
-        said.report(update);
-        let is_it = |one: &&RefusedSetting| said.get(&one.setting).as_ref() == Some(&one.value);
+        let mut reported = Settings::default();
+        reported.report(update);
+        let is_it = |one: &&RefusedSetting| reported.get(&one.setting).as_ref() == Some(&one.value);
         let settings: Vec<_> = refused.settings.iter().filter(is_it).map(|one| one.setting.clone()).collect();
         settings.iter().for_each(|setting| self.on_setting_chosen(setting));
     }

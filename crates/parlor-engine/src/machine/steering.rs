@@ -82,7 +82,7 @@ impl SessionMachine {
                 self.send(client.id, Frame::response(&id, &outcome("promptRequired")));
             }
             Ok(PromptTiming::Next | PromptTiming::InOrder) => {
-                self.on_say(client, content, Some((id, outcome("startedNewTurn"))));
+                self.on_prompt_without_request(client, content, Some((id, outcome("startedNewTurn"))));
             }
         }
     }

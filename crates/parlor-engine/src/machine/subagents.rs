@@ -377,8 +377,8 @@ impl SessionMachine {
             .filter(|title| info.and_then(|info| info.fields.get_json_str(TITLE)).as_ref() != Some(title))
         {
             // The agent gave it, in the owner's session.
-            let said = Upsert { fields: Object::new().with(TITLE, &title), ..Upsert::default() };
-            self.apply_info(said, None);
+            let update = Upsert { fields: Object::new().with(TITLE, &title), ..Upsert::default() };
+            self.apply_info(update, None);
         }
         let Some(mut state) = state.and_then(|state| state.to_object()) else { return };
         state.set("sessionUpdate", "state_update");

@@ -15,13 +15,13 @@ use crate::{AgentCall, AgentCommand, Capability, ClientInfo, Frame, Timer};
 
 impl SessionMachine {
     /// An update of title or metadata: applied at once, or merged with the next ones if they come too fast.
-    pub(super) fn on_info(&mut self, said: Upsert, line: &AgentLine<'_>) {
+    pub(super) fn on_info(&mut self, info: Upsert, line: &AgentLine<'_>) {
         let now = self.now.monotonic;
         if self.throttle.passes(now) {
-            return self.apply_info(said, Some(line));
+            return self.apply_info(info, Some(line));
         }
         let is_first = self.throttle.is_empty();
-        if let Err(refused) = self.throttle.hold(said, line.params_extra(), self.session.transcript()) {
+        if let Err(refused) = self.throttle.hold(info, line.params_extra(), self.session.transcript()) {
             self.losses.add(LossKind::UpdateRefused);
             tracing::warn!(session = %self.id, "an update was rejected: {refused}");
         }
@@ -51,12 +51,12 @@ impl SessionMachine {
         }
     }
 
-    pub(super) fn apply_info(&mut self, mut said: Upsert, line: Option<&AgentLine<'_>>) {
-        let mut title = said.fields.get_json_str(TITLE);
+    pub(super) fn apply_info(&mut self, mut info: Upsert, line: Option<&AgentLine<'_>>) {
+        let mut title = info.fields.get_json_str(TITLE);
         // An agent may generate the title from the first prompt, which may contain the transcript.
         if title.take_if(|title| self.is_title_of_context(title)).is_some() {
-            said.fields.remove(TITLE);
-            if said.fields.is_empty() && said.meta == MetaPatch::Keep {
+            info.fields.remove(TITLE);
+            if info.fields.is_empty() && info.meta == MetaPatch::Keep {
                 return;
             }
         }
@@ -64,7 +64,7 @@ impl SessionMachine {
         if title.is_some_and(|title| title.truncated(most).is_some()) {
             self.losses.add(LossKind::TitleCut);
         }
-        let update = Update::Upsert { target: Target::Slot(Slot::Info), upsert: said };
+        let update = Update::Upsert { target: Target::Slot(Slot::Info), upsert: info };
         self.step_update(update, IdSource::Given, line);
     }
 

@@ -188,7 +188,7 @@ impl Script {
             epoch: AgentEpoch(1),
         };
         let agent = Box::new(script.opened_agent(false));
-        script.handle([Event::Begun { agent, replay: None }]);
+        script.handle([Event::Started { agent, replay: None }]);
         script.commands.clear();
         script
     }

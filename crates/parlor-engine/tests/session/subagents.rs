@@ -199,7 +199,7 @@ fn a_replayed_announcement_of_an_adopted_session_is_bound_with_it() {
         "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":\"theirs\",\"update\":{}}}}}\n",
         subagent("child", "")
     );
-    script.handle([Event::Begun { agent, replay: Some(vec![line]) }]);
+    script.handle([Event::Started { agent, replay: Some(vec![line]) }]);
     assert!(lines(&script.subagents()).contains("bind child of 2\n"));
 }
 

@@ -39,7 +39,7 @@ impl Stage {
     /// A new session with an agent of a dialect.
     pub(crate) fn new(dialect: Dialect) -> Self {
         let mut stage = Self::stored(StoredSession::new(row()), QueueLimits::default());
-        stage.happens([Event::Begun { agent: Box::new(opened(dialect, 1)), replay: None }]);
+        stage.happens([Event::Started { agent: Box::new(opened(dialect, 1)), replay: None }]);
         stage
     }
 

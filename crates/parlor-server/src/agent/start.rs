@@ -176,8 +176,8 @@ async fn start_and_initialize(
         cwd: cwd.to_owned(),
     };
     config.sandbox.wrap(&mut command);
-    // The lines of its standard error are logged in this span.
-    let span = tracing::info_span!("process", agent = config.name);
+    // The lines of its standard error are logged in this span. Later sessions use the process as well as the one that starts it.
+    let span = tracing::info_span!(parent: None, "process", agent = config.name);
     let mut process = span.in_scope(|| Process::start(&command, reaper)).map_err(|error| {
         let path = env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, path)| path);
         let is_missing = error.kind() == std::io::ErrorKind::NotFound && !config.is_installed(path.as_ref());

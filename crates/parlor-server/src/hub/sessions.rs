@@ -116,7 +116,7 @@ impl HubState {
         let (hub, id) = (Arc::clone(self), id.clone());
         tokio::spawn(async move {
             for message in messages {
-                let request = message.as_rejectable();
+                let request = message.to_rejectable();
                 if let Err(error) = hub.send(&id, message).await {
                     tracing::warn!(session = %id, "dropping a message to an evicted session: {}", error.message());
                     if let Some(request) = request {

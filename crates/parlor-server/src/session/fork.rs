@@ -1,126 +1,120 @@
-//! Opens stored forks: has the agent fork its session if it can, and responds to the client.
+//! Opens stored forks: does the I/O that a [`ForkOpening`] decides on.
 
+use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 
+use parlor_dialect::settings::Settings;
 use parlor_engine::opening::{OpeningPlan, name_session};
-use parlor_engine::{ClientCall, FORK, ForkContext, ForkStart, Frame, ReplayFrom};
-use parlor_json::{Json, JsonStr, Object};
+use parlor_engine::{AgentEpoch, ForkAction, ForkEvent, ForkOpening, ForkStart};
+use parlor_json::Object;
 use parlor_session::SessionId;
-use parlor_wire::{RequestId, RpcError, code};
+use parlor_wire::{RpcError, code};
 
 use super::SessionMessage;
 use super::task::SessionTask;
-use crate::agent::{BoundAgent, History, Startup};
+use crate::agent::{BoundAgent, History, Opener, Startup};
 use crate::client::Client;
 use crate::config::AgentConfig;
 use crate::hub::HubState;
 
-/// How the agent of a fork gets the conversation.
-enum ForkOutcome {
-    /// It has forked its own session.
-    Native(Box<BoundAgent>),
-    /// It gets the transcript with the first prompt, perhaps after an error in forking its own session.
-    Transcript(Option<RpcError>),
+/// A fork that is opened, with what this needs.
+struct ForkTask {
+    hub: Arc<HubState>,
+    client: Arc<Client>,
+    opening: ForkOpening,
+    /// The request to the agent, until it is waited for.
+    opener: Option<Opener>,
+    /// The agent session that the agent has forked, until the session has it.
+    bound: Option<BoundAgent>,
 }
 
 impl SessionTask {
     /// Opens a fork in a task of its own.
-    pub(super) fn start_fork(&self, mut start: ForkStart) {
+    pub(super) fn start_fork(&self, start: ForkStart) {
         let forking = self.forking.iter().find(|client| client.id == start.client).cloned();
         let Some(client) = forking.or_else(|| self.client(start.client)) else { return };
-        let hub = Arc::clone(&self.hub);
-        let config = hub.config_of(self.machine.row());
+        let (opening, mut actions) = ForkOpening::start(start);
+        let mut opener = None;
+        if let Some(ForkAction::ForkAtAgent { epoch, params, settings }) = actions.first_mut() {
+            opener =
+                self.fork_at_agent(opening.session(), *epoch, mem::take(params), mem::take(&mut **settings));
+        }
+        let task = ForkTask { hub: Arc::clone(&self.hub), client, opening, opener, bound: None };
+        tokio::spawn(task.run(actions.into()));
+    }
+
+    /// Asks the agent to fork, if the session still has the agent.
+    fn fork_at_agent(
+        &self,
+        fork: &SessionId,
+        epoch: AgentEpoch,
+        mut params: Object,
+        settings: Settings,
+    ) -> Option<Opener> {
+        let guard = self.agent_sessions.get(&epoch)?;
+        let row = self.machine.row();
+        let config = self.hub.config_of(row);
         let timeout = config.unwrap_or_else(|| AgentConfig::new("", Vec::new())).startup_timeout;
-        let (opener, error) = match std::mem::replace(&mut start.agent, ForkContext::Transcript(None)) {
-            ForkContext::Native { epoch, mut params, settings } => {
-                let fork = JsonStr::from_literal(&start.row.id).map(SessionId::from);
-                let opener = self.agent_sessions.get(&epoch).zip(fork).map(|(guard, fork)| {
-                    name_session(&guard.agent.info, &mut params, &fork);
-                    let history = History::of(self.machine.session());
-                    let plan = OpeningPlan::Fork { params, wanted: *settings, history };
-                    let agent = (&guard.agent, &*self.machine.row().agent);
-                    hub.open_at_agent(&fork, agent, plan, Startup::new(timeout), None)
-                });
-                (opener, None)
-            }
-            ForkContext::Transcript(error) => (None, error),
-        };
-        let agent = self.machine.row().agent.clone();
-        tokio::spawn(async move {
-            let outcome = match opener {
+        name_session(&guard.agent.info, &mut params, fork);
+        let history = History::of(self.machine.session());
+        let plan = OpeningPlan::Fork { params, wanted: settings, history };
+        Some(self.hub.open_at_agent(fork, (&guard.agent, &row.agent), plan, Startup::new(timeout), None))
+    }
+}
+
+impl ForkTask {
+    async fn run(mut self, mut actions: VecDeque<ForkAction>) {
+        while let Some(action) = actions.pop_front() {
+            let event = self.perform(action).await;
+            actions.extend(event.into_iter().flat_map(|event| self.opening.handle(event)));
+        }
+    }
+
+    /// Performs an action, and returns the event that follows, if any.
+    async fn perform(&mut self, action: ForkAction) -> Option<ForkEvent> {
+        let session = self.opening.session();
+        match action {
+            ForkAction::ForkAtAgent { .. } => Some(match self.opener.take() {
                 Some(opener) => match opener.opened(None).await {
-                    Ok(bound) => ForkOutcome::Native(Box::new(bound)),
+                    Ok(bound) => {
+                        self.bound = Some(bound);
+                        ForkEvent::AgentForked
+                    }
                     Err(error) => {
-                        tracing::info!(agent, "the agent could not fork its session: {}", error.message());
-                        ForkOutcome::Transcript(Some(error))
+                        tracing::info!(%session, "the agent could not fork its session: {}", error.message());
+                        ForkEvent::AgentFailed(error)
                     }
                 },
-                None => ForkOutcome::Transcript(error),
-            };
-            announce(&hub, client, start, outcome).await;
-        });
-    }
-}
-
-/// Responds to the client, attaches it to the fork, and sends the prompt that came with the request.
-async fn announce(hub: &Arc<HubState>, client: Arc<Client>, start: ForkStart, outcome: ForkOutcome) {
-    let ForkStart { id, row, answer, prompt, .. } = start;
-    let Some(session) = JsonStr::from_literal(&row.id).map(SessionId::from) else { return };
-    let announced = match outcome {
-        ForkOutcome::Native(bound) => match hub.start_bound(&session, *bound).await {
-            Ok(None) => {
-                hub.set_requesting_client(&session, &client);
-                let from = ReplayFrom::Forked(vec![(FORK, Json::from("native"))]);
-                let attach =
-                    ClientCall::Attach { id: id.clone(), from, cwd: None, members: Object::default() };
-                let attach = SessionMessage::Call(Arc::clone(&client), attach);
-                match (hub.send(&session, attach).await, prompt) {
-                    (Ok(()), Some(content)) => {
-                        let say = ClientCall::PromptWithoutRequest { content, answer: None };
-                        hub.send(&session, SessionMessage::Call(Arc::clone(&client), say)).await
-                    }
-                    (joined, _) => joined,
+                None => {
+                    let message = "the session has released the agent";
+                    ForkEvent::AgentFailed(RpcError::new(code::INTERNAL_ERROR, message))
                 }
+            }),
+            ForkAction::Start => Some(match self.hub.start_bound(session, self.bound.take()?).await {
+                Ok(None) => ForkEvent::Started,
+                Ok(Some(bound)) => {
+                    self.bound = Some(bound);
+                    ForkEvent::AlreadyOpen
+                }
+                Err(error) => ForkEvent::StartFailed(error),
+            }),
+            ForkAction::DiscardAgentSession => {
+                self.bound.take()?.guard.discard();
+                None
             }
-            Ok(Some(bound)) => {
-                // Another client has opened the fork, which gets the transcript instead.
-                bound.guard.discard();
-                let error = RpcError::new(
-                    code::INTERNAL_ERROR,
-                    "another client opened the fork before its agent was ready",
-                );
-                announce_transcript(hub, &session, &client, &id, answer, prompt, Some(&error)).await
+            ForkAction::AttachOnOpen => {
+                self.hub.attach_on_open(session, &self.client);
+                None
             }
-            Err(error) => Err(error),
-        },
-        ForkOutcome::Transcript(error) => {
-            announce_transcript(hub, &session, &client, &id, answer, prompt, error.as_ref()).await
+            ForkAction::Respond(frame) => {
+                self.client.queue.push(frame);
+                None
+            }
+            ForkAction::Call(call) => {
+                let message = SessionMessage::Call(Arc::clone(&self.client), call);
+                Some(ForkEvent::Called(self.hub.send(session, message).await))
+            }
         }
-    };
-    if let Err(error) = announced {
-        client.queue.push(Frame::error(&id, &error));
     }
-}
-
-/// Responds to the client for a fork whose agent gets the transcript; a prompt is stored before the response.
-async fn announce_transcript(
-    hub: &Arc<HubState>,
-    session: &SessionId,
-    client: &Arc<Client>,
-    id: &RequestId,
-    mut answer: Object,
-    prompt: Option<Json>,
-    error: Option<&RpcError>,
-) -> Result<(), RpcError> {
-    if let Some(error) = error {
-        answer.set_nested("_meta", "parlor/forkFailed", error.message());
-    }
-    let Some(content) = prompt else {
-        hub.attach_on_open(session, client);
-        client.queue.push(Frame::response(id, &answer));
-        return Ok(());
-    };
-    let answer = Some((id.clone(), answer));
-    let say = ClientCall::PromptWithoutRequest { content, answer };
-    hub.send(session, SessionMessage::Call(Arc::clone(client), say)).await
 }

@@ -15,11 +15,11 @@ mod task;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use parlor_engine::{AgentEpoch, ClientCall, Event, ForwardedCall, Frame};
+use parlor_engine::{AgentEpoch, ClientCall, Event, ForwardedCall, Frame, RejectableRequest};
 use parlor_json::{Json, Object};
 use parlor_session::session::{ClientId, PromptId};
 use parlor_session::{MessageId, Transcript};
-use parlor_wire::{RequestId, RpcError, code};
+use parlor_wire::{RequestId, RpcError};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::agent::{BoundAgent, Reply};
@@ -68,31 +68,28 @@ impl SessionMessage {
     }
 
     /// The request in this message, so that it can be rejected if it reaches no session.
-    pub(crate) fn as_rejectable(&self) -> Option<RejectableRequest> {
+    pub(crate) fn to_rejectable(&self) -> Option<RejectableCall> {
         let Self::Call(client, call) = self else { return None };
-        let id = call.request()?.clone();
-        Some(RejectableRequest { client: Arc::clone(client), id, ends: call.is_satisfied_without_session() })
+        Some(RejectableCall { client: Arc::clone(client), request: call.to_rejectable()? })
     }
 }
 
-/// A request that may have to be rejected.
+/// A request that may have to be rejected, and its client.
 #[derive(Debug)]
-pub(crate) struct RejectableRequest {
-    pub(crate) client: Arc<Client>,
-    pub(crate) id: RequestId,
-    /// Whether it closes or deletes a session.
-    pub(crate) ends: bool,
+pub(crate) struct RejectableCall {
+    client: Arc<Client>,
+    request: RejectableRequest,
 }
 
-impl RejectableRequest {
-    /// Responds with the error. Closing or deleting a session that does not exist succeeds.
+impl RejectableCall {
+    /// The client's id for the request.
+    pub(crate) fn id(&self) -> &RequestId {
+        self.request.id()
+    }
+
+    /// Responds to a request that reaches no session.
     pub(crate) fn reject(&self, error: &RpcError) {
-        let frame = if self.ends && error.code() == code::RESOURCE_NOT_FOUND {
-            Frame::response(&self.id, &Object::default())
-        } else {
-            Frame::error(&self.id, error)
-        };
-        self.client.queue.push(frame);
+        self.client.queue.push(self.request.response(error));
     }
 }
 

@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 use parlor_dialect::settings::Settings;
 use parlor_engine::opening::AgentSession;
 use parlor_engine::{
-    AgentEvent, AgentLink, Event, IdGen, Now, OpenedAgent, QueueLimits, SessionConfig, SessionLookup,
-    SessionMachine,
+    AgentEvent, AgentLink, AgentSessionEnd, EndCall, Event, IdGen, Now, OpenedAgent, QueueLimits,
+    SessionConfig, SessionLookup, SessionMachine,
 };
 use parlor_json::{JsonStr, Object};
 use parlor_session::UnixMillis;
 use parlor_store::SessionRow;
 use parlor_wire::RpcError;
 use tokio::sync::mpsc;
+use tracing::Instrument as _;
 
 use super::restore::restore;
 use super::task::SessionTask;
@@ -60,18 +61,23 @@ pub(crate) fn start(
     // From here on the agent's messages are routed to the session.
     let linked = agent.as_ref().map(|bound| task.replace_route(bound));
     let hub = Arc::clone(&task.hub);
-    hub.session_thread().spawn(async move {
+    let row = task.machine.row();
+    // It is entered once per poll of the task, which handles a whole batch. It is no part of the span of the connection or agent
+    // that has the session opened.
+    let span = tracing::info_span!(parent: None, "session", session = %task.machine.id(), agent = row.agent);
+    let running = async move {
         let mut first = Vec::new();
         if let Some(bound) = agent {
             let agent = Box::new(task.bind(bound).await);
             let epoch = agent.link.epoch;
-            first.push(Event::Begun { agent, replay });
+            first.push(Event::Started { agent, replay });
             if let Some(Err(error)) = linked {
                 first.push(Event::Agent(epoch, AgentEvent::Gone(error)));
             }
         }
         Box::pin(task.run(first)).await;
-    });
+    };
+    hub.session_thread().spawn(running.instrument(span));
     me
 }
 
@@ -163,9 +169,9 @@ impl SessionTask {
             row.agent_session.as_deref().and_then(JsonStr::from_literal).map(parlor_session::SessionId::from);
         let (Some(config), Some(agents)) = (hub.config_of(&row), agents) else { return };
         let known = hub.agent_pool().cached_agent_info(&config);
-        if !known
-            .is_some_and(|known| parlor_engine::Capability::Delete.is_in(known.dialect, &known.initialize))
-        {
+        let call =
+            known.and_then(|known| AgentSessionEnd::Discard.call(known.dialect, &known.initialize, false));
+        if call != Some(EndCall::Delete) {
             return;
         }
         let client = hub.requesting_client(&id);

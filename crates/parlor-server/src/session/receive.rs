@@ -83,15 +83,7 @@ impl SessionTask {
     /// Registers a client that calls the session. The client's queue must be checked afterwards: a client closes it before it
     /// reads which sessions to notify.
     fn register_client(&mut self, client: &Arc<Client>, call: &ClientCall) {
-        let acts = matches!(
-            call,
-            ClientCall::Follow
-                | ClientCall::Prompt { .. }
-                | ClientCall::Steer { .. }
-                | ClientCall::PromptWithoutRequest { .. }
-        );
-        // The agent is started in the environment of the client that acted last.
-        if acts || matches!(call, ClientCall::Attach { .. }) && client.is_driver() {
+        if call.is_act(client.is_driver()) {
             self.hub.set_requesting_client(self.machine.id(), client);
         }
         if let ClientCall::Fork(_) = call {

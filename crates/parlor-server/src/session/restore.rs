@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use parlor_dialect::Losses;
 use parlor_dialect::settings::Settings;
-use parlor_engine::Capability;
 use parlor_engine::opening::{OpeningPlan, RestorePlan, RestoreSource};
+use parlor_engine::{AgentSessionEnd, EndCall};
 use parlor_json::{JsonStr, Object};
 use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
@@ -17,7 +17,7 @@ impl AgentSessionGuard {
     /// Releases the agent session of a session that is unloaded. Later updates of the agent reload the session.
     pub(super) fn release(self, hub: &Arc<HubState>, ours: &SessionId) {
         let Self { agent, session, epoch } = &self;
-        let closes = agent.info.has(Capability::Close);
+        let closes = agent.info.end_call(AgentSessionEnd::Release) == Some(EndCall::Close);
         let unloaded = EvictedSession {
             hub: Arc::downgrade(hub),
             session: ours.clone(),
@@ -32,13 +32,15 @@ impl AgentSessionGuard {
     /// Deletes the agent session, or closes it if the agent cannot delete.
     pub(super) fn discard(self) {
         let Self { agent, session, .. } = &self;
-        if agent.info.has(Capability::Delete) {
-            let mut params = Object::default();
-            params.set("sessionId", session.as_json());
-            // The response is ignored.
-            drop(agent.call_now("session/delete", &params));
-        } else if agent.info.has(Capability::Close) {
-            agent.close_session(session);
+        match agent.info.end_call(AgentSessionEnd::Discard) {
+            Some(EndCall::Delete) => {
+                let mut params = Object::default();
+                params.set("sessionId", session.as_json());
+                // The response is ignored.
+                drop(agent.call_now("session/delete", &params));
+            }
+            Some(EndCall::Close) => agent.close_session(session),
+            None => {}
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use parlor_engine::{AgentEpoch, ClientRequestId, Event, Now, SessionEnd, SessionMachine};
+use parlor_engine::{AgentEpoch, AgentSessionEnd, ClientRequestId, Event, Now, SessionEnd, SessionMachine};
 use parlor_session::session::{ClientId, PromptId};
 use parlor_session::{MessageId, Transcript, UnixMillis};
 use parlor_wire::RequestId;
@@ -145,18 +145,15 @@ impl SessionTask {
         }
         if matches!(end, Some(SessionEnd::Deleted)) && !self.machine.is_owned() {
             self.hub.losses().remove(&id);
-            if self.machine.agent().is_none() {
-                self.delete_at_agent();
-            }
         }
         let guard = self.machine.agent().and_then(|link| self.agent_sessions.remove(&link.epoch));
-        match (guard, end) {
-            // The server stops its agents.
-            (None, _) | (Some(_), Some(SessionEnd::Stopped)) => {}
-            // The agent keeps the session of a subagent for as long as its owner.
-            (Some(guard), _) if self.machine.is_owned() => drop(guard),
-            (Some(guard), Some(SessionEnd::Deleted)) => guard.discard(),
-            (Some(guard), _) => guard.release(&self.hub, &id),
+        match (self.machine.agent_session_end(), guard) {
+            (AgentSessionEnd::Discard, Some(guard)) => guard.discard(),
+            (AgentSessionEnd::Discard, None) if self.machine.agent().is_none() => self.delete_at_agent(),
+            (AgentSessionEnd::Release, Some(guard)) => guard.release(&self.hub, &id),
+            // Dropping the guard unbinds the session.
+            (AgentSessionEnd::Keep | AgentSessionEnd::Unbind, guard) => drop(guard),
+            (AgentSessionEnd::Release | AgentSessionEnd::Discard, None) => {}
         }
         for done in self.stopping {
             let _ = done.send(());

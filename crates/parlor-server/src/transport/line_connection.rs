@@ -9,6 +9,7 @@ use parlor_engine::Frame;
 use parlor_wire::{InputLine, LineDecoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
+use tracing::Instrument as _;
 
 #[cfg(feature = "http")]
 use super::connection_limit::ConnectionGuard;
@@ -163,8 +164,20 @@ impl Output for SocketWriter {
     }
 }
 
-/// Reads and writes until the client is gone, or sends no more and has its responses, or the hub closes the connection.
+/// Serves a client in the span of its connection: reads and writes until the client is gone, or sends no more and has its
+/// responses, or the hub closes the connection.
 async fn exchange<R: AsyncRead + Unpin>(
+    connection: Connection,
+    input: LineInput<R>,
+    output: impl Output,
+    in_flight: &InFlightRequests,
+    bounds: Bounds,
+) -> io::Result<()> {
+    let span = connection.span().clone();
+    read_and_write(connection, input, output, in_flight, bounds).instrument(span).await
+}
+
+async fn read_and_write<R: AsyncRead + Unpin>(
     mut connection: Connection,
     mut input: LineInput<R>,
     mut output: impl Output,

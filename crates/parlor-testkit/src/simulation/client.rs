@@ -192,12 +192,11 @@ impl World {
     /// A client calls a session.
     pub(super) fn call(&mut self, client: ClientId, session: &SessionId, call: ClientCall) {
         self.note(|| format!("client {} calls {session}: {call:?}", client.0));
-        let request = call.request().map(number);
-        let ends = call.is_satisfied_without_session();
+        let request = call.to_rejectable();
         if let Err(error) = self.send(session, Message::Call(client, call))
-            && let Some(id) = request
+            && let Some(request) = request
         {
-            self.refuse(client, id, ends, &error);
+            self.push(client, request.response(&error), Tag::default());
         }
     }
 

@@ -1,12 +1,15 @@
 //! What the server does beside its sessions: starts agents, restores their sessions, opens forks, serves files.
 
+use std::collections::VecDeque;
+
 use parlor_dialect::Dialect;
 use parlor_dialect::settings::{Setting, Settings};
 use parlor_engine::opening::{RefusedSetting, RefusedSettings};
 use parlor_engine::rows::SessionRow;
 use parlor_engine::stored::StoredSession;
 use parlor_engine::{
-    AgentEpoch, AgentEvent, ClientCall, Event, FORK, ForkContext, ForkStart, Frame, ReplayFrom,
+    AgentEpoch, AgentEvent, ClientCall, Event, ForkAction, ForkEvent, ForkOpening, ForkStart,
+    RejectableRequest, ReplayFrom,
 };
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
@@ -16,7 +19,7 @@ use parlor_wire::{RequestId, RpcError, code};
 use super::Invariant;
 use super::agent::{AgentSession, AgentSessionKey, Link, Process, Receiver};
 use super::client::Tag;
-use super::shell::{Message, gone, number};
+use super::shell::{Message, gone};
 use super::world::{World, session_id};
 
 /// Something that takes its time.
@@ -26,13 +29,21 @@ pub(super) enum Job {
     /// A session's agent is started and its session restored.
     Restore { session: SessionId, incarnation: u64 },
     /// The agent's session is restored; the session does not know it yet.
-    Ready { session: SessionId, incarnation: u64, restored: Restored },
-    /// A stored fork is opened.
-    Fork { start: Box<ForkStart>, asked: Option<(AgentSessionKey, Object)>, error: Option<RpcError> },
+    Ready { session: SessionId, incarnation: u64, restored: Box<Restored> },
+    /// The agent is asked to fork for a stored fork that is opened.
+    Fork { fork: Box<OpenedFork>, parent: Option<AgentSessionKey> },
     /// The server serves a file or a terminal for an agent.
     Serve { link: Link, id: u64 },
     /// The server looks whether an agent may have a file.
     CheckFile { link: Link, id: u64, method: String, params: Object },
+}
+
+/// A fork that is opened, with what this needs.
+pub(super) struct OpenedFork {
+    client: ClientId,
+    opening: ForkOpening,
+    /// What the agent has forked, until the session has it.
+    forked: Option<Restored>,
 }
 
 /// An agent session for one of ours.
@@ -56,9 +67,9 @@ impl World {
             }
             Job::Restore { session, incarnation } => self.restore(&session, incarnation),
             Job::Ready { session, incarnation, restored } => {
-                let Restored { place, epoch, .. } = &restored;
+                let Restored { place, epoch, .. } = &*restored;
                 let (place, epoch) = (place.clone(), *epoch);
-                let ready = if self.processes[place.process].is_alive { Ok(restored) } else { Err(gone()) };
+                let ready = if self.processes[place.process].is_alive { Ok(*restored) } else { Err(gone()) };
                 if ready.is_err() {
                     self.ledger.agent_lost(&session);
                 }
@@ -66,7 +77,7 @@ impl World {
                     self.unlink(&place, epoch);
                 }
             }
-            Job::Fork { start, asked, error } => self.open_fork(*start, asked, error.as_ref()),
+            Job::Fork { fork, parent } => self.fork_at_agent(*fork, parent),
             Job::Serve { link, id } => {
                 let _ = self.send_to(&link.session, link.incarnation, Message::Served(link.epoch, id));
             }
@@ -137,7 +148,10 @@ impl World {
     ) {
         let process = match self.process(kind) {
             Ok(process) => process,
-            Err(error) => return self.refuse(client, request, false, &error),
+            Err(error) => {
+                let request = RejectableRequest::new(request.into(), "session/new");
+                return self.push(client, request.response(&error), Tag::default());
+            }
         };
         let (place, epoch) = self.agent_session(process);
         let (result, settings) = self.opening(process);
@@ -163,7 +177,7 @@ impl World {
             Restored { place, epoch, without_history: false, lost: None, result, settings, refused: None };
         let attach =
             ClientCall::Attach { id: RequestId::from(request), from, cwd: None, members: Object::default() };
-        let first = vec![Message::Begun(restored, replay), Message::Call(client, attach)];
+        let first = vec![Message::Started(restored, replay), Message::Call(client, attach)];
         self.start(StoredSession::new(row), first);
     }
 
@@ -212,7 +226,7 @@ impl World {
             }
         };
         let refused = (self.plan.faults.nonsense && self.random.percent(10)).then(refused_settings);
-        let restored = Restored { refused, ..restored };
+        let restored = Box::new(Restored { refused, ..restored });
         self.jobs.push(Job::Ready { session: session.clone(), incarnation, restored });
     }
 
@@ -255,72 +269,83 @@ impl World {
         Some(Restored { place, epoch, without_history: false, lost: None, result, settings, refused: None })
     }
 
-    /// A fork is stored: its agent is asked to fork, or it goes without.
-    pub(super) fn start_fork(&mut self, parent: &SessionId, mut start: ForkStart) {
-        let fork = session_id(&start.row.id);
-        self.known_sessions.push(fork);
-        let agent = std::mem::replace(&mut start.agent, ForkContext::Transcript(None));
-        let (asked, error) = match agent {
-            ForkContext::Native { epoch, params, .. } => {
-                let place = self.shells.get(parent).and_then(|shell| shell.ties.get(&epoch)).cloned();
-                (place.map(|place| (place, params)), None)
+    /// A fork is stored: it is opened as the server does.
+    pub(super) fn start_fork(&mut self, parent: &SessionId, start: ForkStart) {
+        let client = start.client;
+        let (opening, actions) = ForkOpening::start(start);
+        self.known_sessions.push(opening.session().clone());
+        let fork = OpenedFork { client, opening, forked: None };
+        if let Some(ForkAction::ForkAtAgent { epoch, .. }) = actions.first() {
+            let parent = self.shells.get(parent).and_then(|shell| shell.ties.get(epoch)).cloned();
+            self.jobs.push(Job::Fork { fork: Box::new(fork), parent });
+        } else {
+            self.open_fork(fork, actions);
+        }
+    }
+
+    /// The agent forks its session, or not.
+    fn fork_at_agent(&mut self, mut fork: OpenedFork, parent: Option<AgentSessionKey>) {
+        let parent = parent.filter(|place| self.processes[place.process].is_alive);
+        let event = match parent.filter(|_| self.random.percent(85)) {
+            Some(AgentSessionKey { process, .. }) => {
+                let (place, epoch) = self.agent_session(process);
+                let (result, settings) = self.opening(process);
+                let without_history = false;
+                let forked =
+                    Restored { place, epoch, without_history, lost: None, result, settings, refused: None };
+                fork.forked = Some(forked);
+                ForkEvent::AgentForked
             }
-            ForkContext::Transcript(error) => (None, error),
+            None => ForkEvent::AgentFailed(RpcError::new(code::INTERNAL_ERROR, "the agent does not fork")),
         };
-        self.jobs.push(Job::Fork { start: Box::new(start), asked, error });
+        let actions = fork.opening.handle(event);
+        self.open_fork(fork, actions);
     }
 
-    /// The agent has forked, or not: the fork is announced to the client that wanted it.
-    fn open_fork(
-        &mut self,
-        start: ForkStart,
-        asked: Option<(AgentSessionKey, Object)>,
-        error: Option<&RpcError>,
-    ) {
-        let ForkStart { client, id, row, answer, prompt, .. } = start;
-        let fork = session_id(&row.id);
-        let is_forked = asked.as_ref().is_some_and(|(place, _)| {
-            self.processes[place.process].is_alive && !self.shells.contains_key(&fork)
-        }) && self.random.percent(85);
-        self.count(if is_forked { "forks by the agent" } else { "forks by transcript" });
-        let Some((place, _)) = asked.filter(|_| is_forked) else {
-            return self.announce_transcript(client, &id, &fork, answer, prompt, error);
-        };
-        let Some(stored) = self.disk.open(&row.id) else {
-            return self.refuse(client, number(&id), false, &parlor_engine::no_session(&fork));
-        };
-        let (place, epoch) = self.agent_session(place.process);
-        let (result, settings) = self.opening(place.process);
-        let restored =
-            Restored { place, epoch, without_history: false, lost: None, result, settings, refused: None };
-        let from = ReplayFrom::Forked(vec![(FORK, Json::from("native"))]);
-        let attach = ClientCall::Attach { id, from, cwd: None, members: Object::default() };
-        let mut first = vec![Message::Begun(restored, None), Message::Call(client, attach)];
-        if let Some(content) = prompt {
-            first.push(Message::Call(client, ClientCall::PromptWithoutRequest { content, answer: None }));
+    fn open_fork(&mut self, mut fork: OpenedFork, actions: Vec<ForkAction>) {
+        let mut actions = VecDeque::from(actions);
+        while let Some(action) = actions.pop_front() {
+            let event = self.perform(&mut fork, action);
+            actions.extend(event.into_iter().flat_map(|event| fork.opening.handle(event)));
         }
-        self.start(stored, first);
     }
 
-    fn announce_transcript(
-        &mut self,
-        client: ClientId,
-        id: &RequestId,
-        fork: &SessionId,
-        mut answer: Object,
-        prompt: Option<Json>,
-        error: Option<&RpcError>,
-    ) {
-        if let Some(error) = error {
-            answer.set_nested("_meta", "parlor/forkFailed", Json::from(error.message()));
-        }
-        let Some(content) = prompt else {
-            self.expected.insert(fork.clone(), client);
-            return self.push(client, Frame::response(id, &answer), Tag::default());
-        };
-        let say = ClientCall::PromptWithoutRequest { content, answer: Some((id.clone(), answer)) };
-        if let Err(error) = self.send(fork, Message::Call(client, say)) {
-            self.refuse(client, number(id), false, &error);
+    fn perform(&mut self, fork: &mut OpenedFork, action: ForkAction) -> Option<ForkEvent> {
+        let (client, session) = (fork.client, fork.opening.session());
+        match action {
+            // `start_fork` does that.
+            ForkAction::ForkAtAgent { .. } => None,
+            ForkAction::Start if self.shells.contains_key(session) => {
+                self.count("forks that others opened first");
+                Some(ForkEvent::AlreadyOpen)
+            }
+            ForkAction::Start => {
+                let Some(stored) = self.disk.open(session.as_json().as_literal()) else {
+                    return Some(ForkEvent::StartFailed(parlor_engine::no_session(session)));
+                };
+                self.count("forks by the agent");
+                self.start(stored, vec![Message::Started(fork.forked.take()?, None)]);
+                Some(ForkEvent::Started)
+            }
+            ForkAction::DiscardAgentSession => {
+                self.discard_agent_session(&fork.forked.take()?.place);
+                None
+            }
+            ForkAction::AttachOnOpen => {
+                self.expected.insert(session.clone(), client);
+                None
+            }
+            ForkAction::Respond(frame) => {
+                self.count("forks answered without a session");
+                self.push(client, frame, Tag::default());
+                None
+            }
+            ForkAction::Call(call) => {
+                if matches!(call, ClientCall::PromptWithoutRequest { answer: Some(_), .. }) {
+                    self.count("forks answered with a prompt");
+                }
+                Some(ForkEvent::Called(self.send(session, Message::Call(client, call))))
+            }
         }
     }
 

@@ -5,8 +5,9 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use parlor_engine::{
-    AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentLink, CachedAgentInfo, ClientCall, ClientRequestId,
-    Event, Frame, OpenedAgent, Outgoing, Output, SessionEnd, SessionLookup, SessionMachine, Timer,
+    AgentCall, AgentCommand, AgentEpoch, AgentEvent, AgentLink, AgentSessionEnd, CachedAgentInfo, ClientCall,
+    ClientRequestId, EndCall, Event, Frame, OpenedAgent, Outgoing, Output, SessionEnd, SessionLookup,
+    SessionMachine, Timer,
 };
 use parlor_json::{Json, Object};
 use parlor_session::SessionId;
@@ -58,7 +59,7 @@ pub(super) enum Message {
     /// The agent's session is restored, or cannot be.
     AgentReady(Result<Restored, RpcError>),
     /// A new session has its agent.
-    Begun(Restored, Option<Vec<String>>),
+    Started(Restored, Option<Vec<String>>),
     /// The server answered a request of the agent.
     Served(AgentEpoch, u64),
 }
@@ -295,16 +296,16 @@ impl World {
         self.release(key, output);
         self.unbind_subagents(key);
         let Some(shell) = self.shells.remove(key) else { return };
-        let is_owned = shell.machine.is_owned();
+        let agent_session_end = shell.machine.agent_session_end();
         let epoch = shell.machine.agent().map(|link| link.epoch);
         for (tied, place) in shell.ties {
-            match &end {
-                Some(SessionEnd::Stopped) => {}
-                // The agent keeps the session of a subagent for as long as its owner.
-                _ if is_owned => self.unlink(&place, tied),
-                Some(SessionEnd::Deleted) => self.discard_agent_session(&place),
-                _ if Some(tied) == epoch => self.release_agent_session(key, &place, tied),
-                _ => self.unlink(&place, tied),
+            match agent_session_end {
+                AgentSessionEnd::Keep => {}
+                AgentSessionEnd::Discard => self.discard_agent_session(&place),
+                AgentSessionEnd::Release if Some(tied) == epoch => {
+                    self.release_agent_session(key, &place, tied);
+                }
+                AgentSessionEnd::Release | AgentSessionEnd::Unbind => self.unlink(&place, tied),
             }
         }
     }
@@ -357,10 +358,10 @@ impl World {
                     events.push(Event::Agent(epoch, AgentEvent::Gone(gone())));
                 }
             }
-            Message::Begun(restored, replay) => {
+            Message::Started(restored, replay) => {
                 let (epoch, is_alive) = (restored.epoch, self.processes[restored.place.process].is_alive);
                 let agent = Box::new(self.bind(key, restored));
-                events.push(Event::Begun { agent, replay });
+                events.push(Event::Started { agent, replay });
                 if !is_alive {
                     events.push(Event::Agent(epoch, AgentEvent::Gone(gone())));
                 }
@@ -642,7 +643,7 @@ impl World {
         epoch: AgentEpoch,
     ) {
         let process = &mut self.processes[place.process];
-        let closes = process.plan.closes;
+        let closes = process.info.end_call(AgentSessionEnd::Release) == Some(EndCall::Close);
         let Some(session) = process.sessions.get_mut(&place.session) else { return };
         if session.epoch() != Some(epoch) || matches!(session.receiver, Receiver::Nobody) {
             return;
@@ -673,7 +674,7 @@ impl World {
     }
 
     /// The session of an agent is deleted with ours.
-    fn discard_agent_session(&mut self, place: &AgentSessionKey) {
+    pub(super) fn discard_agent_session(&mut self, place: &AgentSessionKey) {
         if let Some(session) = self.processes[place.process].sessions.get_mut(&place.session) {
             session.end();
         }
@@ -728,8 +729,8 @@ fn shown(event: &Event) -> String {
             "agent ready: {epoch:?} as {session}, without history: {without_history}, early: {early:?}"
         );
     }
-    if let Event::Begun { agent, replay } = event {
-        return format!("begun: {:?} as {}, replay: {replay:?}", agent.link.epoch, agent.link.session);
+    if let Event::Started { agent, replay } = event {
+        return format!("started: {:?} as {}, replay: {replay:?}", agent.link.epoch, agent.link.session);
     }
     format!("{event:?}")
 }

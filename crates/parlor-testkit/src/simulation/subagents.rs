@@ -197,7 +197,7 @@ impl World {
         match self.disk.open(key.as_json().as_literal()) {
             // An owner is about to be deleted, and this session with it.
             Some(stored) if self.disk.owners(&stored.row).iter().any(|owner| self.is_deleting(owner)) => {}
-            Some(stored) => self.start(stored, vec![Message::Begun(restored, None)]),
+            Some(stored) => self.start(stored, vec![Message::Started(restored, None)]),
             None => self.fail(Invariant::StoredFirst, format!("subagent {key} is bound and not stored")),
         }
     }

@@ -90,7 +90,7 @@ pub(super) fn tokens_of_event(event: &Event) -> Vec<u64> {
         of_agent(event)
     } else if let Event::AgentReady(Ok(agent)) = event {
         agent.early.iter().flat_map(of_agent).collect()
-    } else if let Event::Begun { agent, replay } = event {
+    } else if let Event::Started { agent, replay } = event {
         let replay = replay.iter().flatten().flat_map(|lines| tokens_in(lines));
         replay.chain(agent.early.iter().flat_map(of_agent)).collect()
     } else if let Event::Client { call, .. } = event {

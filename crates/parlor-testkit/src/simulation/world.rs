@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parlor_engine::stored::StoredSession;
-use parlor_engine::{Event, Frame, IdGen, Now, SessionMachine, no_session};
-use parlor_json::{JsonStr, Object};
+use parlor_engine::{Event, IdGen, Now, SessionMachine, no_session};
+use parlor_json::JsonStr;
 use parlor_session::session::ClientId;
 use parlor_session::{SessionId, UnixMillis};
-use parlor_wire::{RequestId, RpcError, code};
+use parlor_wire::RpcError;
 
 use super::agent::Process;
-use super::client::{Connection, Person, Tag};
+use super::client::{Connection, Person};
 use super::disk::Disk;
 use super::jobs::Job;
 use super::ledger::Ledger;
@@ -243,17 +243,6 @@ impl World {
             person.requests.clear();
             person.replicas.values_mut().for_each(super::replica::Replica::detach);
         }
-    }
-
-    /// Answers a request that reached no session.
-    pub(super) fn refuse(&mut self, client: ClientId, id: u64, ends: bool, error: &RpcError) {
-        let id = RequestId::from(id);
-        let frame = if ends && error.code() == code::RESOURCE_NOT_FOUND {
-            Frame::response(&id, &Object::default())
-        } else {
-            Frame::error(&id, error)
-        };
-        self.push(client, frame, Tag::default());
     }
 
     /// All sessions that exist, as the store has them.

@@ -14,6 +14,7 @@ use tokio_tungstenite::tungstenite::error::CapacityError;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
+use tracing::Instrument as _;
 
 use self::encode::PING;
 pub(super) use self::handshake::{Handshake, UpgradedStream};
@@ -21,7 +22,7 @@ use self::reader::MessageReader;
 use super::Limits;
 use super::connection_limit::ConnectionGuard;
 use crate::hub::{ConnectOptions, Connection, Hub};
-use crate::send_queue::{RawSender, SocketHalf, SocketWriter};
+use crate::send_queue::{RawSender, SendQueueReader, SocketHalf, SocketWriter};
 
 /// How long closing a connection may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -37,7 +38,18 @@ pub(super) async fn serve(
     guard: Arc<ConnectionGuard>,
     limits: Limits,
 ) {
-    let (mut connection, queue) = hub.connect(options);
+    let (connection, queue) = hub.connect(options);
+    let span = connection.span().clone();
+    serve_connection(upgraded, connection, queue, guard, limits).instrument(span).await;
+}
+
+async fn serve_connection(
+    upgraded: UpgradedStream,
+    mut connection: Connection,
+    queue: SendQueueReader,
+    guard: Arc<ConnectionGuard>,
+    limits: Limits,
+) {
     let (read, write) = upgraded.stream.into_split();
     let mut writer = queue.write_to(SocketHalf::Tcp(write), Box::new(encode::encode));
     let sender = writer.raw_sender();
