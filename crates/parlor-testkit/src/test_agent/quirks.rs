@@ -1,34 +1,34 @@
-//! What some real agents do beyond the documents, chosen on the command line.
+//! Imitated faults of real agents, chosen on the command line.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Something that some real agents do.
+/// A fault of a real agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quirk {
     /// A session that is loaded, resumed or forked has the default mode and model.
     ForgetsSettings,
-    /// The answer to load, resume and fork names neither modes nor options.
+    /// The response to load, resume and fork has neither modes nor options.
     SilentSettings,
-    /// Mode and options of a session that was loaded, resumed or forked can be set to what they are by default only.
+    /// Mode and options of a session that was loaded, resumed or forked can only be set to their defaults.
     RefusesSettings,
-    /// There is no mode but the default one.
+    /// The default mode is the only one.
     LacksModes,
     /// There are neither modes nor options.
     LacksSettings,
-    /// The mode is an option as well in version 1, and a change is reported by the one that was set.
+    /// In version 1, the mode is also an option; a change is reported as the one that was set.
     ModeOption,
-    /// The model is chosen with `models` and `session/set_model` in version 1, and not with an option.
+    /// In version 1, the model is selected with `models` and `session/set_model` instead of an option.
     Models,
-    /// A fork tells its messages before the answer, under other ids.
+    /// A fork replays its messages before the response, with other ids.
     ForkReplays,
-    /// A fork tells its messages after the answer, under other ids.
+    /// A fork replays its messages after the response, with other ids.
     ForkReplaysLate,
-    /// A new session or fork is answered with the id of one that is open.
+    /// The response to a new session or fork has the id of an open session.
     SameId,
-    /// Closing takes 300 ms, in which the session can neither be loaded nor resumed.
+    /// Closing takes 300 ms; during that time the session can be neither loaded nor resumed.
     SlowClose,
-    /// Load and resume fail with an error that says nothing of the session.
+    /// Load and resume fail with an error that does not mention the session.
     RestoreFails,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Quirk {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Quirks(Vec<Quirk>);
 
-/// A quirk that the agent does not have.
+/// The error for an unknown name.
 #[derive(Debug)]
 pub(crate) struct UnknownQuirk(String);
 
@@ -58,7 +58,7 @@ impl Quirk {
 }
 
 impl Quirks {
-    /// Whether the agent has this one.
+    /// Whether the agent has this quirk.
     pub(super) fn has(&self, quirk: Quirk) -> bool {
         self.0.contains(&quirk)
     }
