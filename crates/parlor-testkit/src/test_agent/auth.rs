@@ -1,6 +1,5 @@
 //! Login methods.
 
-use std::fmt;
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::str::FromStr;
@@ -14,6 +13,7 @@ use parlor_wire::{RequestId, RpcError, code, write};
 
 use super::Options;
 use super::json::{self, list};
+use super::names::{self, UnknownName};
 use super::server::{Agent, ClientInfo};
 use super::session::Event;
 
@@ -42,10 +42,6 @@ enum Method {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuthMethods(Vec<Method>);
 
-/// The error for a name that is not a method.
-#[derive(Debug)]
-pub(crate) struct UnknownMethod(String);
-
 impl Method {
     const ALL: [(&str, Self); 5] = [
         ("test", Self::Test),
@@ -71,24 +67,12 @@ impl AuthMethods {
 }
 
 impl FromStr for AuthMethods {
-    type Err = UnknownMethod;
+    type Err = UnknownName;
 
-    fn from_str(list: &str) -> Result<Self, UnknownMethod> {
-        let find = |name: &str| Method::ALL.into_iter().find(|(known, _)| *known == name);
-        let names = list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none");
-        let methods = names.map(|name| Ok(find(name).ok_or_else(|| UnknownMethod(name.to_owned()))?.1));
-        methods.collect::<Result<_, _>>().map(Self)
+    fn from_str(list: &str) -> Result<Self, UnknownName> {
+        names::parse("login method", list, &Method::ALL).map(Self)
     }
 }
-
-impl fmt::Display for UnknownMethod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<&str> = Method::ALL.iter().map(|(name, _)| *name).collect();
-        write!(f, "unknown login method '{}': there are {}, none", self.0, known.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownMethod {}
 
 /// Encodes the methods for the response to `initialize`.
 pub(super) fn methods(options: &Options, client: &ClientInfo) -> String {

@@ -1,11 +1,11 @@
 //! Encodes the capabilities of the agent and the settings of a session.
 
-use std::fmt;
 use std::str::FromStr;
 
 use super::commands::{COMMANDS, Step};
 use super::encode::{Encoder, update};
 use super::json::list;
+use super::names::{self, UnknownName};
 use super::quirks::{Quirk, Quirks};
 use super::server::ClientInfo;
 use super::session::StoredSession;
@@ -35,10 +35,6 @@ pub(crate) enum OptionalMethod {
 /// The supported optional methods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OptionalMethods(Vec<OptionalMethod>);
-
-/// The error for a name that is not an optional method.
-#[derive(Debug)]
-pub(crate) struct UnknownMethodName(String);
 
 /// A setting of a session: its id, its name for people, and its values with their names.
 struct Setting {
@@ -92,24 +88,12 @@ impl OptionalMethods {
 }
 
 impl FromStr for OptionalMethods {
-    type Err = UnknownMethodName;
+    type Err = UnknownName;
 
-    fn from_str(list: &str) -> Result<Self, UnknownMethodName> {
-        let find = |name: &str| OptionalMethod::ALL.into_iter().find(|(known, _)| *known == name);
-        let names = list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none");
-        let methods = names.map(|name| Ok(find(name).ok_or_else(|| UnknownMethodName(name.to_owned()))?.1));
-        methods.collect::<Result<_, _>>().map(Self)
+    fn from_str(list: &str) -> Result<Self, UnknownName> {
+        names::parse("method", list, &OptionalMethod::ALL).map(Self)
     }
 }
-
-impl fmt::Display for UnknownMethodName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<&str> = OptionalMethod::ALL.iter().map(|(name, _)| *name).collect();
-        write!(f, "unknown method '{}': there are {}, none", self.0, known.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownMethodName {}
 
 /// Encodes the response to `initialize`.
 pub(super) fn initialize(options: &Options, client: &ClientInfo) -> String {

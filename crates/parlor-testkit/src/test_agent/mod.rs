@@ -20,6 +20,7 @@ mod encode;
 mod json;
 mod messages;
 mod methods;
+mod names;
 mod output;
 mod quirks;
 mod server;

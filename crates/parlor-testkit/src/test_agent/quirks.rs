@@ -1,7 +1,8 @@
 //! Imitated faults of real agents, chosen on the command line.
 
-use std::fmt;
 use std::str::FromStr;
+
+use super::names::{self, UnknownName};
 
 /// A fault of a real agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,10 +37,6 @@ pub(crate) enum Quirk {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Quirks(Vec<Quirk>);
 
-/// The error for an unknown name.
-#[derive(Debug)]
-pub(crate) struct UnknownQuirk(String);
-
 impl Quirk {
     const ALL: [(&str, Self); 12] = [
         ("forgets-settings", Self::ForgetsSettings),
@@ -65,21 +62,9 @@ impl Quirks {
 }
 
 impl FromStr for Quirks {
-    type Err = UnknownQuirk;
+    type Err = UnknownName;
 
-    fn from_str(list: &str) -> Result<Self, UnknownQuirk> {
-        let find = |name: &str| Quirk::ALL.into_iter().find(|(known, _)| *known == name);
-        let names = list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none");
-        let quirks = names.map(|name| Ok(find(name).ok_or_else(|| UnknownQuirk(name.to_owned()))?.1));
-        quirks.collect::<Result<_, _>>().map(Self)
+    fn from_str(list: &str) -> Result<Self, UnknownName> {
+        names::parse("quirk", list, &Quirk::ALL).map(Self)
     }
 }
-
-impl fmt::Display for UnknownQuirk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<&str> = Quirk::ALL.iter().map(|(name, _)| *name).collect();
-        write!(f, "unknown quirk '{}': there are {}, none", self.0, known.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownQuirk {}
