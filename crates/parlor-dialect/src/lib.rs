@@ -42,3 +42,8 @@ pub use path_map::{BadPathMap, PathMap};
 pub use recording::{Recorded, Side};
 pub use translate::{TranslatedLine, Translation, Translator};
 pub use values::permission::with_request_id;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

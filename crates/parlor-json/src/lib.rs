@@ -38,3 +38,8 @@ pub const MAX_MEMBERS: usize = 1 << 16;
 
 /// The most elements that are read from one array.
 pub const MAX_ELEMENTS: usize = 1 << 20;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

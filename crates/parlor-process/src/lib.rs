@@ -231,3 +231,8 @@ fn explain(command: &Command, error: &io::Error) -> io::Error {
     };
     io::Error::new(error.kind(), reason)
 }
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -58,3 +58,8 @@ pub use replay_cursor::ReplayCursor;
 pub use stored::{DirtyParts, InvalidRow, Row};
 pub use transcript::{Entry, Limits, Transcript, UpdateError};
 pub use update::{Activity, Change, EntryId, Role, Slot, State, TITLE, Target, Update};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -275,3 +275,8 @@ impl StoreError {
         Self::new(ErrorKind::Invalid, message)
     }
 }
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -3,16 +3,19 @@
 use parlor_dialect::Dialect;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc;
 
 use crate::wait::TIMEOUT;
+
+/// The most lines that wait because the server does not read. More fail the test.
+const MAX_UNSENT_LINES: usize = 10_000;
 
 /// A client over an in-memory stream. It reads only while the test waits for something.
 #[derive(Debug)]
 pub struct AsyncClient {
     /// The dialect that it speaks.
     pub dialect: Dialect,
-    writer: UnboundedSender<String>,
+    writer: mpsc::Sender<String>,
     reader: Lines<BufReader<ReadHalf<DuplexStream>>>,
     next_id: u64,
     /// The messages that it received and the test has not taken.
@@ -23,8 +26,7 @@ impl AsyncClient {
     /// Initializes a connection with these capabilities.
     pub async fn over(stream: DuplexStream, dialect: Dialect, capabilities: Value) -> Self {
         let (read, mut write) = tokio::io::split(stream);
-        #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of lines")]
-        let (writer, mut lines) = unbounded_channel::<String>();
+        let (writer, mut lines) = mpsc::channel::<String>(MAX_UNSENT_LINES);
         tokio::spawn(async move {
             while let Some(line) = lines.recv().await {
                 write.write_all(line.as_bytes()).await.expect("the server reads");
@@ -47,7 +49,7 @@ impl AsyncClient {
     }
 
     fn write(&self, line: &Value) {
-        self.writer.send(format!("{line}\n")).expect("the connection is open");
+        self.writer.try_send(format!("{line}\n")).expect("the connection is open and takes lines");
     }
 
     /// Sends a request; its id.

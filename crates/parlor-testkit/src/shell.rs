@@ -6,8 +6,6 @@ use std::path::Path;
 
 use parlor_process::{Command, Reaper};
 
-use crate::wait::TIMEOUT;
-
 /// Starts a reaper whose process is this test program, which then runs only the test `as_reaper`.
 pub fn reaper() -> Reaper {
     let args = ["--exact", "as_reaper", "--ignored", "--nocapture", "watch-agents"].map(OsString::from);
@@ -34,11 +32,6 @@ pub fn shell(script: &str, cwd: &Path) -> Command {
         env: environment(),
         cwd: cwd.into(),
     }
-}
-
-/// Waits for a future, up to a timeout.
-pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(TIMEOUT, future).await.unwrap_or_else(|_| panic!("still waiting for {what}"))
 }
 
 /// Starts a process that cannot be found, because it has left the group and has no tag, and that holds the streams of the

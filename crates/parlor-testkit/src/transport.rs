@@ -10,7 +10,7 @@ use std::thread;
 use futures_util::{SinkExt, StreamExt};
 use parlor_dialect::Dialect;
 use serde_json::json;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc as async_mpsc;
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -19,6 +19,9 @@ use crate::client::ClientBuilder;
 use crate::process::exit_status;
 use crate::server::Server;
 use crate::wait::TIMEOUT;
+
+/// The most lines that wait for a WebSocket because the server does not read. More fail the test.
+const MAX_UNSENT_LINES: usize = 100_000;
 
 /// How a client connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +47,7 @@ pub enum Writer {
     /// A Unix socket.
     Unix(UnixStream),
     /// The lines for a WebSocket, until it is closed.
-    WebSocket(Option<UnboundedSender<String>>),
+    WebSocket(Option<async_mpsc::Sender<String>>),
 }
 
 /// The lines that arrive.
@@ -104,8 +107,7 @@ fn read_lines(stream: impl Read + Send + 'static) -> Reader {
 fn websocket(server: &Server, client: &ClientBuilder) -> (Writer, Reader) {
     let token = if client.is_observer { server.observer_token() } else { server.token() };
     let url = format!("{}?agent={}", server.url(), client.agent);
-    #[expect(clippy::disallowed_methods, reason = "a test sends a bounded number of lines")]
-    let (writer, lines) = unbounded_channel();
+    let (writer, lines) = async_mpsc::channel(MAX_UNSENT_LINES);
     let (sender, reader) = mpsc::channel();
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -115,7 +117,12 @@ fn websocket(server: &Server, client: &ClientBuilder) -> (Writer, Reader) {
 }
 
 /// Carries lines as frames until one side has closed.
-async fn relay(url: &str, token: &str, mut lines: UnboundedReceiver<String>, received: mpsc::Sender<String>) {
+async fn relay(
+    url: &str,
+    token: &str,
+    mut lines: async_mpsc::Receiver<String>,
+    received: mpsc::Sender<String>,
+) {
     let mut request = url.into_client_request().expect("an address");
     request.headers_mut().insert("authorization", format!("Bearer {token}").parse().expect("a header"));
     let (mut socket, _) = connect_async(request).await.expect("the server accepts the connection");
@@ -148,7 +155,7 @@ impl Writer {
             Self::Unix(stream) => writeln!(stream, "{line}").expect("the server reads"),
             Self::WebSocket(writer) => {
                 let writer = writer.as_ref().expect("the socket is open");
-                writer.send(line.to_owned()).expect("the connection is there");
+                writer.try_send(line.to_owned()).expect("the connection is open and takes lines");
             }
         }
     }

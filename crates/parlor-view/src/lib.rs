@@ -23,3 +23,8 @@ pub mod event;
 pub mod highlight;
 pub mod terminal;
 pub mod tool_call;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -66,3 +66,8 @@ pub use strings::{
     PermissionOptionKind, PlanEntryPriority, PlanEntryStatus, PromptCapability, SettingCategory, StopReason,
     ToolCallStatus, ToolKind,
 };
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -50,7 +50,7 @@ pub(super) fn play(scenario: &mut Scenario, agents: &[&str]) -> Result<String, F
         }
         row.data = data.to_text();
         row.active_at = when.millis();
-        let (sender, done) = std::sync::mpsc::channel();
+        let (sender, done) = std::sync::mpsc::sync_channel(1);
         let batch = Batch { writes: vec![Write::Session(row)], durable: true };
         store.write(batch, Box::new(move |result| drop(sender.send(result))));
         done.recv().map_err(Failure::failed)?.map_err(Failure::failed)?;

@@ -1,6 +1,5 @@
-//! The ways to log in.
+//! Login methods.
 
-use std::fmt;
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::str::FromStr;
@@ -14,7 +13,8 @@ use parlor_wire::{RequestId, RpcError, code, write};
 
 use super::Options;
 use super::json::{self, list};
-use super::server::{Agent, Peer};
+use super::names::{self, UnknownName};
+use super::server::{Agent, ClientInfo};
 use super::session::Event;
 
 /// The password of the login on a terminal.
@@ -23,7 +23,7 @@ const PASSWORD: &str = "swordfish";
 /// The variable with the key of the method `env`.
 const KEY_VARIABLE: &str = "TEST_API_KEY";
 
-/// A way to log in.
+/// A login method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Method {
     /// `authenticate`, which always works.
@@ -38,13 +38,9 @@ enum Method {
     Env,
 }
 
-/// The ways to log in that are offered; without any, no login is required.
+/// The login methods of the agent; without any, no login is required.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuthMethods(Vec<Method>);
-
-/// The error for a name that is not a method.
-#[derive(Debug)]
-pub(crate) struct UnknownMethod(String);
 
 impl Method {
     const ALL: [(&str, Self); 5] = [
@@ -71,34 +67,22 @@ impl AuthMethods {
 }
 
 impl FromStr for AuthMethods {
-    type Err = UnknownMethod;
+    type Err = UnknownName;
 
-    fn from_str(list: &str) -> Result<Self, UnknownMethod> {
-        let find = |name: &str| Method::ALL.into_iter().find(|(known, _)| *known == name);
-        let names = list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none");
-        let methods = names.map(|name| Ok(find(name).ok_or_else(|| UnknownMethod(name.to_owned()))?.1));
-        methods.collect::<Result<_, _>>().map(Self)
+    fn from_str(list: &str) -> Result<Self, UnknownName> {
+        names::parse("login method", list, &Method::ALL).map(Self)
     }
 }
 
-impl fmt::Display for UnknownMethod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<&str> = Method::ALL.iter().map(|(name, _)| *name).collect();
-        write!(f, "unknown login method '{}': there are {}, none", self.0, known.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownMethod {}
-
-/// The methods in the answer to `initialize`.
-pub(super) fn methods(options: &Options, peer: &Peer) -> String {
-    let is_v1 = peer.voice.is_v1();
-    let offered = options.auth.0.iter().filter(|method| match method {
-        Method::Terminal => peer.offers(&["auth", "terminal"]),
-        Method::Meta => peer.offers(&["_meta", "terminal-auth"]),
+/// Encodes the methods for the response to `initialize`.
+pub(super) fn methods(options: &Options, client: &ClientInfo) -> String {
+    let is_v1 = client.encoder.is_v1();
+    let supported = options.auth.0.iter().filter(|method| match method {
+        Method::Terminal => client.has_capability(&["auth", "terminal"]),
+        Method::Meta => client.has_capability(&["_meta", "terminal-auth"]),
         Method::Test | Method::Url | Method::Env => true,
     });
-    list(offered.map(|method| {
+    list(supported.map(|method| {
         let kind = match method {
             Method::Terminal => Some("terminal"),
             Method::Env => Some("env_var"),
@@ -175,7 +159,7 @@ impl Agent {
         self.is_logged_in.load(Ordering::Relaxed) || has_file || has_key
     }
 
-    /// The error for a request that needs a login.
+    /// Fails if a login is required and missing.
     pub(super) fn require_login(&self) -> Result<(), RpcError> {
         if !self.options.auth.is_required() || self.is_logged_in() {
             return Ok(());
@@ -183,7 +167,7 @@ impl Agent {
         Err(RpcError::new(code::AUTH_REQUIRED, "log in first"))
     }
 
-    /// Logs in by a method that the agent carries out.
+    /// Handles a login request.
     pub(super) fn log_in(self: &Arc<Self>, id: &RequestId, method: &str) -> Result<(), RpcError> {
         let is_named = |(name, _): &(&str, Method)| *name == method;
         match Method::ALL.iter().find(|known| is_named(known)).map(|(_, method)| *method) {
@@ -199,14 +183,14 @@ impl Agent {
 
     pub(super) fn set_logged_in(&self, id: &RequestId, is_logged_in: bool) {
         self.is_logged_in.store(is_logged_in, Ordering::Relaxed);
-        self.answer(id, "{}");
+        self.respond(id, "{}");
     }
 
-    /// Asks the person to open a link, in a thread: the answer is read by this one.
+    /// Asks the person to open a link. Waits in a thread of its own, because this one reads the response.
     fn log_in_by_link(self: &Arc<Self>, id: &RequestId) -> Result<(), RpcError> {
         let (sender, events) = channel();
-        let busy = || RpcError::new(code::INTERNAL_ERROR, "too many questions are open");
-        let request = self.asked().register(sender).map_err(|_| busy())?;
+        let busy = || RpcError::new(code::INTERNAL_ERROR, "too many open requests");
+        let request = self.client_requests().register(sender).map_err(|_| busy())?;
         let params = ObjectWriter::new()
             .raw("requestId", id.as_literal())
             .str("mode", "url")
@@ -220,7 +204,7 @@ impl Agent {
         ));
         let (agent, id) = (Arc::clone(self), id.clone());
         thread::spawn(move || {
-            let Ok(Event::Answer(_, answer)) = events.recv() else { return };
+            let Ok(Event::Response(_, answer)) = events.recv() else { return };
             let action = answer.ok().and_then(|answer| answer.to_object()?.get_string("action"));
             if action.as_deref() == Some("accept") {
                 agent.set_logged_in(&id, true);

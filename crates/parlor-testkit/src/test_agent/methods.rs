@@ -1,4 +1,4 @@
-//! What a client can ask for.
+//! Handles the requests of the client.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use parlor_dialect::Dialect;
 use parlor_json::{Object, ObjectWriter};
 use parlor_wire::{RequestId, RpcError, code};
 
+use super::capabilities::{self, MODE, MODEL, OptionalMethod};
+use super::encode::{self, Encoder, Role};
 use super::json::{self, list};
-use super::offer::{self, MODE, MODEL, Offer};
-use super::quirk::Quirk;
-use super::say::{self, Role, Voice};
-use super::server::{Agent, Peer, random};
-use super::session::{Saved, Session, Work};
+use super::quirks::Quirk;
+use super::server::{Agent, ClientInfo, random};
+use super::session::{Session, StoredSession, Work};
 use super::store::{MAX_SESSIONS, now};
 
-/// What a session is set to when it begins.
+/// The settings of a new session.
 const DEFAULT_MODE: &str = "ask";
 const DEFAULT_MODEL: &str = "small";
 
-/// How many sessions one page of a list has.
+/// Sessions per page of a list.
 const PAGE: usize = 100;
 
 type Done = Result<(), RpcError>;
 
 impl Agent {
-    /// Serves a request. What goes wrong is given back; everything else has been said.
-    pub(super) fn request(self: &Arc<Self>, id: &RequestId, method: &str, params: &Object) -> Done {
+    /// Handles a request. Sends its result; returns its error.
+    pub(super) fn on_request(self: &Arc<Self>, id: &RequestId, method: &str, params: &Object) -> Done {
         if method == "initialize" {
             return self.initialize(id, params);
         }
-        let peer = self.peer()?;
-        let is_v1 = peer.voice.is_v1();
-        let offers = |offer| self.options.offers.has(offer);
+        let client = self.client()?;
+        let is_v1 = client.encoder.is_v1();
+        let has = |method| self.options.methods.has(method);
         match method {
             "authenticate" if is_v1 => self.log_in(id, &required(params, "methodId")?),
             "auth/login" if !is_v1 => self.log_in(id, &required(params, "methodId")?),
@@ -40,63 +40,63 @@ impl Agent {
                 self.set_logged_in(id, false);
                 Ok(())
             }
-            "session/new" => self.new_session(id, params, &peer),
-            "session/load" if is_v1 && offers(Offer::Load) => self.open(id, params, &peer, true),
-            "session/resume" if offers(Offer::Resume) => self.resume(id, params, &peer),
-            "session/fork" if offers(Offer::Fork) => self.fork(id, params, &peer),
-            "session/list" if offers(Offer::List) => self.list(id, params),
-            "session/close" if offers(Offer::Close) && self.options.quirks.has(Quirk::SlowClose) => {
+            "session/new" => self.new_session(id, params, &client),
+            "session/load" if is_v1 && has(OptionalMethod::Load) => self.open(id, params, &client, true),
+            "session/resume" if has(OptionalMethod::Resume) => self.resume(id, params, &client),
+            "session/fork" if has(OptionalMethod::Fork) => self.fork(id, params, &client),
+            "session/list" if has(OptionalMethod::List) => self.list(id, params),
+            "session/close" if has(OptionalMethod::Close) && self.options.quirks.has(Quirk::SlowClose) => {
                 self.close_slowly(id, params)
             }
-            "session/close" if offers(Offer::Close) => self.close(id, params, &peer),
-            "session/delete" if offers(Offer::Delete) => self.delete(id, params),
-            "session/set_title" if offers(Offer::Title) => self.set_title(id, params),
+            "session/close" if has(OptionalMethod::Close) => self.close(id, params, &client),
+            "session/delete" if has(OptionalMethod::Delete) => self.delete(id, params),
+            "session/set_title" if has(OptionalMethod::Title) => self.set_title(id, params),
             "session/set_mode" if is_v1 && !self.options.quirks.has(Quirk::LacksSettings) => {
                 let session = self.open_session(params)?;
                 self.set(&session, MODE, &required(params, "modeId")?)?;
-                self.answer(id, "{}");
+                self.respond(id, "{}");
                 Ok(())
             }
             "session/set_model" if is_v1 && self.options.quirks.has(Quirk::Models) => {
                 let session = self.open_session(params)?;
                 self.set(&session, MODEL, &required(params, "modelId")?)?;
-                self.answer(id, "{}");
+                self.respond(id, "{}");
                 Ok(())
             }
             "session/set_config_option" if !self.options.quirks.has(Quirk::LacksSettings) => {
-                self.set_option(id, params, peer.voice)
+                self.set_option(id, params, client.encoder)
             }
-            "_session/steering" if offers(Offer::Steering) => self.steer(id, params, &peer),
-            "session/prompt" => self.prompt(id, params, &peer),
-            _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method {method}"))),
+            "_session/steering" if has(OptionalMethod::Steering) => self.steer(id, params, &client),
+            "session/prompt" => self.prompt(id, params, &client),
+            _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("method not found: {method}"))),
         }
     }
 
     fn initialize(&self, id: &RequestId, params: &Object) -> Done {
         let asked = match Dialect::negotiate(params.to_json().raw()) {
             Ok(asked) => asked,
-            // An agent of one version answers with it, whatever was asked.
+            // An agent with a single version ignores the requested one.
             Err(_) if self.options.version != super::Versions::Both => Dialect::V1,
             Err(unsupported) => return Err(unsupported.to_error()),
         };
         let dialect = self.options.version.choose(asked);
-        let voice = Voice { dialect, message_ids: self.options.message_ids };
-        // A client that hoped for the other version wrote its capabilities under the name of that one.
-        let names = if voice.is_v1() {
+        let encoder = Encoder { dialect, message_ids: self.options.message_ids };
+        // A client that requested the other version sent its capabilities in the field of that version.
+        let names = if encoder.is_v1() {
             ["clientCapabilities", "capabilities"]
         } else {
             ["capabilities", "clientCapabilities"]
         };
         let capabilities = names.iter().find_map(|name| params.get_object(name)).unwrap_or_default();
-        let peer = Arc::new(Peer { voice, capabilities });
-        self.answer(id, &offer::initialize(&self.options, &peer));
-        *self.peer.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(peer);
+        let client = Arc::new(ClientInfo { encoder, capabilities });
+        self.respond(id, &capabilities::initialize(&self.options, &client));
+        *self.client.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(client);
         Ok(())
     }
 
-    fn new_session(&self, id: &RequestId, params: &Object, peer: &Peer) -> Done {
-        let saved = Saved {
-            id: self.new_id(),
+    fn new_session(&self, id: &RequestId, params: &Object, client: &ClientInfo) -> Done {
+        let saved = StoredSession {
+            id: self.new_session_id(),
             cwd: cwd(params)?,
             title: None,
             mode: DEFAULT_MODE.to_owned(),
@@ -104,42 +104,42 @@ impl Agent {
             updated_at: now(),
             messages: Vec::new(),
         };
-        self.begin(id, saved, peer, false)
+        self.begin(id, saved, client, false)
     }
 
-    /// An id for a new session.
-    fn new_id(&self) -> String {
+    /// Returns an id for a new session.
+    fn new_session_id(&self) -> String {
         let open = self.sessions().keys().next().cloned();
         open.filter(|_| self.options.quirks.has(Quirk::SameId))
             .unwrap_or_else(|| format!("test-{:016x}", random()))
     }
 
-    /// What a session is set to that did not begin just now.
-    fn restore_settings(&self, saved: &mut Saved) {
+    /// Resets the settings of a restored session with `forgets-settings`.
+    fn restore_settings(&self, saved: &mut StoredSession) {
         if self.options.quirks.has(Quirk::ForgetsSettings) {
             DEFAULT_MODE.clone_into(&mut saved.mode);
             DEFAULT_MODEL.clone_into(&mut saved.model);
         }
     }
 
-    /// Tells the messages of a session.
-    fn replay(&self, name: &str, saved: &Saved, voice: Voice, with_ids: impl Fn(&str) -> String) {
+    /// Sends the messages of a session.
+    fn replay(&self, name: &str, saved: &StoredSession, encoder: Encoder, with_ids: impl Fn(&str) -> String) {
         for message in &saved.messages {
-            for update in voice.replay(message.role, &with_ids(&message.id), &message.content) {
+            for update in encoder.replay(message.role, &with_ids(&message.id), &message.content) {
                 self.update(name, &update);
             }
         }
     }
 
-    fn fork(&self, id: &RequestId, params: &Object, peer: &Peer) -> Done {
+    fn fork(&self, id: &RequestId, params: &Object, client: &ClientInfo) -> Done {
         let name = required(params, "sessionId")?;
         let mut saved = self.saved(&name).ok_or_else(|| unknown(&name))?;
         saved.cwd = cwd(params)?;
-        saved.id = self.new_id();
+        saved.id = self.new_session_id();
         self.restore_settings(&mut saved);
         if params.get("messageId").is_some_and(|message| !message.is_null()) {
             let message = required(params, "messageId")?;
-            if !self.options.offers.has(Offer::ForkAtMessage) {
+            if !self.options.methods.has(OptionalMethod::ForkAtMessage) {
                 return Err(invalid("this agent does not fork at a message"));
             }
             if !saved.cut_after(&message) {
@@ -150,7 +150,7 @@ impl Agent {
             }
         }
         if let Some(message) = self.air_message(params) {
-            let is_cut = if self.options.offers.has(Offer::AirTurnFork) {
+            let is_cut = if self.options.methods.has(OptionalMethod::AirTurnFork) {
                 saved.cut_after_turn(&message)
             } else {
                 saved.cut_after(&message)
@@ -160,27 +160,28 @@ impl Agent {
             }
         }
         let (name, kept) = (saved.id.clone(), saved.clone());
-        let replay = || self.replay(&name, &kept, peer.voice, |_| self.fresh_id());
+        let replay = || self.replay(&name, &kept, client.encoder, |_| self.new_id());
         if self.options.quirks.has(Quirk::ForkReplays) {
             replay();
         }
-        self.begin(id, saved, peer, true)?;
+        self.begin(id, saved, client, true)?;
         if self.options.quirks.has(Quirk::ForkReplaysLate) {
             replay();
         }
         Ok(())
     }
 
-    /// The message in `_meta.jetbrains.air.fork`, for an agent that knows it.
+    /// Returns the message in `_meta.jetbrains.air.fork`, if the agent supports it.
     fn air_message(&self, params: &Object) -> Option<String> {
-        let is_known = self.options.offers.has(Offer::AirFork) || self.options.offers.has(Offer::AirTurnFork);
+        let is_known = self.options.methods.has(OptionalMethod::AirFork)
+            || self.options.methods.has(OptionalMethod::AirTurnFork);
         let meta = params.get_object("_meta").filter(|_| is_known)?;
         let fork = meta.get_object("jetbrains")?.get_object("air")?.get_object("fork")?;
         (fork.get_u64("version") == Some(1)).then(|| fork.get_string("messageId"))?
     }
 
-    /// Opens a session that did not exist before.
-    fn begin(&self, id: &RequestId, saved: Saved, peer: &Peer, is_restored: bool) -> Done {
+    /// Opens a new session.
+    fn begin(&self, id: &RequestId, saved: StoredSession, client: &ClientInfo, is_restored: bool) -> Done {
         self.require_login()?;
         if self.sessions().len() >= MAX_SESSIONS || self.store.len() >= MAX_SESSIONS {
             return Err(RpcError::new(
@@ -192,29 +193,29 @@ impl Agent {
         let result = if is_restored && self.options.quirks.has(Quirk::SilentSettings) {
             text.finish()
         } else {
-            offer::session(&self.options.quirks, peer.voice, &saved, text)
+            capabilities::session(&self.options.quirks, client.encoder, &saved, text)
         };
         let session = Arc::new(Session::new(saved));
         session.lock().is_restored = is_restored;
         self.save(&session);
         self.sessions().insert(session.id.clone(), Arc::clone(&session));
-        self.answer(id, &result);
-        self.update(&session.id, &offer::commands(peer.voice));
+        self.respond(id, &result);
+        self.update(&session.id, &capabilities::commands(client.encoder));
         Ok(())
     }
 
-    fn resume(&self, id: &RequestId, params: &Object, peer: &Peer) -> Done {
-        let from = params.get_object("replayFrom").filter(|_| !peer.voice.is_v1());
+    fn resume(&self, id: &RequestId, params: &Object, client: &ClientInfo) -> Done {
+        let from = params.get_object("replayFrom").filter(|_| !client.encoder.is_v1());
         let from = from.map(|from| from.get_string("type").unwrap_or_default());
         match from.as_deref() {
-            None => self.open(id, params, peer, false),
-            Some("start") => self.open(id, params, peer, true),
-            Some(other) => Err(invalid(&format!("there is no replay from `{other}`"))),
+            None => self.open(id, params, client, false),
+            Some("start") => self.open(id, params, client, true),
+            Some(other) => Err(invalid(&format!("replay from `{other}` is not supported"))),
         }
     }
 
-    /// Opens a session that was kept, or says again what an open one is.
-    fn open(&self, id: &RequestId, params: &Object, peer: &Peer, with_replay: bool) -> Done {
+    /// Opens a stored session, or sends the settings of an open one again.
+    fn open(&self, id: &RequestId, params: &Object, client: &ClientInfo, with_replay: bool) -> Done {
         let (name, cwd) = (required(params, "sessionId")?, cwd(params)?);
         if self.options.quirks.has(Quirk::RestoreFails) {
             return Err(RpcError::new(code::INTERNAL_ERROR, "the provider is overloaded"));
@@ -239,49 +240,52 @@ impl Agent {
         state.is_restored = true;
         self.restore_settings(&mut state.saved);
         if with_replay {
-            self.replay(&name, &state.saved, peer.voice, str::to_owned);
+            self.replay(&name, &state.saved, client.encoder, str::to_owned);
         }
         if self.options.quirks.has(Quirk::SilentSettings) {
-            self.answer(id, "{}");
+            self.respond(id, "{}");
         } else {
             let quirks = &self.options.quirks;
-            self.answer(id, &offer::session(quirks, peer.voice, &state.saved, ObjectWriter::new()));
+            self.respond(
+                id,
+                &capabilities::session(quirks, client.encoder, &state.saved, ObjectWriter::new()),
+            );
         }
-        self.update(&name, &offer::commands(peer.voice));
+        self.update(&name, &capabilities::commands(client.encoder));
         Ok(())
     }
 
     fn list(&self, id: &RequestId, params: &Object) -> Done {
         let cwd = params.get_string("cwd");
         let start = match params.get_string("cursor") {
-            Some(cursor) => cursor.parse().map_err(|_| invalid("the cursor is not one of this agent"))?,
+            Some(cursor) => cursor.parse().map_err(|_| invalid("unknown cursor"))?,
             None => 0,
         };
         let all = self.store.list();
-        let wanted: Vec<&Saved> =
+        let wanted: Vec<&StoredSession> =
             all.iter().filter(|session| cwd.as_ref().is_none_or(|cwd| *cwd == session.cwd)).collect();
-        let page = wanted.iter().skip(start).take(PAGE).map(|session| offer::listed(session));
+        let page = wanted.iter().skip(start).take(PAGE).map(|session| capabilities::listed(session));
         let result = ObjectWriter::new().raw("sessions", &list(page));
         let next = (wanted.len() > start.saturating_add(PAGE)).then(|| (start + PAGE).to_string());
-        self.answer(id, &result.optional_str("nextCursor", next.as_deref()).finish());
+        self.respond(id, &result.optional_str("nextCursor", next.as_deref()).finish());
         Ok(())
     }
 
-    fn close(&self, id: &RequestId, params: &Object, peer: &Peer) -> Done {
+    fn close(&self, id: &RequestId, params: &Object, client: &ClientInfo) -> Done {
         let name = required(params, "sessionId")?;
         let Some(session) = self.sessions().remove(&name) else {
-            if peer.voice.is_v1() && self.store.get(&name).is_none() {
+            if client.encoder.is_v1() && self.store.get(&name).is_none() {
                 return Err(unknown(&name));
             }
-            // A session that is not open is as closed as it can be.
-            self.answer(id, "{}");
+            // A session that is not open is closed.
+            self.respond(id, "{}");
             return Ok(());
         };
         self.save(&session);
         self.cancel(&session);
         let answer = session.lock().close(id.clone());
         if let Some(id) = answer {
-            self.answer(&id, "{}");
+            self.respond(&id, "{}");
         }
         Ok(())
     }
@@ -298,7 +302,7 @@ impl Agent {
         std::thread::spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(300));
             agent.closing().remove(&name);
-            agent.answer(&id, "{}");
+            agent.respond(&id, "{}");
             agent.out.flush();
         });
         Ok(())
@@ -314,7 +318,7 @@ impl Agent {
             state.is_closed = true;
         }
         self.store.remove(&name);
-        self.answer(id, "{}");
+        self.respond(id, "{}");
         Ok(())
     }
 
@@ -322,20 +326,20 @@ impl Agent {
         let (session, title) = (self.open_session(params)?, required(params, "title")?);
         session.lock().saved.title = Some(title.clone());
         self.save(&session);
-        self.answer(id, &ObjectWriter::new().str("title", &title).finish());
-        self.update(&session.id, &say::title(&title));
+        self.respond(id, &ObjectWriter::new().str("title", &title).finish());
+        self.update(&session.id, &encode::title(&title));
         Ok(())
     }
 
-    fn set_option(&self, id: &RequestId, params: &Object, voice: Voice) -> Done {
+    fn set_option(&self, id: &RequestId, params: &Object, encoder: Encoder) -> Done {
         let session = self.open_session(params)?;
         let option = required(params, "configId")?;
-        if !offer::has_option(&self.options.quirks, voice, &option) {
+        if !capabilities::has_option(&self.options.quirks, encoder, &option) {
             return Err(invalid(&format!("the {option} is not set with an option")));
         }
         self.set(&session, &option, &required(params, "value")?)?;
-        let options = offer::config_options(&self.options.quirks, voice, &session.lock().saved);
-        self.answer(id, &ObjectWriter::new().raw("configOptions", &options).finish());
+        let options = capabilities::config_options(&self.options.quirks, encoder, &session.lock().saved);
+        self.respond(id, &ObjectWriter::new().raw("configOptions", &options).finish());
         Ok(())
     }
 
@@ -349,14 +353,14 @@ impl Agent {
         if option == MODE && !is_default && quirks.has(Quirk::LacksModes) {
             return Err(invalid(&format!("there is no {option} `{value}`")));
         }
-        if !offer::set(&mut session.lock().saved, option, value) {
+        if !capabilities::set(&mut session.lock().saved, option, value) {
             return Err(invalid(&format!("there is no {option} `{value}`")));
         }
         self.save(session);
         Ok(())
     }
 
-    fn prompt(self: &Arc<Self>, id: &RequestId, params: &Object, peer: &Arc<Peer>) -> Done {
+    fn prompt(self: &Arc<Self>, id: &RequestId, params: &Object, client: &Arc<ClientInfo>) -> Done {
         let session = self.open_session(params)?;
         self.require_login()?;
         let content = json::array(params, "prompt").ok_or_else(|| invalid("`prompt` is not a list"))?;
@@ -364,26 +368,26 @@ impl Agent {
             return Err(invalid("a block of `prompt` is not an object"));
         }
         session.lock().saved.updated_at = now();
-        self.submit(&session, peer, Work::Prompt { request: id.clone(), content })
+        self.submit(&session, client, Work::Prompt { request: id.clone(), content })
     }
 
-    /// Takes a prompt into the running turn. In v2, the agent sends it back.
-    fn steer(&self, id: &RequestId, params: &Object, peer: &Peer) -> Done {
+    /// Steers the running turn with a prompt. In v2, the agent sends its message.
+    fn steer(&self, id: &RequestId, params: &Object, client: &ClientInfo) -> Done {
         let session = self.open_session(params)?;
         let content = json::array(params, "prompt").ok_or_else(|| invalid("`prompt` is not a list"))?;
-        let message = self.fresh_id();
-        // The turn does not end meanwhile.
+        let message = self.new_id();
+        // While the lock is held, the turn does not end.
         let mut state = session.lock();
         if !state.has_turn() {
-            self.answer(id, r#"{"outcome":"promptRequired","reason":"noRunningTurn"}"#);
+            self.respond(id, r#"{"outcome":"promptRequired","reason":"noRunningTurn"}"#);
             return Ok(());
         }
-        if !peer.voice.is_v1() {
+        if !client.encoder.is_v1() {
             for block in &content {
-                self.update(&session.id, &peer.voice.chunk(Role::User, &message, block.as_str()));
+                self.update(&session.id, &client.encoder.chunk(Role::User, &message, block.as_str()));
             }
         }
-        self.answer(id, r#"{"outcome":"injected"}"#);
+        self.respond(id, r#"{"outcome":"injected"}"#);
         state.steer(&message, &content);
         Ok(())
     }
@@ -393,8 +397,8 @@ impl Agent {
         self.session(&name).ok_or_else(|| unknown(&name))
     }
 
-    /// A session as it is now, open or not.
-    fn saved(&self, name: &str) -> Option<Saved> {
+    /// Returns the state of a session, open or not.
+    fn saved(&self, name: &str) -> Option<StoredSession> {
         let open = self.session(name).map(|session| session.lock().saved.clone());
         open.or_else(|| self.store.get(name))
     }
@@ -406,7 +410,7 @@ fn cwd(params: &Object) -> Result<String, RpcError> {
 }
 
 fn required(params: &Object, name: &str) -> Result<String, RpcError> {
-    params.get_string(name).ok_or_else(|| invalid(&format!("`{name}` is missing or no string")))
+    params.get_string(name).ok_or_else(|| invalid(&format!("`{name}` is missing or not a string")))
 }
 
 fn invalid(message: &str) -> RpcError {

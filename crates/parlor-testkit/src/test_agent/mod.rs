@@ -1,33 +1,34 @@
-//! A scripted agent for tests of clients and servers: what it does is said by the prompt.
+//! A scripted agent for tests of clients and servers. It executes the commands in the prompt.
 //!
-//! It speaks every dialect, offers what it is told to, and can misbehave on purpose. It uses threads and blocking I/O
-//! and none of the code that serves sessions: a fault there must not be hidden by the same fault here.
+//! It speaks every dialect, its optional methods are chosen on the command line, and it can misbehave on purpose. It uses
+//! threads and blocking I/O and none of the code that serves sessions: a fault there must not be hidden by the same fault here.
 //!
-//! - `commands` has what a prompt may hold; a new command is a line of its table and an arm in `turn`.
-//! - `quirk` has what real agents do beyond the documents, chosen on the command line.
-//! - `say` knows how each dialect spells an update, `offer` what is said about agent and sessions as a whole.
-//! - `session` is one session with its queue, `store` keeps sessions that are not open.
-//! - `turn` runs steps: `words` has those that only talk, `stream` those that talk much, `ask` those that need the
-//!   client's answer, `tool` those that show a tool at work.
-//! - `auth` has the ways to log in.
-//! - `server` is the loop that reads lines, `methods` what the client can ask for.
+//! - `commands` parses prompts; a new command is a line of its table and an arm in `turn`.
+//! - `quirks` imitates faults of real agents, chosen on the command line.
+//! - `encode` encodes updates for a dialect, `capabilities` the capabilities and settings of agent and sessions.
+//! - `session` is one session with its prompt queue, `store` persists sessions.
+//! - `turn` runs steps: `messages` has those that send messages, `stream` those that send many chunks, `client_requests`
+//!   those that send a request to the client, `tool_calls` those that report tool calls.
+//! - `auth` implements the login methods.
+//! - `server` is the loop that reads lines, `methods` handles requests.
 
-mod ask;
 mod auth;
+mod capabilities;
+mod client_requests;
 mod commands;
+mod encode;
 mod json;
+mod messages;
 mod methods;
-mod offer;
+mod names;
 mod output;
-mod quirk;
-mod say;
+mod quirks;
 mod server;
 mod session;
 mod store;
 mod stream;
-mod tool;
+mod tool_calls;
 mod turn;
-mod words;
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -39,21 +40,21 @@ use parlor_dialect::Dialect;
 
 use crate::script;
 use auth::AuthMethods;
+use capabilities::OptionalMethods;
 use commands::COMMANDS;
 pub use commands::{STAMPED, STREAM_NUMBER};
-use offer::Offers;
-use quirk::Quirks;
+use quirks::Quirks;
 pub use stream::monotonic;
 
-/// An agent for testing clients: any version, any offer, and faults on request
+/// An agent for testing clients: any version, any optional methods, and faults on request
 ///
-/// It speaks the Agent Client Protocol on standard input and output, in v1, v2 and the draft of v2, and does what the
-/// prompt says: one command a line, listed below. Any other text gets a friendly answer.
+/// It speaks the Agent Client Protocol on standard input and output, in v1, v2 and the draft of v2, and executes the
+/// commands in the prompt, one per line, listed below. Any other text gets a canned answer.
 #[derive(Debug, Parser)]
 #[command(name = "parlor-test-agent", max_term_width = 100)]
 #[command(after_help = AFTER_HELP, after_long_help = after_long_help())]
 struct Options {
-    /// The protocol version to speak; one that speaks a single version answers with it whatever is asked
+    /// The protocol version to speak; with 1 or 2, the agent ignores the version that the client requests
     #[arg(long, value_enum, value_name = "VERSION", default_value_t = Versions::Both)]
     version: Versions,
 
@@ -61,21 +62,21 @@ struct Options {
     #[arg(long = "no-message-ids", action = clap::ArgAction::SetFalse)]
     message_ids: bool,
 
-    /// Which optional methods to offer: load, resume, list, close, delete, fork, fork-at-message,
+    /// The optional methods to support: load, resume, list, close, delete, fork, fork-at-message,
     /// air-fork, air-turn-fork, steering, title, or none
-    #[arg(long, value_name = "LIST", default_value = "load,resume,list,close,delete")]
-    offers: Offers,
+    #[arg(long = "offers", value_name = "LIST", default_value = "load,resume,list,close,delete")]
+    methods: OptionalMethods,
 
-    /// Do what some real agents do, see docs/test-agent.md: forgets-settings, silent-settings, refuses-settings,
-    /// mode-option, models, fork-replays, fork-replays-late, same-id, slow-close, restore-fails, or none
+    /// Imitate faults of real agents, see docs/test-agent.md: forgets-settings, silent-settings, refuses-settings,
+    /// lacks-modes, lacks-settings, mode-option, models, fork-replays, fork-replays-late, same-id, slow-close, restore-fails, or none
     #[arg(long, value_name = "LIST", default_value = "none")]
     quirks: Quirks,
 
-    /// Keep sessions in files in this folder, so that another process can load them
+    /// Store sessions in files in this folder, so that another process can load them
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 
-    /// What the agent calls itself
+    /// The name that the agent reports
     #[arg(long, value_name = "NAME", default_value = "parlor-test")]
     name: String,
 
@@ -83,7 +84,7 @@ struct Options {
     #[arg(long, value_name = "VERSION", default_value = env!("CARGO_PKG_VERSION"))]
     agent_version: String,
 
-    /// Open no session and take no prompt before a person has logged in, by one of these methods: test, url, terminal, meta, env
+    /// Reject new sessions and prompts until a person has logged in, by one of these methods: test, url, terminal, meta, env
     #[arg(
         long,
         value_name = "METHODS",
@@ -95,7 +96,7 @@ struct Options {
     )]
     auth: AuthMethods,
 
-    /// Count as logged in while this file exists; the methods `terminal` and `meta` create it
+    /// Be logged in while this file exists; the methods `terminal` and `meta` create it
     #[arg(long, value_name = "FILE")]
     login_file: Option<PathBuf>,
 
@@ -104,34 +105,34 @@ struct Options {
     log_in: bool,
 }
 
-/// Which versions of the protocol are spoken.
+/// The supported protocol versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Versions {
-    // Version 1, whatever is asked for.
+    // Version 1, even if the client requests another.
     #[value(name = "1")]
     One,
-    // Version 2, whatever is asked for.
+    // Version 2, even if the client requests another.
     #[value(name = "2")]
     Two,
-    // What is asked for.
+    // The version that the client requests.
     Both,
 }
 
 impl Versions {
-    /// The dialect of a connection whose client asked for `asked`.
-    fn choose(self, asked: Dialect) -> Dialect {
-        match (self, asked) {
+    /// Returns the dialect of a connection whose client requested `requested`.
+    fn choose(self, requested: Dialect) -> Dialect {
+        match (self, requested) {
             (Self::One, _) => Dialect::V1,
             (Self::Two, Dialect::V1) => Dialect::V2,
-            (Self::Two | Self::Both, asked) => asked,
+            (Self::Two | Self::Both, requested) => requested,
         }
     }
 }
 
-const AFTER_HELP: &str = "Commands of a prompt: see --help, or say `help` to the agent.";
+const AFTER_HELP: &str = "Commands of a prompt: see --help, or send the prompt `help`.";
 
 fn after_long_help() -> String {
-    format!("Commands of a prompt, one a line:\n{}\n\ndocs/test-agent.md has more.", script::list(COMMANDS))
+    format!("Commands of a prompt, one per line:\n{}\n\ndocs/test-agent.md has more.", script::list(COMMANDS))
 }
 
 /// Runs the test agent with the arguments of this process, until the client closes its end.
@@ -147,7 +148,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Says what failed.
+/// Adds what failed to an I/O error.
 fn failed(what: impl Display, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }

@@ -4,35 +4,34 @@ use std::io::{self, Write};
 use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What is collected before it is written without being asked to.
-const FULL: usize = 64 * 1024;
+/// The most buffered bytes before they are written without a flush.
+const BUFFER_SIZE: usize = 64 * 1024;
 
-/// Standard output behind one lock, so that lines come out whole.
+/// Buffered standard output behind one lock, so that lines of threads do not mix.
 ///
-/// Lines are collected until somebody has nothing more to say and flushes. What one thread flushes takes the lines
-/// of the others along.
+/// A flush by one thread also writes the lines of the others.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pending: Mutex<Vec<u8>>,
 }
 
 impl Output {
-    /// Says a line; it is written at the next flush.
+    /// Buffers a line until the next flush.
     pub(super) fn line(&self, line: &str) {
         let mut pending = self.lock();
         pending.extend_from_slice(line.as_bytes());
         pending.push(b'\n');
-        if pending.len() >= FULL {
+        if pending.len() >= BUFFER_SIZE {
             write(&mut pending);
         }
     }
 
-    /// Writes what was said so far.
+    /// Writes all buffered lines.
     pub(super) fn flush(&self) {
         write(&mut self.lock());
     }
 
-    /// Writes one line by itself, after what was said before.
+    /// Writes a line in a write of its own, after all buffered lines.
     pub(super) fn line_at_once(&self, line: &str) {
         let mut pending = self.lock();
         write(&mut pending);
@@ -41,7 +40,7 @@ impl Output {
         write(&mut pending);
     }
 
-    /// Writes what was said so far, unless another thread is stuck in writing because nobody reads.
+    /// Writes all buffered lines, unless another thread is blocked in a write because the client does not read.
     pub(super) fn flush_if_free(&self) {
         if let Ok(mut pending) = self.pending.try_lock() {
             write(&mut pending);
@@ -60,9 +59,9 @@ fn write(pending: &mut Vec<u8>) {
     }
     let mut stdout = io::stdout().lock();
     if stdout.write_all(pending).and_then(|()| stdout.flush()).is_err() {
-        // Whoever read is gone, and an agent that nobody hears has nothing left to do.
+        // The client has closed its end, so the agent exits.
         process::exit(0);
     }
     pending.clear();
-    pending.shrink_to(2 * FULL);
+    pending.shrink_to(2 * BUFFER_SIZE);
 }

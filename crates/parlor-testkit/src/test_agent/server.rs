@@ -1,4 +1,4 @@
-//! The agent: what its threads share, and the loop that reads lines.
+//! The state that threads share, and the loop that reads lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -15,19 +15,19 @@ use parlor_wire::{
     RequestId, RpcError, cancel_target, code, write,
 };
 
+use super::encode::Encoder;
 use super::json;
 use super::output::Output;
-use super::say::Voice;
 use super::session::{Event, Session, Work};
 use super::store::Store;
 use super::{Options, failed, turn};
 
-/// How many questions to the client may be open.
-const MAX_ASKED: usize = 10_000;
-/// How long turns may take to end when the client is gone.
+/// The most open requests to the client.
+const MAX_CLIENT_REQUESTS: usize = 10_000;
+/// How long turns may take to end when the client has disconnected.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What all threads share.
+/// The state that threads share.
 #[derive(Debug)]
 pub(super) struct Agent {
     pub(super) options: Options,
@@ -35,24 +35,24 @@ pub(super) struct Agent {
     pub(super) store: Store,
     /// Whether the user has logged in.
     pub(super) is_logged_in: AtomicBool,
-    /// The client, once it said hello.
-    pub(super) peer: Mutex<Option<Arc<Peer>>>,
+    /// `None` before `initialize`.
+    pub(super) client: Mutex<Option<Arc<ClientInfo>>>,
     sessions: Mutex<BTreeMap<String, Arc<Session>>>,
-    asked: Mutex<OutgoingRequests<Sender<Event>>>,
+    client_requests: Mutex<OutgoingRequests<Sender<Event>>>,
     /// The sessions that are being closed.
     closing: Mutex<BTreeSet<String>>,
-    /// Differs from process to process, so that ids do not come back.
+    /// Random per process, so that ids of different processes differ.
     tag: u64,
     ids: AtomicU64,
-    /// How many threads do turns, and the sign that one has ended.
-    working: Mutex<usize>,
-    ended: Condvar,
+    /// The number of running turns.
+    running_turns: Mutex<usize>,
+    turn_ended: Condvar,
 }
 
 /// The client of the connection.
 #[derive(Debug)]
-pub(super) struct Peer {
-    pub(super) voice: Voice,
+pub(super) struct ClientInfo {
+    pub(super) encoder: Encoder,
     pub(super) capabilities: Object,
 }
 
@@ -65,14 +65,14 @@ pub(super) fn serve(options: Options) -> io::Result<()> {
         out: Output::default(),
         store,
         is_logged_in: AtomicBool::new(false),
-        peer: Mutex::default(),
+        client: Mutex::default(),
         sessions: Mutex::default(),
-        asked: Mutex::new(OutgoingRequests::new(MAX_ASKED)),
+        client_requests: Mutex::new(OutgoingRequests::new(MAX_CLIENT_REQUESTS)),
         closing: Mutex::default(),
         tag: random(),
         ids: AtomicU64::new(1),
-        working: Mutex::new(0),
-        ended: Condvar::new(),
+        running_turns: Mutex::new(0),
+        turn_ended: Condvar::new(),
     });
     let (mut lines, mut buffer) = (LineDecoder::default(), vec![0; 64 * 1024]);
     let mut stdin = io::stdin().lock();
@@ -88,7 +88,7 @@ pub(super) fn serve(options: Options) -> io::Result<()> {
             lines.extend(&buffer[..read]);
         }
         while let Some(frame) = lines.next_line() {
-            agent.line(frame.parse(agent.batches()));
+            agent.on_line(frame.parse(agent.batches()));
         }
         if read == 0 {
             agent.end();
@@ -99,33 +99,33 @@ pub(super) fn serve(options: Options) -> io::Result<()> {
 }
 
 impl Agent {
-    fn line(self: &Arc<Self>, line: Result<Incoming<'_>, Malformed>) {
+    fn on_line(self: &Arc<Self>, line: Result<Incoming<'_>, Malformed>) {
         match line {
-            Ok(Incoming::One(message)) => self.message(&message),
+            Ok(Incoming::One(message)) => self.on_message(&message),
             Ok(Incoming::Batch(messages)) => {
                 for message in messages {
                     match message {
-                        Ok(message) => self.message(&message),
-                        Err(malformed) => self.complain(&malformed),
+                        Ok(message) => self.on_message(&message),
+                        Err(malformed) => self.on_malformed(&malformed),
                     }
                 }
             }
-            Err(malformed) => self.complain(&malformed),
+            Err(malformed) => self.on_malformed(&malformed),
         }
     }
 
-    fn complain(&self, malformed: &Malformed) {
+    fn on_malformed(&self, malformed: &Malformed) {
         if let Some(answer) = malformed.response() {
             self.out.line(&answer);
         }
     }
 
-    fn message(self: &Arc<Self>, message: &Message<'_>) {
+    fn on_message(self: &Arc<Self>, message: &Message<'_>) {
         let params = message.params().and_then(|params| Object::parse(params).ok()).unwrap_or_default();
         match &message.body {
             Body::Request { id, method, .. } => {
-                if let Err(error) = self.request(id, method, &params) {
-                    self.refuse(id, &error);
+                if let Err(error) = self.on_request(id, method, &params) {
+                    self.respond_error(id, &error);
                 }
             }
             Body::Notification { method, .. } => match method.as_ref() {
@@ -137,90 +137,93 @@ impl Agent {
                 }
                 CANCEL_REQUEST => {
                     if let Some(request) = cancel_target(message.params()) {
-                        self.take_back(&request);
+                        self.withdraw(&request);
                     }
                 }
                 _ => {}
             },
             Body::Response { id, outcome } => {
-                // An answer to nothing, or to a turn that has ended, is nobody's.
-                if let Some(turn) = self.asked().complete(id) {
+                // Responses without a request, or of a turn that has ended, are ignored.
+                if let Some(turn) = self.client_requests().complete(id) {
                     let answer = match outcome {
                         Outcome::Result(result) => Ok(Json::from(*result)),
                         Outcome::Error(error) => Err(RpcError::from_raw(*error)),
                     };
-                    let _ = turn.send(Event::Answer(id.clone(), answer));
+                    let _ = turn.send(Event::Response(id.clone(), answer));
                 }
             }
         }
     }
 
-    /// Hands work to a session, where it waits if it must and may.
+    /// Starts work in a session, or queues it during a turn of v2.
     pub(super) fn submit(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        peer: &Arc<Peer>,
+        client: &Arc<ClientInfo>,
         work: Work,
     ) -> Result<(), RpcError> {
         let work = match work {
-            Work::Own(steps) if peer.voice.is_v1() => {
-                turn::aside(self, session, peer, steps);
+            Work::Unprompted(steps) if client.encoder.is_v1() => {
+                turn::run_outside_turn(self, session, client, steps);
                 return Ok(());
             }
-            work @ (Work::Own(_) | Work::Prompt { .. }) => work,
+            work @ (Work::Unprompted(_) | Work::Prompt { .. }) => work,
         };
-        let Some(job) = session.lock().submit(work, !peer.voice.is_v1())? else { return Ok(()) };
-        let (agent, session, peer) = (Arc::clone(self), Arc::clone(session), Arc::clone(peer));
-        *lock(&self.working) += 1;
+        let Some(job) = session.lock().submit(work, !client.encoder.is_v1())? else { return Ok(()) };
+        let (agent, session, client) = (Arc::clone(self), Arc::clone(session), Arc::clone(client));
+        *lock(&self.running_turns) += 1;
         thread::spawn(move || {
-            turn::work(&agent, &session, &peer, job);
-            *lock(&agent.working) -= 1;
-            agent.ended.notify_all();
+            turn::work(&agent, &session, &client, job);
+            *lock(&agent.running_turns) -= 1;
+            agent.turn_ended.notify_all();
         });
         Ok(())
     }
 
-    /// Ends the turn of a session, and the prompts that wait for theirs.
+    /// Cancels the turn and the queued prompts of a session.
     pub(super) fn cancel(&self, session: &Session) {
         let mut state = session.lock();
-        // First those that wait, so that the end of the turn is the end of it all.
-        for request in state.take_held() {
-            self.refuse(&request, &RpcError::new(code::REQUEST_CANCELLED, "cancelled before its turn"));
+        // Queued prompts first, so that the end of the turn is the last message about the session.
+        for request in state.clear_queue() {
+            self.respond_error(&request, &RpcError::new(code::REQUEST_CANCELLED, "cancelled while queued"));
         }
         state.stop();
     }
 
-    fn take_back(&self, request: &RequestId) {
+    fn withdraw(&self, request: &RequestId) {
         for session in self.sessions().values() {
             let mut state = session.lock();
-            if state.take_back(request) {
-                self.refuse(request, &RpcError::new(code::REQUEST_CANCELLED, "taken back before its turn"));
-            } else if state.answers(request) && self.peer().is_ok_and(|peer| peer.voice.is_v1()) {
+            if state.withdraw(request) {
+                self.respond_error(
+                    request,
+                    &RpcError::new(code::REQUEST_CANCELLED, "withdrawn from the queue"),
+                );
+            } else if state.answers(request) && self.client().is_ok_and(|client| client.encoder.is_v1()) {
                 state.stop();
             }
         }
     }
 
-    /// Ends all turns, but does not wait long for them: the client is gone.
+    /// Cancels all turns, but does not wait long for them: the client has disconnected.
     fn end(&self) {
         let sessions: Vec<_> = self.sessions().values().cloned().collect();
         for session in sessions {
-            // Prompts that are held get no answer: to write one could take as long as nobody reads.
+            // Queued prompts get no response: writing one blocks while the client does not read.
             let mut state = session.lock();
-            state.take_held();
+            state.clear_queue();
             state.stop();
         }
-        let working = lock(&self.working);
-        let _ = self.ended.wait_timeout_while(working, DRAIN_TIMEOUT, |working| *working > 0);
+        let running = lock(&self.running_turns);
+        let _ = self.turn_ended.wait_timeout_while(running, DRAIN_TIMEOUT, |running| *running > 0);
         self.out.flush_if_free();
     }
 
-    /// Answers a request.
-    pub(super) fn answer(&self, request: &RequestId, result: &str) {
+    /// Sends the result of a request.
+    pub(super) fn respond(&self, request: &RequestId, result: &str) {
         self.out.line(&write::response(request, json::value(result.to_owned()).raw()));
     }
 
-    fn refuse(&self, request: &RequestId, error: &RpcError) {
+    fn respond_error(&self, request: &RequestId, error: &RpcError) {
         self.out.line(&write::error_response(request, error));
     }
 
@@ -229,26 +232,26 @@ impl Agent {
         self.out.line(&update_line(session, update));
     }
 
-    /// Keeps a session as it is now.
+    /// Stores a session.
     pub(super) fn save(&self, session: &Session) {
         let state = session.lock();
-        // A session that cannot be kept is still good for as long as the agent runs.
+        // A session that cannot be stored stays usable in this process.
         if !state.is_deleted {
             let _ = self.store.put(&state.saved);
         }
     }
 
-    /// The client, or the error for one that has not said hello.
-    pub(super) fn peer(&self) -> Result<Arc<Peer>, RpcError> {
-        let missing = || RpcError::new(code::INVALID_REQUEST, "`initialize` comes first");
-        lock(&self.peer).clone().ok_or_else(missing)
+    /// Returns the client, or an error before `initialize`.
+    pub(super) fn client(&self) -> Result<Arc<ClientInfo>, RpcError> {
+        let missing = || RpcError::new(code::INVALID_REQUEST, "the first request must be `initialize`");
+        lock(&self.client).clone().ok_or_else(missing)
     }
 
     fn batches(&self) -> Batches {
-        self.peer().map_or(Batches::Refuse, |peer| peer.voice.dialect.batches())
+        self.client().map_or(Batches::Refuse, |client| client.encoder.dialect.batches())
     }
 
-    /// The open sessions.
+    /// Locks the open sessions.
     pub(super) fn sessions(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Session>>> {
         lock(&self.sessions)
     }
@@ -258,39 +261,40 @@ impl Agent {
         lock(&self.closing)
     }
 
-    /// An open session.
+    /// Returns a session if it is open.
     pub(super) fn session(&self, id: &str) -> Option<Arc<Session>> {
         self.sessions().get(id).cloned()
     }
 
-    /// The questions to the client that have no answer yet.
-    pub(super) fn asked(&self) -> MutexGuard<'_, OutgoingRequests<Sender<Event>>> {
-        lock(&self.asked)
+    /// Locks the requests to the client that have no response yet.
+    pub(super) fn client_requests(&self) -> MutexGuard<'_, OutgoingRequests<Sender<Event>>> {
+        lock(&self.client_requests)
     }
 
-    /// An id that no message, tool call or terminal of any session has.
-    pub(super) fn fresh_id(&self) -> String {
+    /// Returns a new id for a message, tool call or terminal, unique across processes.
+    pub(super) fn new_id(&self) -> String {
         format!("{:08x}-{}", self.tag & 0xffff_ffff, self.ids.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-impl Peer {
-    /// Whether the client can do something, named by the way to it in its capabilities.
-    pub(super) fn offers(&self, way: &[&str]) -> bool {
-        let Some((last, way)) = way.split_last() else { return false };
-        let holder = way.iter().try_fold(self.capabilities.clone(), |object, name| object.get_object(name));
+impl ClientInfo {
+    /// Whether the client has a capability, given by its path.
+    pub(super) fn has_capability(&self, path: &[&str]) -> bool {
+        let Some((last, parents)) = path.split_last() else { return false };
+        let holder =
+            parents.iter().try_fold(self.capabilities.clone(), |object, name| object.get_object(name));
         holder.and_then(|holder| holder.get(last).map(|value| !matches!(value.as_str(), "null" | "false")))
             == Some(true)
     }
 }
 
-/// The line that sends an update.
+/// Encodes the notification of an update.
 pub(super) fn update_line(session: &str, update: &str) -> String {
     let params = ObjectWriter::new().str("sessionId", session).raw("update", update).finish();
     write::notification("session/update", Some(json::value(params).raw()))
 }
 
-/// A number that differs from time to time. Ids need no more, and the standard library has no other source.
+/// Returns a random number for ids, from the only source in the standard library.
 pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,4 +1,4 @@
-//! One session: what is kept of it, and the work that waits for its turn.
+//! A session: its stored state, and its queue of prompts.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -9,30 +9,30 @@ use parlor_json::Json;
 use parlor_wire::{RequestId, RpcError, code};
 
 use super::commands::Step;
-use super::say::{Block, Role};
+use super::encode::{Block, Role};
 
-/// How many prompts wait in one session.
-pub(super) const MAX_HELD: usize = 64;
-/// How many messages of a session are remembered; the oldest are forgotten.
+/// The most queued prompts of a session.
+pub(super) const MAX_QUEUED_PROMPTS: usize = 64;
+/// The most stored messages of a session; the oldest are dropped.
 const MAX_MESSAGES: usize = 10_000;
-/// How much of a message's text is remembered.
+/// The most bytes of text stored of a message.
 const MAX_TEXT: usize = 1 << 20;
 
-/// What is kept of a session when it is not open.
+/// A session as it is stored, with its history.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Saved {
+pub(super) struct StoredSession {
     pub(super) id: String,
     pub(super) cwd: String,
     pub(super) title: Option<String>,
     pub(super) mode: String,
     pub(super) model: String,
     pub(super) updated_at: String,
-    pub(super) messages: Vec<Kept>,
+    pub(super) messages: Vec<StoredMessage>,
 }
 
-/// A message of the past.
+/// A message in the history of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct StoredMessage {
     pub(super) role: Role,
     pub(super) id: String,
     pub(super) content: Vec<Block>,
@@ -41,53 +41,53 @@ pub(super) struct Kept {
 /// An open session.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// Its id, which never changes.
+    /// Never changes, so it is read without the lock.
     pub(super) id: String,
     state: Mutex<State>,
 }
 
-/// What changes about an open session.
+/// The mutable state of an open session.
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) saved: Saved,
-    /// Where the turn that is going on hears of things; `None` between turns.
+    pub(super) saved: StoredSession,
+    /// Sends events to the running turn; `None` between turns.
     turn: Option<Sender<Event>>,
-    /// The request that a v1 turn will answer.
+    /// The request that the running turn answers.
     answers: Option<RequestId>,
-    held: VecDeque<Work>,
-    /// Requests to close that are answered when the work has ended.
+    queue: VecDeque<Work>,
+    /// Close requests that are answered when the session is idle.
     closing: Vec<RequestId>,
-    /// Whether the session was deleted, so that a turn that still ends does not bring it back.
+    /// Whether the session was deleted: the end of a running turn must not store it again.
     pub(super) is_deleted: bool,
-    /// Whether the session is not open any more.
+    /// Whether the session was closed.
     pub(super) is_closed: bool,
-    /// Whether it was loaded, resumed or forked, and not begun.
+    /// Whether the session was loaded, resumed or forked instead of created.
     pub(super) is_restored: bool,
 }
 
-/// What a turn waits for.
+/// An event for the running turn.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// The client wants the turn to end.
+    /// The client cancelled the turn.
     Cancel,
-    /// The client answered a request.
-    Answer(RequestId, Result<Json, RpcError>),
-    /// A program that the agent runs wrote something; nothing if it will write no more.
+    /// The client responded to a request.
+    Response(RequestId, Result<Json, RpcError>),
+    /// Output of a program that the agent runs; empty at the end of the output.
     Output(Vec<u8>),
-    /// The client sent a prompt for the turn.
+    /// The client steered the turn with a prompt.
     Steered(Vec<Json>),
 }
 
 /// Work for a turn.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// A prompt of the client.
+    /// A prompt from the client.
     Prompt { request: RequestId, content: Vec<Json> },
-    /// Something that the agent does by itself.
-    Own(Vec<Step>),
+    /// Steps that the agent runs without a prompt.
+    Unprompted(Vec<Step>),
 }
 
-/// Work with the channel on which its turn hears of things.
+/// Work with the event channel of its turn.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) work: Work,
@@ -95,24 +95,24 @@ pub(super) struct Job {
     pub(super) events: Receiver<Event>,
 }
 
-/// What comes after a turn.
+/// The state of a session after a turn.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// More work.
+    /// The next work of the queue starts.
     Job(Job),
-    /// Nothing: the session is idle, and these requests to close it are to be answered.
+    /// The session is idle, and these close requests are to be answered.
     Idle(Vec<RequestId>),
 }
 
 impl Session {
     /// Opens a session.
-    pub(super) fn new(saved: Saved) -> Self {
+    pub(super) fn new(saved: StoredSession) -> Self {
         let id = saved.id.clone();
         let state = State {
             saved,
             turn: None,
             answers: None,
-            held: VecDeque::new(),
+            queue: VecDeque::new(),
             closing: Vec::new(),
             is_deleted: false,
             is_closed: false,
@@ -121,15 +121,15 @@ impl Session {
         Self { id, state: Mutex::new(state) }
     }
 
-    /// The state, for as long as it is looked at.
+    /// Locks the state.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Takes work; `may_wait` says whether it is held while a turn goes on. A job that is given back is to be
-    /// done at once: the session is busy from now on.
+    /// Accepts work, and queues it during a turn if `may_wait`. A returned job must start now: the session is busy from
+    /// now on.
     pub(super) fn submit(&mut self, work: Work, may_wait: bool) -> Result<Option<Job>, RpcError> {
         if self.is_closed {
             return Err(RpcError::new(code::RESOURCE_NOT_FOUND, "the session is closed"));
@@ -138,19 +138,19 @@ impl State {
             return Ok(Some(self.begin(work)));
         }
         if !may_wait {
-            return Err(RpcError::new(code::INVALID_REQUEST, "a turn is going on in this session"));
+            return Err(RpcError::new(code::INVALID_REQUEST, "a turn is running in this session"));
         }
-        if self.held.len() >= MAX_HELD {
-            let message = format!("{MAX_HELD} prompts are waiting already");
+        if self.queue.len() >= MAX_QUEUED_PROMPTS {
+            let message = format!("{MAX_QUEUED_PROMPTS} prompts are queued already");
             return Err(RpcError::new(code::INVALID_REQUEST, message));
         }
-        self.held.push_back(work);
+        self.queue.push_back(work);
         Ok(None)
     }
 
-    /// Ends a turn, and begins the next one if work is waiting.
+    /// Ends a turn, and starts the next one if work is queued.
     pub(super) fn next(&mut self) -> Next {
-        if let Some(work) = self.held.pop_front() {
+        if let Some(work) = self.queue.pop_front() {
             return Next::Job(self.begin(work));
         }
         self.turn = None;
@@ -163,27 +163,27 @@ impl State {
         self.turn = Some(sender.clone());
         self.answers = match &work {
             Work::Prompt { request, .. } => Some(request.clone()),
-            Work::Own(_) => None,
+            Work::Unprompted(_) => None,
         };
         Job { work, sender, events }
     }
 
-    /// Whether a turn goes on.
+    /// Whether a turn is running.
     pub(super) fn has_turn(&self) -> bool {
         self.turn.is_some()
     }
 
-    /// Takes a prompt into the turn that goes on.
+    /// Adds a prompt to the running turn.
     pub(super) fn steer(&mut self, message: &str, content: &[Json]) {
         for block in content {
-            self.saved.keep(Role::User, message, super::store::block(block));
+            self.saved.append(Role::User, message, super::store::block(block));
         }
         if let Some(turn) = &self.turn {
             let _ = turn.send(Event::Steered(content.to_vec()));
         }
     }
 
-    /// Closes the session. A request that is given back can be answered now, another one is when the turn ends.
+    /// Closes the session. Returns the request if it can be answered now, else it is answered when the turn ends.
     pub(super) fn close(&mut self, request: RequestId) -> Option<RequestId> {
         self.is_closed = true;
         if self.turn.is_none() {
@@ -193,79 +193,81 @@ impl State {
         None
     }
 
-    /// Whether the turn that goes on answers this request.
+    /// Whether the running turn answers this request.
     pub(super) fn answers(&self, request: &RequestId) -> bool {
         self.answers.as_ref() == Some(request)
     }
 
-    /// Ends the turn that goes on.
+    /// Cancels the running turn.
     pub(super) fn stop(&self) {
         if let Some(turn) = &self.turn {
-            // A turn that has just ended hears nothing more, and need not.
+            // A turn that has just ended receives nothing, and need not.
             let _ = turn.send(Event::Cancel);
         }
     }
 
-    /// Takes away all work that waits, and gives the prompts that will have no turn.
-    pub(super) fn take_held(&mut self) -> Vec<RequestId> {
-        let prompts = self.held.drain(..).filter_map(|work| match work {
+    /// Clears the queue, and returns the requests of its prompts.
+    pub(super) fn clear_queue(&mut self) -> Vec<RequestId> {
+        let prompts = self.queue.drain(..).filter_map(|work| match work {
             Work::Prompt { request, .. } => Some(request),
-            Work::Own(_) => None,
+            Work::Unprompted(_) => None,
         });
         prompts.collect()
     }
 
-    /// Takes back one prompt that waits; false if it does not.
-    pub(super) fn take_back(&mut self, wanted: &RequestId) -> bool {
-        let before = self.held.len();
-        self.held.retain(|work| !matches!(work, Work::Prompt { request, .. } if request == wanted));
-        self.held.len() < before
+    /// Removes a prompt from the queue; false if it is not queued.
+    pub(super) fn withdraw(&mut self, wanted: &RequestId) -> bool {
+        let before = self.queue.len();
+        self.queue.retain(|work| !matches!(work, Work::Prompt { request, .. } if request == wanted));
+        self.queue.len() < before
     }
 }
 
-impl Saved {
-    /// Remembers a piece of a message, up to a limit.
-    pub(super) fn keep(&mut self, role: Role, id: &str, block: Block) {
-        let place = self.messages.iter().rposition(|kept| kept.role == role && kept.id == id);
-        let Some(place) = place else {
+impl StoredSession {
+    /// Appends a block to a message, or adds the message.
+    pub(super) fn append(&mut self, role: Role, id: &str, block: Block) {
+        let index = self.messages.iter().rposition(|message| message.role == role && message.id == id);
+        let Some(index) = index else {
             if self.messages.len() == MAX_MESSAGES {
                 self.messages.remove(0);
             }
-            self.messages.push(Kept { role, id: id.to_owned(), content: vec![block] });
+            self.messages.push(StoredMessage { role, id: id.to_owned(), content: vec![block] });
             return;
         };
-        let content = &mut self.messages[place].content;
+        let content = &mut self.messages[index].content;
         match (content.last_mut(), block) {
-            (Some(Block::Text(said)), Block::Text(more)) => {
-                if said.len() + more.len() <= MAX_TEXT {
-                    said.push_str(&more);
+            (Some(Block::Text(text)), Block::Text(more)) => {
+                if text.len() + more.len() <= MAX_TEXT {
+                    text.push_str(&more);
                 }
             }
             (_, block) => content.push(block),
         }
     }
 
-    /// Remembers other content for a message.
+    /// Replaces the content of a message.
     pub(super) fn replace(&mut self, role: Role, id: &str, content: Vec<Block>) {
-        if let Some(kept) = self.messages.iter_mut().rev().find(|kept| kept.role == role && kept.id == id) {
-            kept.content = content;
+        if let Some(message) =
+            self.messages.iter_mut().rev().find(|message| message.role == role && message.id == id)
+        {
+            message.content = content;
         }
     }
 
-    /// Forgets what came after a message; false if there is no such message.
+    /// Removes all messages after a message; false if there is no such message.
     pub(super) fn cut_after(&mut self, id: &str) -> bool {
-        let place = self.messages.iter().rposition(|kept| kept.id == id);
-        if let Some(place) = place {
-            self.messages.truncate(place + 1);
+        let index = self.messages.iter().rposition(|message| message.id == id);
+        if let Some(index) = index {
+            self.messages.truncate(index + 1);
         }
-        place.is_some()
+        index.is_some()
     }
 
-    /// Forgets what came after the turn of a message; false if there is no such message.
+    /// Removes all messages after the turn of a message; false if there is no such message.
     pub(super) fn cut_after_turn(&mut self, id: &str) -> bool {
-        let Some(place) = self.messages.iter().rposition(|kept| kept.id == id) else { return false };
-        let rest = self.messages[place + 1..].iter().position(|kept| kept.role == Role::User);
-        self.messages.truncate(rest.map_or(self.messages.len(), |rest| place + 1 + rest));
+        let Some(index) = self.messages.iter().rposition(|message| message.id == id) else { return false };
+        let rest = self.messages[index + 1..].iter().position(|message| message.role == Role::User);
+        self.messages.truncate(rest.map_or(self.messages.len(), |rest| index + 1 + rest));
         true
     }
 }
@@ -275,7 +277,7 @@ mod tests {
     use super::*;
 
     fn session() -> Session {
-        let saved = Saved {
+        let saved = StoredSession {
             id: "s".into(),
             cwd: "/".into(),
             title: None,
@@ -292,18 +294,18 @@ mod tests {
     }
 
     #[test]
-    fn work_is_started_once_and_held_up_to_the_limit() {
+    fn work_starts_once_and_is_queued_up_to_the_limit() {
         let session = session();
         let mut state = session.lock();
         let job = state.submit(prompt(100), false).unwrap().unwrap();
-        assert!(state.submit(prompt(0), false).is_err(), "it may not wait");
+        assert!(state.submit(prompt(0), false).is_err(), "it is not queued");
         for n in 0..64 {
             assert!(state.submit(prompt(n), true).unwrap().is_none());
         }
         assert!(state.submit(prompt(64), true).is_err());
         assert!(state.answers(&RequestId::from(100)) && !state.answers(&RequestId::from(0)));
-        assert!(state.take_back(&RequestId::from(3)) && !state.take_back(&RequestId::from(3)));
-        assert_eq!(state.take_held().len(), 63);
+        assert!(state.withdraw(&RequestId::from(3)) && !state.withdraw(&RequestId::from(3)));
+        assert_eq!(state.clear_queue().len(), 63);
         state.stop();
         assert!(matches!(job.events.try_recv(), Ok(Event::Cancel)));
     }
@@ -320,15 +322,15 @@ mod tests {
     }
 
     #[test]
-    fn text_is_put_together_up_to_a_limit() {
+    fn text_blocks_are_joined_up_to_a_limit() {
         let session = session();
         let saved = &mut session.lock().saved;
         let text = |text: &str| Block::Text(text.to_owned());
-        saved.keep(Role::Agent, "a", text("one "));
-        saved.keep(Role::Thought, "a", text("hm"));
-        saved.keep(Role::Agent, "a", text("two"));
-        saved.keep(Role::Agent, "a", text(&"x".repeat(MAX_TEXT)));
-        saved.keep(Role::Agent, "a", Block::Json("{}".into()));
+        saved.append(Role::Agent, "a", text("one "));
+        saved.append(Role::Thought, "a", text("hm"));
+        saved.append(Role::Agent, "a", text("two"));
+        saved.append(Role::Agent, "a", text(&"x".repeat(MAX_TEXT)));
+        saved.append(Role::Agent, "a", Block::Json("{}".into()));
         assert_eq!(saved.messages[0].content, [text("one two"), Block::Json("{}".into())]);
         assert_eq!(saved.messages[1].content, [text("hm")]);
         assert!(saved.cut_after("a") && !saved.cut_after("b"));

@@ -1,4 +1,4 @@
-//! Sessions that are not open: in files, or in memory.
+//! Stores sessions in files or in memory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,24 +9,24 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use parlor_json::{Object, ObjectWriter};
 
+use super::encode::{Block, Role, blocks};
 use super::json::{self, list};
-use super::say::{Block, Role, blocks};
-use super::session::{Kept, Saved};
+use super::session::{StoredMessage, StoredSession};
 
-/// How many sessions are kept, and how many may be open.
+/// The most stored sessions, and the most open ones.
 pub(super) const MAX_SESSIONS: usize = 1000;
 
-/// Where sessions are kept.
+/// The stored sessions.
 #[derive(Debug)]
 pub(super) enum Store {
-    /// One file a session.
+    /// One file per session.
     Folder(PathBuf),
     /// Until the process ends.
-    Memory(Mutex<BTreeMap<String, Saved>>),
+    Memory(Mutex<BTreeMap<String, StoredSession>>),
 }
 
 impl Store {
-    /// Opens the store; the folder is made if it is missing.
+    /// Opens the store, and creates the folder if it is missing.
     pub(super) fn open(folder: Option<&Path>) -> io::Result<Self> {
         match folder {
             Some(folder) => {
@@ -37,8 +37,8 @@ impl Store {
         }
     }
 
-    /// The session with this id.
-    pub(super) fn get(&self, id: &str) -> Option<Saved> {
+    /// Returns a session, or `None` also if its file is damaged.
+    pub(super) fn get(&self, id: &str) -> Option<StoredSession> {
         match self {
             Self::Folder(folder) => read(&file(folder, id)?),
             Self::Memory(sessions) => {
@@ -47,12 +47,12 @@ impl Store {
         }
     }
 
-    /// Keeps a session as it is now.
-    pub(super) fn put(&self, session: &Saved) -> io::Result<()> {
+    /// Stores a session.
+    pub(super) fn put(&self, session: &StoredSession) -> io::Result<()> {
         match self {
             Self::Folder(folder) => {
                 let Some(path) = file(folder, &session.id) else { return Ok(()) };
-                // A process that ends in the middle leaves the old file whole.
+                // A process that is killed meanwhile leaves the old file whole.
                 let half = path.with_extension("tmp");
                 fs::write(&half, to_json(session))?;
                 fs::rename(half, path)
@@ -65,12 +65,12 @@ impl Store {
         }
     }
 
-    /// Forgets a session.
+    /// Removes a session.
     pub(super) fn remove(&self, id: &str) {
         match self {
             Self::Folder(folder) => {
                 if let Some(path) = file(folder, id) {
-                    // One that is gone already is as forgotten as can be.
+                    // The file may not exist.
                     let _ = fs::remove_file(path);
                 }
             }
@@ -80,9 +80,9 @@ impl Store {
         }
     }
 
-    /// All sessions, those changed last first.
-    pub(super) fn list(&self) -> Vec<Saved> {
-        let mut all: Vec<Saved> = match self {
+    /// Lists all sessions, most recently changed first.
+    pub(super) fn list(&self) -> Vec<StoredSession> {
+        let mut all: Vec<StoredSession> = match self {
             Self::Folder(folder) => {
                 let files = fs::read_dir(folder).into_iter().flatten().flatten();
                 let files = files.map(|file| file.path());
@@ -97,7 +97,7 @@ impl Store {
         all
     }
 
-    /// How many sessions there are.
+    /// Returns the number of sessions.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Folder(folder) => fs::read_dir(folder).map_or(0, Iterator::count),
@@ -106,26 +106,26 @@ impl Store {
     }
 }
 
-/// The file of a session. Ids come from clients, and no other file may be named by one.
+/// Returns the path of a session's file. Ids come from clients, which must not reach other files.
 fn file(folder: &Path, id: &str) -> Option<PathBuf> {
     let is_plain =
         !id.is_empty() && id.len() <= 100 && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     is_plain.then(|| folder.join(format!("{id}.json")))
 }
 
-fn read(path: &Path) -> Option<Saved> {
+fn read(path: &Path) -> Option<StoredSession> {
     let object = Object::parse(parlor_json::Json::parse(fs::read_to_string(path).ok()?).ok()?.raw()).ok()?;
     let text = |name: &str| object.get_string(name);
     let message = |message: &parlor_json::Json| {
         let message = message.to_object()?;
         let content = json::array(&message, "content")?;
-        Some(Kept {
-            role: Role::named(&message.get_string("role")?)?,
+        Some(StoredMessage {
+            role: Role::from_name(&message.get_string("role")?)?,
             id: message.get_string("messageId")?,
             content: content.iter().map(block).collect(),
         })
     };
-    Some(Saved {
+    Some(StoredSession {
         id: text("sessionId")?,
         cwd: text("cwd")?,
         title: text("title"),
@@ -136,7 +136,7 @@ fn read(path: &Path) -> Option<Saved> {
     })
 }
 
-/// A content block, where plain text is told from the rest.
+/// Converts a content block.
 pub(super) fn block(json: &parlor_json::Json) -> Block {
     let object = Object::parse(json.raw()).unwrap_or_default();
     match (object.get_string("type").as_deref(), object.get_string("text")) {
@@ -145,10 +145,10 @@ pub(super) fn block(json: &parlor_json::Json) -> Block {
     }
 }
 
-fn to_json(session: &Saved) -> String {
-    let message = |kept: &Kept| {
-        let text = ObjectWriter::new().str("role", kept.role.name()).str("messageId", &kept.id);
-        text.raw("content", &blocks(&kept.content)).finish()
+fn to_json(session: &StoredSession) -> String {
+    let message = |message: &StoredMessage| {
+        let text = ObjectWriter::new().str("role", message.role.name()).str("messageId", &message.id);
+        text.raw("content", &blocks(&message.content)).finish()
     };
     ObjectWriter::new()
         .str("sessionId", &session.id)
@@ -161,7 +161,7 @@ fn to_json(session: &Saved) -> String {
         .finish()
 }
 
-/// The time as the protocol writes it.
+/// Returns the time in RFC 3339.
 pub(super) fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     timestamp(since.as_secs(), since.subsec_millis())
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_dates() {
+    fn times_are_formatted_as_rfc_3339() {
         for (seconds, expected) in [
             (0, "1970-01-01T00:00:00.007Z"),
             (951_782_400, "2000-02-29T00:00:00.007Z"),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_name_no_file_outside_of_the_folder() {
+    fn session_ids_cannot_reach_files_outside_the_folder() {
         let folder = Path::new("/state");
         assert_eq!(file(folder, "test-1a"), Some("/state/test-1a.json".into()));
         for id in ["", "..", "../x", "a/b", "a.b", "ä"] {
@@ -212,17 +212,17 @@ mod tests {
     }
 
     #[test]
-    fn a_session_comes_back_from_its_file_as_it_went_in() {
+    fn a_stored_session_is_read_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(Some(folder.path())).unwrap();
-        let session = Saved {
+        let session = StoredSession {
             id: "test-1".into(),
             cwd: "/w".into(),
             title: Some("T".into()),
             mode: "code".into(),
             model: "large".into(),
             updated_at: "2026".into(),
-            messages: vec![Kept {
+            messages: vec![StoredMessage {
                 role: Role::Thought,
                 id: "m".into(),
                 content: vec![Block::Text("a\nb".into()), Block::Json(r#"{"type":"x","n":1.0}"#.into())],

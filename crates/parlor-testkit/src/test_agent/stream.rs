@@ -1,85 +1,84 @@
-//! Many chunks, and big ones.
+//! Steps that send many chunks, or a big one.
 
 use std::time::{Duration, Instant};
 
-use super::commands::{Pace, STAMPED, STREAM_NUMBER, Stamp, Stream};
-use super::say::{Block, Role};
+use super::commands::{STAMPED, STREAM_NUMBER, Stamp, Stream, StreamRate};
+use super::encode::{Block, Role};
 use super::server::update_line;
 use super::turn::{End, Turn};
 
-/// What fills the chunks.
+/// The text that is repeated in chunks.
 const FILLER: &str = "abcdefghijklmnopqrstuvwxyz ";
-/// How much of a stream is remembered.
-const REMEMBERED: usize = 64 * 1024;
+/// The most stored bytes of a stream's text.
+const MAX_STORED: usize = 64 * 1024;
 
 impl Turn {
-    /// Says chunks that begin with their number, counted from 0, in eight digits and a space.
+    /// Sends chunks that begin with their number, counted from 0, in eight digits and a space.
     pub(super) fn stream(&mut self, stream: &Stream) -> Result<(), End> {
-        let id = self.agent.fresh_id();
+        let id = self.agent.new_id();
         let text = format!("{:08} {}", 0, filler(stream.size - STREAM_NUMBER));
-        let chunk = self.voice.chunk(Role::Agent, &id, &Block::Text(text.clone()).to_json());
+        let chunk = self.encoder.chunk(Role::Agent, &id, &Block::Text(text.clone()).to_json());
         let mut line = update_line(&self.session.id, &chunk);
-        // Only the number differs from line to line, and a rate of millions should not be limited by this agent.
-        let place = line.find(&text).expect("letters stand in JSON as they are");
+        // Only the number differs between lines, so that this agent can send millions per second.
+        let offset = line.find(&text).expect("JSON does not escape letters");
         let start = Instant::now();
-        let mut remembered = String::new();
+        let mut stored = String::new();
         let done = (0..stream.count).try_for_each(|number| {
-            match stream.pace {
-                Pace::Full | Pace::Each => self.check()?,
-                Pace::PerSecond(rate) => self.wait(start + due(number, rate))?,
+            match stream.rate {
+                StreamRate::Full | StreamRate::Each => self.check()?,
+                StreamRate::PerSecond(rate) => self.wait(start + due(number, rate))?,
             }
             let digits = format!("{number:08}");
-            line.replace_range(place..place + digits.len(), &digits);
-            match stream.pace {
-                Pace::Each => self.agent.out.line_at_once(&line),
-                Pace::Full | Pace::PerSecond(_) => self.agent.out.line(&line),
+            line.replace_range(offset..offset + digits.len(), &digits);
+            match stream.rate {
+                StreamRate::Each => self.agent.out.line_at_once(&line),
+                StreamRate::Full | StreamRate::PerSecond(_) => self.agent.out.line(&line),
             }
-            if remembered.len() < REMEMBERED {
-                remembered.push_str(&line[place..place + text.len()]);
+            if stored.len() < MAX_STORED {
+                stored.push_str(&line[offset..offset + text.len()]);
             }
             Ok(())
         });
-        if !remembered.is_empty() {
-            self.session.lock().saved.keep(Role::Agent, &id, Block::Text(remembered));
+        if !stored.is_empty() {
+            self.session.lock().saved.append(Role::Agent, &id, Block::Text(stored));
         }
         done
     }
 
     /// Sends chunks that begin like those of a stream, with the time at which each is written behind its number.
     pub(super) fn stamp(&mut self, stamp: &Stamp) -> Result<(), End> {
-        let id = self.agent.fresh_id();
+        let id = self.agent.new_id();
         let text = format!("{:08} {:020}{}", 0, 0, filler(stamp.size - STAMPED));
-        let chunk = self.voice.chunk(Role::Agent, &id, &Block::Text(text.clone()).to_json());
+        let chunk = self.encoder.chunk(Role::Agent, &id, &Block::Text(text.clone()).to_json());
         let mut line = update_line(&self.session.id, &chunk);
-        // Hundreds of sessions may do this at a time, so a chunk costs no more than its digits and one write.
-        let place = line.find(&text).expect("letters stand in JSON as they are");
+        // Hundreds of sessions may do this at the same time, so a chunk costs only its digits and one write.
+        let offset = line.find(&text).expect("JSON does not escape letters");
         let start = Instant::now() + Duration::from_nanos(stamp.at.saturating_sub(monotonic()));
         (0..stamp.count).try_for_each(|number| {
             self.wait(start + due(number, stamp.rate))?;
             let digits = format!("{number:08} {:020}", monotonic());
-            line.replace_range(place..place + digits.len(), &digits);
+            line.replace_range(offset..offset + digits.len(), &digits);
             self.agent.out.line_at_once(&line);
             Ok(())
         })
     }
 
-    /// Says one chunk of this many bytes.
+    /// Sends one chunk of this many bytes.
     pub(super) fn big(&self, size: usize) {
-        let id = self.agent.fresh_id();
+        let id = self.agent.new_id();
         let block = Block::Text(filler(size));
-        self.update(&self.voice.chunk(Role::Agent, &id, &block.to_json()));
-        let remembered = Block::Text(filler(size.min(REMEMBERED)));
-        self.session.lock().saved.keep(Role::Agent, &id, remembered);
+        self.update(&self.encoder.chunk(Role::Agent, &id, &block.to_json()));
+        let stored = Block::Text(filler(size.min(MAX_STORED)));
+        self.session.lock().saved.append(Role::Agent, &id, stored);
     }
 }
 
-/// When a chunk of a stream with a rate is due. The times are counted from the beginning, so that being late once
-/// does not slow down the rest.
+/// Returns the time of a chunk after the start, so that one delay does not delay the rest.
 fn due(number: u32, rate: u32) -> Duration {
     Duration::from_secs_f64(f64::from(number) / f64::from(rate.max(1)))
 }
 
-/// Nanoseconds on the clock that all processes of a machine share.
+/// Returns the nanoseconds of the monotonic clock, which all processes of a machine share.
 pub fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Running the steps of a turn.
+//! Runs the steps of a turn.
 
 use std::env;
 use std::io::{self, Write};
@@ -13,11 +13,11 @@ use parlor_json::{Json, ObjectWriter, string_literal};
 use parlor_wire::{RequestId, RpcError, write};
 
 use super::commands::{COMMANDS, Step};
+use super::encode::{self, Block, Encoder, Role, update};
 use super::json;
-use super::say::{self, Block, Role, Voice, update};
-use super::server::{Agent, Peer};
+use super::server::{Agent, ClientInfo};
 use super::session::{Event, Job, Next, Session, Work};
-use super::{offer, store};
+use super::{capabilities, store};
 use crate::script::{self, Part};
 
 /// Why a turn ended.
@@ -29,26 +29,26 @@ pub(super) enum End {
     Failed { code: i64, message: String },
 }
 
-/// A turn that goes on.
+/// A running turn.
 pub(super) struct Turn {
     pub(super) agent: Arc<Agent>,
     pub(super) session: Arc<Session>,
-    pub(super) peer: Arc<Peer>,
-    pub(super) voice: Voice,
+    pub(super) client: Arc<ClientInfo>,
+    pub(super) encoder: Encoder,
     pub(super) sender: Sender<Event>,
     pub(super) events: Receiver<Event>,
     /// The blocks of the prompt.
     pub(super) content: Vec<Json>,
     /// The id of the user's message.
     user: String,
-    /// What is to be done after the turn.
-    later: Vec<(Duration, Vec<Step>)>,
+    /// Steps to run after the turn, each with its delay.
+    delayed: Vec<(Duration, Vec<Step>)>,
     pub(super) input_words: u64,
     pub(super) output_words: u64,
 }
 
 impl End {
-    /// What a client is told.
+    /// The stop reason in v2.
     pub(super) const fn stop_reason(&self) -> &'static str {
         match self {
             Self::Done => "end_turn",
@@ -59,23 +59,23 @@ impl End {
     }
 }
 
-/// Does a job and what waits behind it, until the session is idle.
-pub(super) fn work(agent: &Arc<Agent>, session: &Arc<Session>, peer: &Arc<Peer>, job: Job) {
+/// Runs a job and the queued ones, until the session is idle.
+pub(super) fn work(agent: &Arc<Agent>, session: &Arc<Session>, client: &Arc<ClientInfo>, job: Job) {
     let mut job = job;
     loop {
-        let (mut turn, work) = Turn::new(agent, session, peer, job);
+        let (mut turn, work) = Turn::new(agent, session, client, job);
         let answer = turn.run(work);
         agent.save(session);
         let next = session.lock().next();
-        // Only now, so that a client that hears it finds the session idle.
+        // Sent only now, so that a client that receives it finds the session idle.
         if let Some(answer) = answer {
             agent.out.line(&answer);
         }
-        turn.go_on_later();
+        turn.run_delayed();
         match next {
             Next::Job(next) => job = next,
             Next::Idle(closing) => {
-                closing.iter().for_each(|request| agent.answer(request, "{}"));
+                closing.iter().for_each(|request| agent.respond(request, "{}"));
                 agent.out.flush();
                 return;
             }
@@ -84,37 +84,43 @@ pub(super) fn work(agent: &Arc<Agent>, session: &Arc<Session>, peer: &Arc<Peer>,
     }
 }
 
-/// Does something that is not a turn: v1 has none but those of prompts, so the session does not count as busy.
-pub(super) fn aside(agent: &Arc<Agent>, session: &Arc<Session>, peer: &Arc<Peer>, steps: Vec<Step>) {
+/// Runs steps outside a turn: v1 only has turns of prompts, so the session is not busy.
+pub(super) fn run_outside_turn(
+    agent: &Arc<Agent>,
+    session: &Arc<Session>,
+    client: &Arc<ClientInfo>,
+    steps: Vec<Step>,
+) {
     let (sender, events) = mpsc::channel();
-    let (mut turn, work) = Turn::new(agent, session, peer, Job { work: Work::Own(steps), sender, events });
+    let (mut turn, work) =
+        Turn::new(agent, session, client, Job { work: Work::Unprompted(steps), sender, events });
     turn.run(work);
     agent.save(session);
     agent.out.flush();
 }
 
 impl Turn {
-    fn new(agent: &Arc<Agent>, session: &Arc<Session>, peer: &Arc<Peer>, job: Job) -> (Self, Work) {
+    fn new(agent: &Arc<Agent>, session: &Arc<Session>, client: &Arc<ClientInfo>, job: Job) -> (Self, Work) {
         let turn = Self {
             agent: Arc::clone(agent),
             session: Arc::clone(session),
-            peer: Arc::clone(peer),
-            voice: peer.voice,
+            client: Arc::clone(client),
+            encoder: client.encoder,
             sender: job.sender,
             events: job.events,
             content: Vec::new(),
-            user: agent.fresh_id(),
-            later: Vec::new(),
+            user: agent.new_id(),
+            delayed: Vec::new(),
             input_words: 0,
             output_words: 0,
         };
         (turn, job.work)
     }
 
-    /// Does the work; gives the line that ends it, if the dialect has one.
+    /// Runs the work. Returns the response that ends a v1 turn.
     fn run(&mut self, work: Work) -> Option<String> {
         let (request, parts) = match work {
-            Work::Own(steps) => (None, steps.into_iter().map(Part::Step).collect()),
+            Work::Unprompted(steps) => (None, steps.into_iter().map(Part::Step).collect()),
             Work::Prompt { request, content } => {
                 self.content = content;
                 let text = self.texts().join("\n");
@@ -131,14 +137,14 @@ impl Turn {
             done.and_then(|()| self.check())
         });
         let end = end.err().unwrap_or(End::Done);
-        if let Some(idle) = self.voice.idle(&end, &self.usage()) {
+        if let Some(idle) = self.encoder.idle(&end, &self.usage()) {
             self.update(&idle);
             return None;
         }
         Some(self.end_of_v1_turn(&request?, &end))
     }
 
-    /// Sends a notification of updates whose params are these and the session's id, whatever they are.
+    /// Sends a `session/update` with these params and the session's id, without checking them.
     fn raw(&self, params: &str) {
         let id = string_literal(self.session.id.as_str());
         let params = params.replace("SESSION", id.trim_matches('"'));
@@ -151,19 +157,19 @@ impl Turn {
             .line(&format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{{{session}{rest}}}"#));
     }
 
-    /// Takes the prompt into the conversation. v2 tells the client so.
+    /// Inserts the prompt into the session. In v2, responds to the request and sends the message.
     fn insert(&mut self, request: &RequestId) {
         let content: Vec<Block> = self.content.iter().map(store::block).collect();
         for block in &content {
-            self.session.lock().saved.keep(Role::User, &self.user, block.clone());
+            self.session.lock().saved.append(Role::User, &self.user, block.clone());
         }
-        if self.voice.is_v1() {
+        if self.encoder.is_v1() {
             return;
         }
-        let is_draft = self.voice.dialect == parlor_dialect::Dialect::Draft;
+        let is_draft = self.encoder.dialect == parlor_dialect::Dialect::Draft;
         let text =
             if is_draft { ObjectWriter::new() } else { ObjectWriter::new().str("messageId", &self.user) };
-        self.agent.answer(request, &text.finish());
+        self.agent.respond(request, &text.finish());
         let as_sent = json::list(self.content.iter().map(Json::as_str));
         self.update(&update("user_message").str("messageId", &self.user).raw("content", &as_sent).finish());
     }
@@ -180,39 +186,41 @@ impl Turn {
     fn part(&mut self, part: Part<Step>) -> Result<(), End> {
         match part {
             Part::Step(step) => self.step(step),
-            Part::Misused(usage) => self.say(&format!("It is used like this: {usage}")),
-            Part::Chat(words) => self.chat(&words),
+            Part::Misused(usage) => self.send_message(&format!("Usage: {usage}")),
+            Part::Chat(text) => self.default_answer(&text),
         }
     }
 
     fn step(&mut self, step: Step) -> Result<(), End> {
         match step {
-            Step::Help => self.say(&format!("One command a line:\n{}", script::list(COMMANDS)))?,
-            Step::Say(text) => self.say(&text)?,
-            Step::Think(text) => self.speak(Role::Thought, &self.agent.fresh_id(), &text)?,
+            Step::Help => self.send_message(&format!("One command per line:\n{}", script::list(COMMANDS)))?,
+            Step::Say(text) => self.send_message(&text)?,
+            Step::Think(text) => self.send_text(Role::Thought, &self.agent.new_id(), &text)?,
             Step::Tool(title) => self.tool(&title),
             Step::Ask(title) => self.permission(&title, true)?,
             Step::AskOpen(title) => self.permission(&title, false)?,
             Step::Elicit => self.elicit()?,
             Step::Title(title) => {
                 self.session.lock().saved.title = (!title.is_empty()).then(|| title.clone());
-                self.update(&say::title(&title));
+                self.update(&encode::title(&title));
             }
             Step::Meta(meta) => match Json::parse(meta) {
                 Ok(meta) => self.update(&update("session_info_update").raw("_meta", meta.as_str()).finish()),
-                Err(error) => self.say(&error.to_string())?,
+                Err(error) => self.send_message(&error.to_string())?,
             },
             Step::Plan(entries) => self.plan(&entries)?,
-            Step::Unplan if self.voice.is_v1() => self.say("A v1 agent cannot remove its plan.")?,
-            Step::Unplan => self.update(&Voice::plan_removed()),
+            Step::Unplan if self.encoder.is_v1() => {
+                self.send_message("A v1 agent cannot remove its plan.")?;
+            }
+            Step::Unplan => self.update(&Encoder::plan_removed()),
             Step::Terminal(command) => self.terminal(&command)?,
             Step::Read(path) => self.read(&path)?,
             Step::Write { path, text } => self.write(&path, &text)?,
             Step::Redact { clear } => self.redact(clear)?,
-            Step::Later { after, text } => self.later.push((after, vec![Step::Say(text)])),
+            Step::Later { after, text } => self.delayed.push((after, vec![Step::Say(text)])),
             Step::Background(count) => {
                 let updates = (1..=count).map(|n| Step::Say(format!("Background update {n} of {count}.")));
-                self.later.push((Duration::ZERO, updates.collect()));
+                self.delayed.push((Duration::ZERO, updates.collect()));
             }
             Step::Stream(stream) => self.stream(&stream)?,
             Step::Stamp(stamp) => self.stamp(&stamp)?,
@@ -222,19 +230,19 @@ impl Turn {
             Step::Sleep(time) => self.wait(Instant::now() + time)?,
             Step::AwaitSteering => self.await_steering()?,
             Step::Usage => self.context(),
-            Step::Commands => self.update(&offer::commands(self.voice)),
+            Step::Commands => self.update(&capabilities::commands(self.encoder)),
             Step::Mode(mode) => self.mode(&mode)?,
             Step::SameId(text) => self.same_id(&text)?,
             Step::Two(text) => {
-                self.say(&text)?;
-                self.say(&text)?;
+                self.send_message(&text)?;
+                self.send_message(&text)?;
             }
-            Step::EchoUser if self.voice.is_v1() => {
+            Step::EchoUser if self.encoder.is_v1() => {
                 for block in self.content.clone() {
-                    self.update(&self.voice.chunk(Role::User, &self.user, block.as_str()));
+                    self.update(&self.encoder.chunk(Role::User, &self.user, block.as_str()));
                 }
             }
-            Step::EchoUser => self.say("A v2 agent always sends the prompt back.")?,
+            Step::EchoUser => self.send_message("A v2 agent always sends the prompt back.")?,
             Step::Fail { code, text } => return Err(End::Failed { code, message: text }),
             Step::Refuse => return Err(End::Refused),
             Step::Crash { code } => {
@@ -249,71 +257,71 @@ impl Turn {
                 self.agent.out.line(r#"{"jsonrpc":"2.0","method":7}"#);
             }
             Step::Raw(params) => self.raw(&params),
-            // Nobody has to read what is written there.
+            // A closed standard error is no failure of the turn.
             Step::Stderr(text) => drop(writeln!(io::stderr(), "{text}")),
             Step::Env(name) => match env::var_os(&name) {
-                Some(value) => self.say(&format!("{name}={}", value.to_string_lossy()))?,
-                None => self.say(&format!("{name} is not set"))?,
+                Some(value) => self.send_message(&format!("{name}={}", value.to_string_lossy()))?,
+                None => self.send_message(&format!("{name} is not set"))?,
             },
-            Step::Pid => self.say(&process::id().to_string())?,
+            Step::Pid => self.send_message(&process::id().to_string())?,
             Step::Child { own_session } => self.child(own_session)?,
             Step::Ext(method) => self.extension(&method)?,
-            Step::Whoami => self.say(&self.whoami())?,
+            Step::Whoami => self.send_message(&self.whoami())?,
         }
         Ok(())
     }
 
-    /// Does what was put off, in a thread of its own because the turn has ended.
-    fn go_on_later(&mut self) {
-        let mut later = mem::take(&mut self.later);
-        if later.is_empty() {
+    /// Runs the delayed steps, in a thread of its own because the turn has ended.
+    fn run_delayed(&mut self) {
+        let mut delayed = mem::take(&mut self.delayed);
+        if delayed.is_empty() {
             return;
         }
-        later.sort_by_key(|(due, _)| *due);
+        delayed.sort_by_key(|(due, _)| *due);
         let (agent, session) = (Arc::clone(&self.agent), Arc::clone(&self.session));
-        let (peer, start) = (Arc::clone(&self.peer), Instant::now());
+        let (client, start) = (Arc::clone(&self.client), Instant::now());
         thread::spawn(move || {
-            for (due, steps) in later {
+            for (due, steps) in delayed {
                 thread::sleep((start + due).saturating_duration_since(Instant::now()));
-                // A session that was closed or has too much to do goes without.
-                let _ = agent.submit(&session, &peer, Work::Own(steps));
+                // Fails if the session was closed or its queue is full.
+                let _ = agent.submit(&session, &client, Work::Unprompted(steps));
             }
         });
     }
 
-    /// Whether the turn was cancelled meanwhile.
+    /// Fails if the turn was cancelled.
     pub(super) fn check(&self) -> Result<(), End> {
         loop {
             match self.events.try_recv() {
                 Ok(Event::Cancel) => return Err(End::Cancelled),
-                Ok(Event::Answer(..) | Event::Output(_) | Event::Steered(_)) => {}
+                Ok(Event::Response(..) | Event::Output(_) | Event::Steered(_)) => {}
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(()),
             }
         }
     }
 
-    /// Waits, unless the turn is cancelled.
+    /// Waits, and fails if the turn is cancelled.
     pub(super) fn wait(&self, until: Instant) -> Result<(), End> {
         self.agent.out.flush();
         loop {
             match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(Event::Cancel) => return Err(End::Cancelled),
-                Ok(Event::Answer(..) | Event::Output(_) | Event::Steered(_)) => {}
+                Ok(Event::Response(..) | Event::Output(_) | Event::Steered(_)) => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(()),
             }
         }
     }
 
-    /// Waits for a prompt in this turn, and says it.
+    /// Waits for a prompt that steers this turn, and sends its text.
     fn await_steering(&mut self) -> Result<(), End> {
         self.agent.out.flush();
         loop {
             match self.events.recv() {
                 Ok(Event::Cancel) | Err(_) => return Err(End::Cancelled),
-                Ok(Event::Answer(..) | Event::Output(_)) => {}
+                Ok(Event::Response(..) | Event::Output(_)) => {}
                 Ok(Event::Steered(content)) => {
                     let texts = content.iter().filter_map(|block| block.to_object()?.get_string("text"));
-                    return self.say(&format!("Steered: {}", texts.collect::<Vec<_>>().join(" ")));
+                    return self.send_message(&format!("Steered: {}", texts.collect::<Vec<_>>().join(" ")));
                 }
             }
         }
@@ -324,9 +332,9 @@ impl Turn {
         self.agent.update(&self.session.id, update);
     }
 
-    /// Sends the state, where the dialect has states.
+    /// Sends the state, in a dialect with states.
     pub(super) fn state(&self, state: &str) {
-        if let Some(update) = self.voice.state(state) {
+        if let Some(update) = self.encoder.state(state) {
             self.update(&update);
         }
     }
@@ -340,12 +348,12 @@ impl Turn {
             .finish()
     }
 
-    /// The texts of the prompt that are its script.
+    /// Returns the text blocks of the prompt that contain commands.
     fn texts(&self) -> Vec<String> {
         self.blocks().filter_map(|(_, text)| text.filter(|text| !script::is_conversation(text))).collect()
     }
 
-    /// The types of the prompt's blocks that are not its script.
+    /// Returns the types of the other blocks of the prompt.
     pub(super) fn other_blocks(&self) -> Vec<String> {
         let other = self.blocks().filter_map(|(type_, text)| match text {
             None => Some(type_),
@@ -354,7 +362,7 @@ impl Turn {
         other.collect()
     }
 
-    /// The types of the prompt's blocks, and the texts of those that are text.
+    /// Returns the type of each block of the prompt, and the text of text blocks.
     fn blocks(&self) -> impl Iterator<Item = (String, Option<String>)> {
         self.content.iter().filter_map(|block| {
             let block = block.to_object()?;

@@ -1,18 +1,15 @@
-//! A client for the test agent that checks whatever it hears.
+//! A client for the test agent that checks each line that it receives.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use parlor_dialect::Dialect;
+use parlor_testkit::wait::TIMEOUT;
 use parlor_testkit::{programs, schema};
 use serde_json::{Value, json};
-
-/// How long a line may take that must come.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running agent. It is killed when the test is done with it.
 pub(crate) struct Agent {
@@ -247,7 +244,7 @@ impl Agent {
 
     /// The next line, checked.
     pub(crate) fn receive(&mut self) -> Value {
-        let line = self.lines.recv_timeout(PATIENCE).expect("the agent says something");
+        let line = self.lines.recv_timeout(TIMEOUT).expect("the agent sends a line");
         self.read(&line)
     }
 
@@ -274,7 +271,7 @@ impl Agent {
     pub(crate) fn rest(&mut self) -> Vec<Value> {
         let mut lines = Vec::new();
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.lines.recv_timeout(TIMEOUT) {
                 Ok(line) => lines.push(self.read(&line)),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return lines,
                 Err(mpsc::RecvTimeoutError::Timeout) => panic!("the output does not end"),

@@ -12,17 +12,18 @@ fn the_help_lists_options_and_commands() {
     let (code, output, errors) = run(&["--help"]);
     assert_eq!((code, errors.as_str()), (Some(0), ""));
     expect![[r#"
-        An agent for testing clients: any version, any offer, and faults on request
+        An agent for testing clients: any version, any optional methods, and faults on request
 
         It speaks the Agent Client Protocol on standard input and output, in v1, v2 and the draft of v2, and
-        does what the prompt says: one command a line, listed below. Any other text gets a friendly answer.
+        executes the commands in the prompt, one per line, listed below. Any other text gets a canned
+        answer.
 
         Usage: parlor-test-agent [OPTIONS]
 
         Options:
               --version <VERSION>
-                  The protocol version to speak; one that speaks a single version answers with it whatever
-                  is asked
+                  The protocol version to speak; with 1 or 2, the agent ignores the version that the client
+                  requests
 
                   [default: both]
                   [possible values: 1, 2, both]
@@ -31,23 +32,23 @@ fn the_help_lists_options_and_commands() {
                   Send v1 chunks without message ids, as many agents do
 
               --offers <LIST>
-                  Which optional methods to offer: load, resume, list, close, delete, fork, fork-at-message,
+                  The optional methods to support: load, resume, list, close, delete, fork, fork-at-message,
                   air-fork, air-turn-fork, steering, title, or none
 
                   [default: load,resume,list,close,delete]
 
               --quirks <LIST>
-                  Do what some real agents do, see docs/test-agent.md: forgets-settings, silent-settings,
-                  refuses-settings, mode-option, models, fork-replays, fork-replays-late, same-id,
-                  slow-close, restore-fails, or none
+                  Imitate faults of real agents, see docs/test-agent.md: forgets-settings, silent-settings,
+                  refuses-settings, lacks-modes, lacks-settings, mode-option, models, fork-replays,
+                  fork-replays-late, same-id, slow-close, restore-fails, or none
 
                   [default: none]
 
               --state <DIR>
-                  Keep sessions in files in this folder, so that another process can load them
+                  Store sessions in files in this folder, so that another process can load them
 
               --name <NAME>
-                  What the agent calls itself
+                  The name that the agent reports
 
                   [default: parlor-test]
 
@@ -57,11 +58,11 @@ fn the_help_lists_options_and_commands() {
                   [default: 0.1.0]
 
               --auth[=<METHODS>]
-                  Open no session and take no prompt before a person has logged in, by one of these methods:
+                  Reject new sessions and prompts until a person has logged in, by one of these methods:
                   test, url, terminal, meta, env
 
               --login-file <FILE>
-                  Count as logged in while this file exists; the methods `terminal` and `meta` create it
+                  Be logged in while this file exists; the methods `terminal` and `meta` create it
 
               --log-in
                   Log in on the terminal, instead of speaking the protocol
@@ -69,50 +70,51 @@ fn the_help_lists_options_and_commands() {
           -h, --help
                   Print help (see a summary with '-h')
 
-        Commands of a prompt, one a line:
+        Commands of a prompt, one per line:
           help                       lists these commands
-          say TEXT                   streams the words of TEXT
-          think TEXT                 the same as a thought
-          two TEXT                   says TEXT in two messages in a row
-          same-id TEXT               a thought and a message under one id, as some agents do
+          say TEXT                   sends TEXT, one chunk per word
+          think TEXT                 the same, as a thought
+          two TEXT                   sends TEXT in two messages in a row
+          same-id TEXT               sends a thought and a message with the same id, as some agents do
           echo-user                  sends the prompt back as the user's message
-          redact [clear]             says something and replaces (or clears) it; v2
-          tool [TITLE]               a tool call from pending to completed, with a diff
-          ask [TITLE]                a tool call that needs permission
-          ask-open [TITLE]           the same, and leaves the tool call open when it is cancelled
+          redact [clear]             sends a message and replaces (or clears) it; v2
+          tool [TITLE]               sends a tool call from pending to completed, with a diff
+          ask [TITLE]                sends a tool call that needs permission
+          ask-open [TITLE]           the same, but leaves the tool call open when it is cancelled
           elicit                     asks the user to fill in a form
-          plan A;B;C                 a plan that is worked off
+          plan A;B;C                 sends a plan and completes its entries
           unplan                     removes the plan; v2
           terminal COMMAND           runs a shell command: in the client's terminal in v1, in its own in v2
           read PATH                  reads a file through the client; v1
           write PATH TEXT            writes a file through the client; v1
           title [TEXT]               sets the session's title, or clears it
-          meta JSON                  session information with this metadata
-          mode NAME                  changes the mode by itself: ask, code
-          commands                   announces the commands again
+          meta JSON                  sends session information with this metadata
+          mode NAME                  changes the mode: ask, code
+          commands                   sends the list of commands again
           usage                      reports the use of the context window
-          image                      says a picture
-          link                       says a link to a resource
+          image                      sends an image
+          link                       sends a link to a resource
           sleep MS                   waits
-          await-steering             waits for a prompt in this turn and says it
-          later MS TEXT              says TEXT by itself, so long after the turn has ended
-          background N               N updates by itself after the turn has ended
-          stream N SIZE [RATE|each]  N chunks of SIZE bytes, RATE a second or one write each
-          stamp N RATE [SIZE [AT]]   N chunks, RATE a second, each with the time at which it was written
-          big N                      one chunk of N bytes
+          await-steering             waits for a prompt that steers the turn, and sends its text
+          later MS TEXT              sends TEXT this long after the turn has ended
+          background N               sends N messages after the turn has ended
+          stream N SIZE [RATE|each]  sends N chunks of SIZE bytes, RATE per second or one write each
+          stamp N RATE [SIZE [AT]]   sends N chunks, RATE per second, each with the time at which it was
+          written
+          big N                      sends one chunk of N bytes
           fail CODE TEXT             ends the turn with this error
           refuse                     ends the turn with the stop reason refusal
-          hang                       says `Hanging.` and never ends the turn, not even when cancelled
-          crash [CODE]               writes what was said and a word to stderr, and exits with CODE (1)
-          crash-silently             exits with 1, without a word and without writing what was said
+          hang                       sends `Hanging.` and never ends the turn, not even when it is cancelled
+          crash [CODE]               flushes its output, writes a line to stderr, and exits with CODE (1)
+          crash-silently             exits with 1, without flushing its output or writing to stderr
           garbage                    writes a line that is not JSON and one that is not a message
           raw PARAMS                 sends a session/update with these params; SESSION is the id
           stderr TEXT                writes to standard error
-          env NAME                   says an environment variable
-          pid                        says the process id
-          child [setsid]             starts `sleep 1000` and says its process id
-          ext METHOD                 asks the client METHOD and says the answer
-          whoami                     says session, directory, protocol and message count
+          env NAME                   sends the value of an environment variable
+          pid                        sends the process id
+          child [setsid]             starts `sleep 1000` and sends its process id
+          ext METHOD                 sends the request METHOD to the client, and its response
+          whoami                     sends session, directory, protocol and message count
 
         docs/test-agent.md has more.
     "#]]

@@ -25,7 +25,7 @@ fn words_are_streamed_under_one_id_and_a_thought_has_its_own() {
 }
 
 #[test]
-fn other_text_is_answered_in_a_friendly_way() {
+fn other_text_gets_a_canned_answer() {
     each("What is this?", |_, turn| {
         let answer = answer(turn);
         assert!(answer.contains("What is this?") && answer.contains("`help`"), "{answer}");
@@ -228,7 +228,7 @@ fn v1_reads_and_writes_files_through_the_client() {
     assert_eq!((&asked["params"]["path"], &asked["params"]["content"]), (&json!("/c"), &json!("Hi you")));
     agent.refuse(&asked, 13, "read only");
     let turn = agent.end_of_turn();
-    assert_eq!(answer(&turn), "/a b says: insideWriting failed: read only (13)");
+    assert_eq!(answer(&turn), "/a b contains: insideWriting failed: read only (13)");
     each("read /a\nwrite /a b", |_, turn| {
         assert_eq!(answer(turn), "This client reads no files for me.This client writes no files for me.");
     });

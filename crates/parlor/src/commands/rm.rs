@@ -116,7 +116,7 @@ fn delete_from_store(data: &DataDir, rows: &[SessionRow]) -> Result<(), CommandE
             .chain(agent_sessions::deleted_agent_session(row))
     };
     let writes = rows.iter().flat_map(delete).collect();
-    let (sender, done) = mpsc::channel();
+    let (sender, done) = mpsc::sync_channel(1);
     store.write(Batch { writes, durable: true }, Box::new(move |result| drop(sender.send(result))));
     match done.recv() {
         Ok(result) => result.map_err(CommandError::failed),

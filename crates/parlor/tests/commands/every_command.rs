@@ -191,8 +191,8 @@ fn check_output(what: &str, output: &CommandOutput) {
     assert!(!output.stderr.contains('\u{1b}'), "{what}: {output:#?}");
 }
 
-/// Runs a command in a pipe. `service` finds no systemd, whatever this machine has.
-fn run(dir: &TestDir, what: &str, args: &[String], end: End) {
+/// Runs a command in a pipe, and returns its output if it exits. `service` finds no systemd, whatever this machine has.
+fn run(dir: &TestDir, what: &str, args: &[String], end: End) -> Option<CommandOutput> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut command = dir.command(&args);
     if args[0] == "service" {
@@ -209,6 +209,7 @@ fn run(dir: &TestDir, what: &str, args: &[String], end: End) {
             if !(code == 1 && ["status", "doctor"].contains(&args[0])) {
                 check_output(&what, &output);
             }
+            Some(output)
         }
         Runs(text) => {
             let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -216,6 +217,7 @@ fn run(dir: &TestDir, what: &str, args: &[String], end: End) {
             child.kill().unwrap();
             exit_status(&mut child);
             assert!(found, "{what}: the output has no '{text}'");
+            None
         }
     }
 }
@@ -303,7 +305,11 @@ fn every_command_with_a_server_that_does_not_answer() {
                 let accepting = std::thread::spawn(move || {
                     let _connections: Vec<_> = listener.incoming().take(64).collect();
                 });
-                run(&dir, "silent server", &arguments(case, session, "0"), case.silent_server);
+                let output = run(&dir, "silent server", &arguments(case, session, "0"), case.silent_server);
+                if case.silent_server == Exits(5) || case.args == ["ls"] {
+                    let output = output.expect("the command exits");
+                    assert!(output.stderr.contains("did not respond within"), "{:?}: {output:#?}", case.args);
+                }
                 drop(accepting);
             });
         }

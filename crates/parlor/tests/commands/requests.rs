@@ -1,7 +1,5 @@
 //! `inbox`, `answer` and `cancel`.
 
-use std::os::unix::net::UnixListener;
-
 use parlor_testkit::client::Client;
 use parlor_testkit::scenario::Scenario;
 use parlor_testkit::wait::wait_until;
@@ -204,19 +202,4 @@ fn cancelling_a_turn_closes_its_requests() {
     scenario.run(&["cancel", &session]).success();
     assert_eq!(editor.end_of_turn(&session, prompt), "cancelled");
     assert!(open(&scenario).is_empty());
-}
-
-#[test]
-fn a_server_that_does_not_respond_is_reported() {
-    let mut scenario = Scenario::new(PARLOR);
-    scenario.new_session("say hello");
-    scenario.stop();
-    let _ = std::fs::remove_file(scenario.socket());
-    let _listener = UnixListener::bind(scenario.socket()).unwrap();
-    for args in [&["inbox"][..], &["answer", "r1", "--allow"], &["status"], &["ls", "--watch"]] {
-        let output = scenario.run(args).exit_code(5);
-        assert!(output.stderr.contains("the server did not respond within"), "{output:#?}");
-    }
-    let output = scenario.run(&["ls"]).success();
-    assert!(output.stderr.contains("did not respond") && output.stdout.contains("say hello"), "{output:#?}");
 }

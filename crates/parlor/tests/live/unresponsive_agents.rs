@@ -197,32 +197,40 @@ fn server_with_short_cancel_timeout() -> Server {
 
 #[test]
 fn a_prompt_that_is_cancelled_before_its_turn_ends_even_if_the_agent_hangs() {
-    for agent in ["scripted-v2", "scripted-draft"] {
-        for dialect in Dialect::ALL {
-            for way in ["session/cancel", "$/cancel_request", "session/close", "session/archive"] {
-                let server = server_with_short_cancel_timeout();
-                let scripted = ScriptedAgent::of(&server, agent);
-                let mut client = server.client(TransportKind::Unix, dialect, agent);
-                let session = client.new_session();
-                let prompt = client.prompt(&session, "Hello?");
-                let received_prompt = scripted.prompt();
-                scripted.accept(&received_prompt, "m1");
-                // When this has arrived, everything before it has arrived as well.
-                scripted.chunk(&received_prompt, "agent", Some("a"), "Hanging.");
-                client.wait_for_message(&session, "Hanging.");
-                let params = json!({ "sessionId": session });
-                match way {
-                    "session/cancel" => client.cancel(&session),
-                    "$/cancel_request" => client.cancel_request(prompt),
-                    _ => assert_eq!(client.call(way, params), Ok(json!({})), "{agent} {dialect} {way}"),
-                }
-                match client.response(prompt) {
-                    Ok(result) if dialect == Dialect::V1 => assert_eq!(result["stopReason"], "cancelled"),
-                    Ok(result) => assert!(result.is_object()),
-                    Err(error) => assert_eq!(error["code"], -32800, "{agent} {dialect} {way}"),
+    // Each case waits for its own cancel timeout, so they wait at the same time.
+    std::thread::scope(|scope| {
+        for agent in ["scripted-v2", "scripted-draft"] {
+            for dialect in Dialect::ALL {
+                for method in ["session/cancel", "$/cancel_request", "session/close", "session/archive"] {
+                    scope.spawn(move || prompt_is_cancelled_while_the_agent_hangs(agent, dialect, method));
                 }
             }
         }
+    });
+}
+
+/// Cancels a prompt with `method` while `agent` hangs, and checks the response of the prompt.
+fn prompt_is_cancelled_while_the_agent_hangs(agent: &str, dialect: Dialect, method: &str) {
+    let server = server_with_short_cancel_timeout();
+    let scripted = ScriptedAgent::of(&server, agent);
+    let mut client = server.client(TransportKind::Unix, dialect, agent);
+    let session = client.new_session();
+    let prompt = client.prompt(&session, "Hello?");
+    let received_prompt = scripted.prompt();
+    scripted.accept(&received_prompt, "m1");
+    // When this has arrived, everything before it has arrived as well.
+    scripted.chunk(&received_prompt, "agent", Some("a"), "Hanging.");
+    client.wait_for_message(&session, "Hanging.");
+    let params = json!({ "sessionId": session });
+    match method {
+        "session/cancel" => client.cancel(&session),
+        "$/cancel_request" => client.cancel_request(prompt),
+        _ => assert_eq!(client.call(method, params), Ok(json!({})), "{agent} {dialect} {method}"),
+    }
+    match client.response(prompt) {
+        Ok(result) if dialect == Dialect::V1 => assert_eq!(result["stopReason"], "cancelled"),
+        Ok(result) => assert!(result.is_object()),
+        Err(error) => assert_eq!(error["code"], -32800, "{agent} {dialect} {method}"),
     }
 }
 

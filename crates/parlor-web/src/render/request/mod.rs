@@ -54,27 +54,18 @@ pub enum CardPlace<'a> {
 }
 
 /// An answer to a request that the page does not send.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     /// The request has no option with this id.
+    #[error("the request has no such option")]
     UnknownOption,
     /// A value of the form is rejected; the text says why.
+    #[error("{0}")]
     Rejected(String),
     /// The request can only be declined.
+    #[error("this request can only be declined")]
     NotAnswerable,
 }
-
-impl std::fmt::Display for AnswerError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::UnknownOption => f.write_str("the request has no such option"),
-            Self::Rejected(reason) => f.write_str(reason),
-            Self::NotAnswerable => f.write_str("this request can only be declined"),
-        }
-    }
-}
-
-impl std::error::Error for AnswerError {}
 
 impl RequestCard {
     /// Reads an open request of the server.

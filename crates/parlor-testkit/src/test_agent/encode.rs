@@ -1,4 +1,4 @@
-//! How each dialect spells an update.
+//! Encodes updates for a dialect.
 
 use parlor_dialect::Dialect;
 use parlor_json::{ObjectWriter, string_literal};
@@ -6,7 +6,7 @@ use parlor_json::{ObjectWriter, string_literal};
 use super::json::list;
 use super::turn::End;
 
-/// Who a message is from.
+/// The author and kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     User,
@@ -14,44 +14,41 @@ pub(super) enum Role {
     Thought,
 }
 
-/// One piece of a message.
+/// A content block of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Block {
-    /// Words, which are put together when they follow one another.
+    /// Text; consecutive text blocks are joined.
     Text(String),
-    /// Anything else, as JSON.
+    /// Any other block, as JSON.
     Json(String),
 }
 
-/// A tool call, or what is new about it.
+/// A tool call, or the changed fields of one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tool<'a> {
-    /// Which one.
     pub(super) id: &'a str,
-    /// What is shown of it; given when it begins.
+    /// Set in the first update.
     pub(super) title: Option<&'a str>,
-    /// What sort of thing it does; given when it begins.
+    /// Set in the first update.
     pub(super) kind: Option<&'a str>,
-    /// How far it is.
     pub(super) status: Option<&'a str>,
-    /// What it shows, as JSON.
+    /// A JSON array.
     pub(super) content: Option<String>,
 }
 
-/// How this agent speaks on a connection.
+/// Encodes updates for the client of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Voice {
-    /// The dialect.
+pub(super) struct Encoder {
     pub(super) dialect: Dialect,
     /// Whether chunks carry message ids.
     pub(super) message_ids: bool,
 }
 
-/// The plan of a session; there is one.
+/// The id of a session's only plan.
 const PLAN: &str = "test-plan";
 
 impl Role {
-    /// The name in a file.
+    /// The name in a stored session.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -60,8 +57,8 @@ impl Role {
         }
     }
 
-    /// The role with this name.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    /// Parses the name in a stored session.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         [Self::User, Self::Agent, Self::Thought].into_iter().find(|role| role.name() == name)
     }
 
@@ -75,7 +72,7 @@ impl Role {
 }
 
 impl Block {
-    /// The content block.
+    /// Encodes the block.
     pub(super) fn to_json(&self) -> String {
         match self {
             Self::Text(text) => ObjectWriter::new().str("type", "text").str("text", text).finish(),
@@ -84,13 +81,13 @@ impl Block {
     }
 }
 
-impl Voice {
+impl Encoder {
     /// Whether this is version 1 of the protocol.
     pub(super) fn is_v1(self) -> bool {
         self.dialect == Dialect::V1
     }
 
-    /// One more piece of a message.
+    /// Encodes a chunk of a message.
     pub(super) fn chunk(self, role: Role, id: &str, block: &str) -> String {
         let id = (!self.is_v1() || self.message_ids).then_some(id);
         update(&format!("{}_chunk", role.update()))
@@ -99,13 +96,13 @@ impl Voice {
             .finish()
     }
 
-    /// A whole message, which only v2 can say; `None` clears its content.
+    /// Encodes a whole message, for v2 only; `None` clears its content.
     pub(super) fn message(role: Role, id: &str, content: Option<&[Block]>) -> String {
         let content = content.map_or_else(|| "null".to_owned(), blocks);
         update(role.update()).str("messageId", id).raw("content", &content).finish()
     }
 
-    /// A message of the past: chunks in v1, a whole one in v2.
+    /// Encodes a message for replay: as chunks in v1, whole in v2.
     pub(super) fn replay(self, role: Role, id: &str, content: &[Block]) -> Vec<String> {
         if self.is_v1() {
             return content.iter().map(|block| self.chunk(role, id, &block.to_json())).collect();
@@ -113,12 +110,12 @@ impl Voice {
         vec![Self::message(role, id, Some(content))]
     }
 
-    /// A state without more to say; v1 has none.
+    /// Encodes a state without further fields; `None` in v1.
     pub(super) fn state(self, state: &str) -> Option<String> {
         Some(update(self.state_names()?.0).str("state", state).finish())
     }
 
-    /// The state at the end of a turn; v1 has none.
+    /// Encodes the state at the end of a turn; `None` in v1.
     pub(super) fn idle(self, end: &End, usage: &str) -> Option<String> {
         let (kind, reason) = self.state_names()?;
         let state = update(kind).str("state", "idle").str(reason, end.stop_reason());
@@ -140,20 +137,20 @@ impl Voice {
         }
     }
 
-    /// A tool call that begins.
-    pub(super) fn tool_begins(self, tool: &Tool<'_>) -> String {
+    /// Encodes the first update of a tool call.
+    pub(super) fn tool_call(self, tool: &Tool<'_>) -> String {
         tool_fields(update(if self.is_v1() { "tool_call" } else { "tool_call_update" }), tool).finish()
     }
 
-    /// What is new about a tool call.
-    pub(super) fn tool_goes_on(tool: &Tool<'_>) -> String {
+    /// Encodes a later update of a tool call.
+    pub(super) fn tool_update(tool: &Tool<'_>) -> String {
         tool_fields(update("tool_call_update"), tool).finish()
     }
 
-    /// More content of a tool call: v1 says all of it again, v2 adds.
+    /// Encodes content of a tool call: v1 replaces the whole list, v2 appends.
     pub(super) fn tool_content(self, id: &str, contents: &[String]) -> Vec<String> {
         if self.is_v1() {
-            return vec![Self::tool_goes_on(&Tool { id, content: Some(list(contents)), ..Tool::default() })];
+            return vec![Self::tool_update(&Tool { id, content: Some(list(contents)), ..Tool::default() })];
         }
         let chunk = |content: &String| {
             update("tool_call_content_chunk").str("toolCallId", id).raw("content", content).finish()
@@ -161,12 +158,12 @@ impl Voice {
         contents.iter().map(chunk).collect()
     }
 
-    /// The status of a tool call that was stopped, for which v1 has no word of its own.
-    pub(super) fn stopped(self) -> &'static str {
+    /// The status of a cancelled tool call: v1 has no `cancelled`.
+    pub(super) fn cancelled_status(self) -> &'static str {
         if self.is_v1() { "failed" } else { "cancelled" }
     }
 
-    /// A file that was changed from `old` to `new`, one line each.
+    /// Encodes the change of a file from `old` to `new`, one line each.
     pub(super) fn diff(self, path: &str, old: &str, new: &str) -> String {
         let diff = ObjectWriter::new().str("type", "diff");
         if self.is_v1() {
@@ -183,12 +180,12 @@ impl Voice {
         diff.raw("changes", &list([change])).raw("patch", &patch).finish()
     }
 
-    /// A plan; the entries before `done` are completed and the one after them is being worked on if `is_busy`.
+    /// Encodes a plan; the entries before `done` are completed, the next one is in progress if `is_busy`.
     pub(super) fn plan(self, entries: &[String], done: usize, is_busy: bool) -> String {
-        let entry = |(place, text): (usize, &String)| {
-            let status = match place {
-                place if place < done => "completed",
-                place if place == done && is_busy => "in_progress",
+        let entry = |(index, text): (usize, &String)| {
+            let status = match index {
+                index if index < done => "completed",
+                index if index == done && is_busy => "in_progress",
                 _ => "pending",
             };
             ObjectWriter::new().str("content", text).str("priority", "medium").str("status", status).finish()
@@ -202,29 +199,29 @@ impl Voice {
         update("plan_update").raw("plan", &plan).finish()
     }
 
-    /// The plan is gone; only v2 can say so.
+    /// Encodes the removal of the plan, for v2 only.
     pub(super) fn plan_removed() -> String {
         update("plan_removed").str("planId", PLAN).finish()
     }
 }
 
-/// An update of this kind, to be continued.
+/// Starts an update of this kind.
 pub(super) fn update(kind: &str) -> ObjectWriter {
     ObjectWriter::new().str("sessionUpdate", kind)
 }
 
-/// Tool content that is a content block.
+/// Encodes tool content that is text.
 pub(super) fn tool_text(text: &str) -> String {
     let block = Block::Text(text.to_owned()).to_json();
     ObjectWriter::new().str("type", "content").raw("content", &block).finish()
 }
 
-/// Tool content that shows a terminal.
+/// Encodes tool content that is a terminal.
 pub(super) fn tool_terminal(id: &str) -> String {
     ObjectWriter::new().str("type", "terminal").str("terminalId", id).finish()
 }
 
-/// What a tool call says about itself, also outside of updates.
+/// Adds the fields of a tool call, also outside of updates.
 pub(super) fn tool_fields(text: ObjectWriter, tool: &Tool<'_>) -> ObjectWriter {
     let text = text.str("toolCallId", tool.id).optional_str("title", tool.title);
     let text = text.optional_str("kind", tool.kind).optional_str("status", tool.status);
@@ -234,13 +231,13 @@ pub(super) fn tool_fields(text: ObjectWriter, tool: &Tool<'_>) -> ObjectWriter {
     }
 }
 
-/// A title, where an empty one clears.
+/// Encodes a change of the title; an empty one clears it.
 pub(super) fn title(title: &str) -> String {
     let title = if title.is_empty() { "null".to_owned() } else { string_literal(title) };
     update("session_info_update").raw("title", &title).finish()
 }
 
-/// A list of content blocks.
+/// Encodes content blocks.
 pub(super) fn blocks(content: &[Block]) -> String {
     list(content.iter().map(Block::to_json))
 }
