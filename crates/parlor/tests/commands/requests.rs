@@ -1,5 +1,8 @@
 //! `inbox`, `answer` and `cancel`.
 
+use std::os::unix::net::UnixListener;
+use std::thread;
+
 use parlor_testkit::client::Client;
 use parlor_testkit::scenario::Scenario;
 use parlor_testkit::wait::wait_until;
@@ -202,4 +205,28 @@ fn cancelling_a_turn_closes_its_requests() {
     scenario.run(&["cancel", &session]).success();
     assert_eq!(editor.end_of_turn(&session, prompt), "cancelled");
     assert!(open(&scenario).is_empty());
+}
+
+#[test]
+fn a_server_that_accepts_no_connection_is_reported_and_ls_prints_what_is_stored() {
+    let mut scenario = Scenario::new(PARLOR);
+    scenario.new_session("say hello");
+    scenario.stop();
+    let _ = std::fs::remove_file(scenario.socket());
+    let _listener = UnixListener::bind(scenario.socket()).unwrap();
+    // Each of them waits for its timeout.
+    thread::scope(|threads| {
+        for args in [&["inbox"][..], &["answer", "r1", "--allow"], &["status"], &["ls", "--watch"]] {
+            let scenario = &scenario;
+            threads.spawn(move || {
+                let output = scenario.run(args).exit_code(5);
+                assert!(output.stderr.contains("the server did not respond within"), "{output:#?}");
+            });
+        }
+        let output = scenario.run(&["ls"]).success();
+        assert!(
+            output.stderr.contains("did not respond") && output.stdout.contains("say hello"),
+            "{output:#?}"
+        );
+    });
 }
