@@ -100,9 +100,10 @@ impl Request {
 
     /// What is asked for, in the fewest words: `run a command`, `edit 2 files`.
     pub fn short_summary(&self) -> String {
-        let summary = self.summary();
-        let end = [" (", ": "].into_iter().filter_map(|mark| summary.find(mark)).min();
-        summary[..end.unwrap_or(summary.len())].to_owned()
+        match &self.subject {
+            Subject::Permission(permission) => permission.details.short_headline().to_string(),
+            Subject::Form(_) | Subject::Unknown(_) => self.summary(),
+        }
     }
 
     /// The summary for a list: with the command, the paths or the message.

@@ -27,6 +27,9 @@ pub(in crate::app) struct DrawnRequest {
     lines: Rc<Vec<Line<'static>>>,
 }
 
+/// What is said of a request whose answer is on its way.
+pub(super) const SENDING_ANSWER: &str = "sending the answer";
+
 /// The columns of a request in a pager.
 const PAGER_COLUMNS: u16 = 100;
 
@@ -155,8 +158,11 @@ impl App {
         if let (Subject::Permission(permission), false) = (&request.subject, self.is_narrow()) {
             parts.extend(permission.details.counts.map(|(added, removed)| format!("+{added} -{removed}")));
         }
-        let waits = request.opened.filter(|_| !self.is_narrow());
-        parts.extend(waits.map(|opened| format!("waits {}", clock(seconds_between(opened, self.look.now)))));
+        if self.answered_here.contains(&request.id) {
+            parts = vec![SENDING_ANSWER.to_owned()];
+        } else if let Some(opened) = request.opened.filter(|_| !self.is_narrow()) {
+            parts.push(format!("waits {}", clock(seconds_between(opened, self.look.now))));
+        }
         let text_right = parts.join(&format!(" {} ", self.mark(Mark::Dot)));
         let right =
             if text_right.is_empty() { Vec::new() } else { vec![self.span(text_right, Role::Warning)] };
@@ -228,7 +234,7 @@ impl App {
         let ellipsis = self.mark(Mark::Ellipsis);
         let mut lines = Vec::new();
         let Subject::Permission(permission) = &request.subject else { return lines };
-        lines.extend(self.options_below(permission, columns));
+        lines.extend(self.options_below(permission, columns, true));
         if permission.options.is_empty() {
             lines.push(Line::from(vec![self.span(format!("{lead}The agent offers no options."), Role::Dim)]));
         }
@@ -242,7 +248,13 @@ impl App {
     }
 
     /// The options of a permission below each other. Their texts are never cut: they say what is permitted.
-    pub(super) fn options_below(&self, permission: &Permission, columns: u16) -> Vec<Line<'static>> {
+    /// After a rejection in place of the input the person can write, which the inbox does not offer.
+    pub(super) fn options_below(
+        &self,
+        permission: &Permission,
+        columns: u16,
+        has_input: bool,
+    ) -> Vec<Line<'static>> {
         const INSTEAD: &str = ", then write what to do instead";
         let lead = if margin(columns) == 0 { "" } else { "   " };
         let mut lines = Vec::new();
@@ -258,7 +270,7 @@ impl App {
                 let has_room = width(&text) + width(INSTEAD) <= room;
                 let mark = if row == 0 { mark.clone() } else { " ".repeat(width(&mark)) };
                 let mut spans = vec![Span::raw(lead), self.span(mark, Role::Accent), Span::raw(text)];
-                if is_rejection && row == last && has_room {
+                if is_rejection && has_input && row == last && has_room {
                     spans.push(self.span(INSTEAD, Role::Dim));
                 }
                 lines.push(Line::from(spans));

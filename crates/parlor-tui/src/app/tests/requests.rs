@@ -245,3 +245,86 @@ fn the_inbox_answers_the_request_that_was_selected_and_not_one_that_took_its_pla
     script.wait(600);
     assert!(answers(&script.press("y"))[0].starts_with("r1 "));
 }
+
+/// A request of the open session about a tool call without a command, a diff and an input.
+fn titled(title: &str, kind: &str) -> String {
+    let start = COMMAND_REQUEST.find(r#""params""#).unwrap();
+    let options = r#"[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"n","name":"No","kind":"reject_once"}]"#;
+    let call = format!(r#"{{"toolCallId":"t9","title":"{title}","kind":"{kind}"}}"#);
+    format!(r#"{}"params":{{"options":{options}}},"toolCall":{call}}}"#, &COMMAND_REQUEST[..start])
+}
+
+/// The words of a screen, also of texts that are broken into rows.
+fn words(screen: &str) -> String {
+    screen.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_title_of_a_request_is_shown_whole_where_it_can_be_answered() {
+    const TITLE: &str = "Delete the production database prod-eu-1 and all of its backups in every region without asking anyone again";
+    for (title, kind) in [
+        (TITLE, "delete"),
+        ("Delete: /etc/passwd (and the backups)", "delete"),
+        (TITLE, "other"),
+        (TITLE, "edit"),
+    ] {
+        let mut script = Script::open(&[PROMPT, RUNNING]);
+        script.wait(5_000);
+        script.event(Event::Requests(requests(&[&titled(title, kind)]), Vec::new()));
+        for width in [40, 80, 99] {
+            let screen = script.screen(width, 24);
+            assert!(words(&screen).contains(title), "{screen}");
+            assert!(kind != "other" || screen.contains("other"), "the kind: {screen}");
+        }
+        script.press("Ctrl-T");
+        for width in [40, 80, 99] {
+            let screen = script.screen(width, 24);
+            assert!(words(&screen).contains(title), "{screen}");
+        }
+    }
+}
+
+#[test]
+fn a_title_that_names_a_file_and_more_is_shown_whole() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5_000);
+    let request =
+        EDIT_REQUEST.replace("s2", "s1").replace("Edit http.rs", "Edit http.rs and drop all tables");
+    script.event(Event::Requests(requests(&[&request]), Vec::new()));
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("Edit http.rs and drop all tables"), "{screen}");
+}
+
+#[test]
+fn a_directory_without_a_command_is_shown() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5_000);
+    let request = titled("Clean up", "other")
+        .replace(r#""kind":"other"}"#, r#""kind":"other","rawInput":{"cwd":"/etc"}}"#);
+    script.event(Event::Requests(requests(&[&request]), Vec::new()));
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("/etc"), "{screen}");
+}
+
+#[test]
+fn a_title_with_another_verb_than_the_kind_is_shown() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5_000);
+    let request = EDIT_REQUEST.replace("s2", "s1").replace("Edit http.rs", "Delete http.rs");
+    script.event(Event::Requests(requests(&[&request]), Vec::new()));
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("Delete http.rs"), "{screen}");
+}
+
+#[test]
+fn an_answer_on_its_way_is_shown() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5_000);
+    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    script.wait(2_000);
+    script.press("y");
+    assert!(script.screen(80, 24).contains("sending the answer"), "{}", script.screen(80, 24));
+    script.press("Ctrl-T");
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("sending the answer") && !screen.contains("write what to do"), "{screen}");
+}

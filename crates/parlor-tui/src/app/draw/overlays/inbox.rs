@@ -6,6 +6,7 @@ use ratatui::text::{Line, Span};
 use super::Drawn;
 use crate::app::App;
 use crate::app::draw::Hint;
+use crate::app::draw::panels::SENDING_ANSWER;
 use crate::clean::Clean;
 use crate::keys::{Action, KeyContext};
 use crate::overlay::InboxView;
@@ -58,8 +59,11 @@ impl App {
                 self.bold(request.session_title.to_string()),
                 self.span(about, Role::Dim),
             ];
-            let waits =
-                request.opened.map(|opened| waiting(seconds_between(opened, now))).unwrap_or_default();
+            let waits = if self.answered_here.contains(&request.id) {
+                SENDING_ANSWER.to_owned()
+            } else {
+                request.opened.map(|opened| waiting(seconds_between(opened, now))).unwrap_or_default()
+            };
             lines.push(self.spread(left, vec![self.span(waits, Role::Dim)], columns));
             // The unfolded request has the command and the paths below.
             let summary = match &request.subject {
@@ -124,6 +128,6 @@ impl App {
         if used <= usize::from(columns) + 3 {
             return vec![Line::from(options)];
         }
-        self.options_below(permission, columns)
+        self.options_below(permission, columns, false)
     }
 }
