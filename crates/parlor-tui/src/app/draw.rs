@@ -1,5 +1,6 @@
 //! Draws the panes: header, list of sessions, conversation, turn line, input, request and status line.
 
+mod form;
 mod input_lines;
 mod list;
 mod overlays;
@@ -19,10 +20,11 @@ pub(super) use self::panels::DrawnRequest;
 use super::{App, Focus, Link};
 use crate::clean::Clean;
 use crate::conversation::margin;
+use crate::field::TextField;
 use crate::input::MAX_ROWS;
 use crate::keys::{Action, KeyContext};
 use crate::sessions::{RowState, SessionRow, Usage};
-use crate::text::{cut, pad, width};
+use crate::text::{cut, pad, width, window};
 use crate::theme::{Mark, Role};
 use crate::time::{age, seconds_between};
 
@@ -121,18 +123,23 @@ impl App {
         }
         self.draw_status(status, buf);
         if let Some(crate::overlay::Overlay::Ask(ask)) = self.overlays.last() {
-            let label = format!(" {}: ", ask.title);
-            let line = Line::from(vec![
-                self.span(label.clone(), Role::Accent),
-                Span::raw(Clean::line(ask.text.text()).to_string()),
-            ]);
+            let (line, column) = self.field_line(format!(" {}: ", ask.title), &ask.text, status.width);
             buf.set_string(status.x, status.y, " ".repeat(usize::from(status.width)), Style::new());
             buf.set_line(status.x, status.y, &line, status.width);
-            let before = width(Clean::line(ask.text.before_cursor()).as_str());
-            let column = u16::try_from(width(&label) + before).unwrap_or(u16::MAX);
-            cursor = Some(Position::new(column.min(status.width - 1), status.y));
+            cursor = Some(Position::new(column, status.y));
         }
         cursor
+    }
+
+    /// A label and the part of a text field around its cursor, with the column of the cursor.
+    pub(super) fn field_line(&self, label: String, field: &TextField, columns: u16) -> (Line<'static>, u16) {
+        let before = width(Clean::line(field.before_cursor()).as_str());
+        let room = usize::from(columns).saturating_sub(width(&label));
+        let text = Clean::line(field.text());
+        let (shown, column) = window(text.as_str(), before, room, self.mark(Mark::Ellipsis));
+        let column = u16::try_from(width(&label) + column).unwrap_or(u16::MAX);
+        let line = Line::from(vec![self.span(label, Role::Accent), Span::raw(shown)]);
+        (line, column.min(columns.saturating_sub(1)))
     }
 
     /// A line with text at the left and at the right; the left one is cut.

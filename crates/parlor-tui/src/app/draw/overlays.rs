@@ -12,10 +12,8 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::App;
-use crate::clean::Clean;
 use crate::field::TextField;
 use crate::overlay::Overlay;
-use crate::text::width;
 use crate::theme::{Mark, Role};
 
 /// The lines of a drawn overlay: what is above the status line, and where the cursor is.
@@ -60,14 +58,9 @@ impl App {
         };
         let line = match (&self.note, self.overlays.last()) {
             (_, Some(Overlay::Ask(ask))) => {
-                let label = format!(" {}: ", ask.title);
-                let before = width(&label) + width(Clean::line(ask.text.before_cursor()).as_str());
-                position =
-                    Some(Position::new(u16::try_from(before).unwrap_or(0).min(area.width - 1), status.y));
-                Line::from(vec![
-                    self.span(label, Role::Accent),
-                    Span::raw(Clean::line(ask.text.text()).to_string()),
-                ])
+                let (line, column) = self.field_line(format!(" {}: ", ask.title), &ask.text, status.width);
+                position = Some(Position::new(column, status.y));
+                line
             }
             (_, Some(Overlay::Forks(_))) if !self.removals.is_empty() => {
                 self.removal_line(status.width).unwrap_or_default()
@@ -91,13 +84,9 @@ impl App {
     }
 
     /// The line of a text field, and the column of its cursor.
-    fn query_line(&self, query: &TextField) -> (Line<'static>, usize) {
-        let text = Clean::line(query.text()).to_string();
-        let line = Line::from(vec![
-            self.span(format!(" {} ", self.mark(Mark::Prompt)), Role::Accent),
-            Span::raw(text),
-        ]);
-        (line, 3 + width(Clean::line(query.before_cursor()).as_str()))
+    fn query_line(&self, query: &TextField, columns: u16) -> (Line<'static>, usize) {
+        let (line, column) = self.field_line(format!(" {} ", self.mark(Mark::Prompt)), query, columns);
+        (line, usize::from(column))
     }
 
     /// A text in which some characters are marked as matches.

@@ -328,3 +328,56 @@ fn an_answer_on_its_way_is_shown() {
     let screen = script.screen(80, 24);
     assert!(screen.contains("sending the answer") && !screen.contains("write what to do"), "{screen}");
 }
+
+#[test]
+fn everything_of_a_form_is_on_the_screen() {
+    const TITLE: &str = "Which of the extensions may the program install on every machine of the cluster";
+    const OPTION: &str =
+        "everything that the vendor offers, also what is not tested and costs money each month";
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5_000);
+    let many: Vec<String> = (1..=12).map(|number| format!(r#""extension number {number}""#)).collect();
+    let request = FORM_REQUEST
+        .replace(r#""title":"Extensions""#, &format!(r#""title":"{TITLE}""#))
+        .replace("Database name", &format!("{TITLE}, by name"))
+        .replace(r#""pg_trgm","postgis","citext""#, &many.join(","))
+        .replace("one schema for all tenants", OPTION);
+    script.event(Event::Requests(requests(&[&request]), Vec::new()));
+    script.wait(600);
+    for width in [40, 80] {
+        let screen = words(&script.screen(width, 80));
+        for text in [TITLE, &format!("{TITLE}, by name *"), OPTION, "extension number 12"] {
+            assert!(screen.contains(text), "{text}: {screen}");
+        }
+    }
+    // The option under the cursor is on a small screen as well.
+    script.press("Tab Tab Tab");
+    for number in 1..=12 {
+        let option = format!("[ ] extension number {number}");
+        assert!(script.screen(40, 10).contains(&option), "{}", script.screen(40, 10));
+        script.press("Down");
+    }
+}
+
+#[test]
+fn a_text_that_is_longer_than_its_field_scrolls_with_the_cursor() {
+    let long = "a long text of many words that does not fit into the field of a form, up to its end";
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5_000);
+    script.event(Event::Requests(requests(&[FORM_REQUEST]), Vec::new()));
+    script.wait(600);
+    script.type_text(long);
+    for width in [40, 80] {
+        assert!(script.screen(width, 30).contains("up to its end█"), "{}", script.screen(width, 30));
+    }
+    script.press("Ctrl-A");
+    assert!(script.screen(40, 30).contains("█hopa long"), "{}", script.screen(40, 30));
+    // So do the filter of the sessions and the text of a picker.
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    script.press("Tab Tab /");
+    script.type_text(long);
+    assert!(script.screen(40, 30).contains("up to its end█"), "{}", script.screen(40, 30));
+    script.press("Esc Ctrl-O");
+    script.type_text(long);
+    assert!(script.screen(40, 30).contains("up to its end█"), "{}", script.screen(40, 30));
+}

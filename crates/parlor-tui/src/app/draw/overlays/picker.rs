@@ -47,7 +47,7 @@ impl App {
             vec![self.span(right, Role::Dim)],
             columns,
         )];
-        let (query, column) = self.query_line(&picker.query);
+        let (query, column) = self.query_line(&picker.query, columns);
         lines.push(query);
         lines.push(Line::default());
         let names = picker.items.iter().map(|item| width(item.name.as_str())).max().unwrap_or(0);

@@ -51,7 +51,7 @@ impl App {
             }
         };
         let mut lines = vec![self.spread(head, vec![self.span(found, Role::Dim)], columns)];
-        let (query, column) = self.query_line(&search.query);
+        let (query, column) = self.query_line(&search.query, columns);
         lines.push(query);
         lines.push(Line::default());
         if let Some(problem) = &search.problem {
