@@ -164,13 +164,22 @@ pub enum Event {
     Older {
         /// The session.
         session: SessionId,
+        /// The cursor that they were requested with.
+        cursor: Json,
         /// The entries.
         page: Box<Transcript>,
         /// The cursor for entries before these.
         before: Option<Json>,
     },
     /// Earlier entries of a session could not be loaded.
-    OlderFailed(SessionId),
+    OlderFailed {
+        /// The session.
+        session: SessionId,
+        /// The cursor that they were requested with.
+        cursor: Json,
+        /// Why.
+        reason: String,
+    },
     /// A prompt of a session was accepted, or withdrawn.
     PromptAccepted(SessionId),
     /// A prompt was not accepted.

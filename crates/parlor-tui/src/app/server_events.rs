@@ -1,6 +1,6 @@
 //! What the server reports.
 
-use parlor_client::{EntryId, SessionId, Slot};
+use parlor_client::{EntryId, Json, SessionId, Slot};
 
 use super::{App, Focus, Link, OpenAt, Opening, REOPEN_TIMES, Reopening, Start};
 use crate::clean::Clean;
@@ -50,16 +50,20 @@ impl App {
             Event::Opened(opened) => self.on_opened(*opened, effects),
             Event::OpenFailed { ticket, failure } => self.on_open_failed(ticket, &failure),
             Event::SessionLost { ticket } => self.on_session_lost(ticket),
-            Event::Older { session, page, before } => {
-                if let Some(conversation) = self.conversation.as_mut().filter(|open| open.id == session) {
+            Event::Older { session, cursor, page, before } => {
+                if let Some(conversation) = self.loading_older(&session, &cursor) {
                     conversation.add_older(*page, before);
                     self.select_opened();
                 }
             }
-            Event::OlderFailed(session) => {
-                if let Some(conversation) = self.conversation.as_mut().filter(|open| open.id == session) {
-                    conversation.is_loading_older = false;
-                    conversation.older = None;
+            Event::OlderFailed { session, cursor, reason } => {
+                let now = self.look.now;
+                if let Some(conversation) = self.loading_older(&session, &cursor) {
+                    conversation.retry_older(now);
+                    // A lost connection is shown by itself.
+                    if self.link == Link::Live && self.reopening.is_none() {
+                        self.fail(&format!("Cannot load earlier messages: {reason}. Trying again"));
+                    }
                 }
             }
             Event::PromptAccepted(session) => self.on_prompt_settled(&session),
@@ -106,6 +110,12 @@ impl App {
             | Event::Note(_)
             | Event::Failed(_) => {}
         }
+    }
+
+    /// The open session, if its earlier entries were requested with this cursor: a page that arrives late is not added again.
+    fn loading_older(&mut self, session: &SessionId, cursor: &Json) -> Option<&mut Conversation> {
+        let open = self.conversation.as_mut().filter(|open| open.id == *session)?;
+        Some(open).filter(|open| open.is_loading_older && open.older.as_ref() == Some(cursor))
     }
 
     fn on_connected(&mut self, _server: &str, effects: &mut Vec<Effect>) {
@@ -385,6 +395,7 @@ impl App {
                 let is_it = |entry: &parlor_client::Entry| matches!(entry.id(), EntryId::ToolCall(known) if known.to_string() == id);
                 (conversation.select_where(is_it, &self.look), words)
             }
+            OpenAt::Match => return self.select_match_above(),
             OpenAt::List => {
                 self.open_at = None;
                 self.set_focus(Focus::Sessions);
@@ -400,6 +411,7 @@ impl App {
         };
         if is_found {
             conversation.matches = words;
+            conversation.reveal_words(&self.look);
             conversation.wants_first = false;
             self.open_at = None;
             if conversation.has_selection() {
@@ -411,6 +423,38 @@ impl App {
             if !conversation.wants_first {
                 self.open_at = None;
             }
+        }
+    }
+
+    /// Finds the words that are searched for in the messages that have just been loaded, or has the ones before them loaded.
+    fn select_match_above(&mut self) {
+        let Some(conversation) = &mut self.conversation else { return };
+        let is_found = conversation.has_match_above(&self.look);
+        if !is_found && conversation.older.is_some() {
+            conversation.wants_first = true;
+            return self.note("Searching in earlier messages");
+        }
+        self.open_at = None;
+        conversation.wants_first = false;
+        if !conversation.select_match(false, &self.look) {
+            self.note("No hits in this session");
+        }
+    }
+
+    /// Selects the next or previous entry with the words that are searched for. Earlier messages are loaded for it.
+    pub(super) fn find(&mut self, forward: bool) {
+        let Some(conversation) = &mut self.conversation else { return };
+        if conversation.matches.is_empty() {
+            return;
+        }
+        let has_hit = if forward {
+            conversation.select_match(true, &self.look)
+        } else {
+            conversation.has_match_above(&self.look) && conversation.select_match(false, &self.look)
+        };
+        if !has_hit {
+            self.open_at = Some(OpenAt::Match);
+            self.select_match_above();
         }
     }
 

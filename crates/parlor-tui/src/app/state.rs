@@ -169,6 +169,8 @@ pub(super) struct FormState {
 pub(super) enum OpenAt {
     Message(MessageId, Vec<String>),
     ToolCall(String, Vec<String>),
+    /// The last entry above the selected one that has the words that are searched for.
+    Match,
     Request,
     /// Nothing: the list keeps the focus.
     List,

@@ -183,7 +183,10 @@ impl Conversation {
 
     /// Whether the view shows its first entry, so that earlier ones are needed.
     pub fn needs_older(&mut self, look: &Look) -> bool {
-        if self.older.is_none() || self.is_loading_older {
+        if self.older.is_none()
+            || self.is_loading_older
+            || self.older_retry.is_some_and(|retry| look.now < retry)
+        {
             return false;
         }
         let is_at_start = match self.top(look) {

@@ -16,7 +16,7 @@ pub(crate) mod markdown;
 pub mod request;
 pub(crate) mod row;
 mod table;
-mod tool_view;
+pub(crate) mod tool_view;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use parlor_client::{Entry, EntryId, TerminalId, ToolKind, Transcript};
+use parlor_client::{Entry, EntryId, Json, TerminalId, ToolKind, Transcript};
 use ratatui::style::{Color, Modifier, Style};
 
 use super::markdown::{MarkdownLayout, code_line, markdown};
@@ -129,6 +129,12 @@ pub(crate) fn with_marks(rows: Vec<Text>, mark: &Text, right: Text, width: usize
             }
         })
         .collect()
+}
+
+/// The input of a tool, if an unfolded entry shows it: a command, a path or a change says it in other words.
+pub(crate) fn shown_input<'a>(details: &'a ToolDetails, cwd: &str) -> Option<&'a Json> {
+    let is_named = details.command.is_some() || !details.paths.is_empty() || details.diffs().next().is_some();
+    details.unshown_input(None, cwd).filter(|_| !is_named)
 }
 
 /// The results and the duration at the right edge of the title.
@@ -258,9 +264,7 @@ impl Body<'_> {
         let (details, theme) = (self.details, *self.context.theme);
         let dim = theme.style(Role::Dim);
         let mut rows = Vec::new();
-        let is_named =
-            details.command.is_some() || !details.paths.is_empty() || details.diffs().next().is_some();
-        if let Some(input) = details.unshown_input(None, self.context.cwd).filter(|_| !is_named) {
+        if let Some(input) = shown_input(details, self.context.cwd) {
             let input = Text::own("input ", dim).with_foreign(theme, &content_block::compact(input), dim);
             rows.extend(input.wrap(self.room(), self.room(), Wrap::Words));
         }

@@ -27,9 +27,7 @@ impl App {
             Action::NextPrompt => conversation.select_next_prompt(look),
             Action::Toggle => conversation.toggle(look),
             Action::ToggleAll => conversation.toggle_all(),
-            Action::NextHit | Action::PreviousHit
-                if conversation.select_match(action == Action::NextHit, look) => {}
-            Action::NextHit | Action::PreviousHit => self.note("No hits here"),
+            Action::NextHit | Action::PreviousHit => self.find(action == Action::NextHit),
             Action::Find => self.ask("Find", String::new(), AskPurpose::Find),
             Action::Copy | Action::CopyMarkdown => self.copy(action == Action::CopyMarkdown, effects),
             Action::View => {

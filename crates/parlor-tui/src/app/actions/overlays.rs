@@ -123,9 +123,7 @@ impl App {
             AskPurpose::Find => {
                 let Some(conversation) = &mut self.conversation else { return };
                 conversation.matches = text.split_whitespace().map(str::to_lowercase).collect();
-                if !text.is_empty() && !conversation.select_match(false, &self.look) {
-                    self.note("No hits here");
-                }
+                self.find(false);
             }
             AskPurpose::Filter => self.open_listed(effects),
         }

@@ -76,7 +76,7 @@ fn what_is_typed_before_the_first_session_is_open_stays_in_the_input() {
 fn late_answers_about_another_session_change_nothing() {
     let mut script = Script::open(&[PROMPT, IDLE]);
     script.app.conversation.as_mut().unwrap().older = Some(Json::parse("5").unwrap());
-    script.event(Event::OlderFailed("s2".into()));
+    script.event(older_failed("s2", 5));
     assert!(script.app.conversation.as_ref().unwrap().older.is_some());
     script.type_text("go on");
     script.press("Enter");

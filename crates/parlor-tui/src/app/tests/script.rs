@@ -253,3 +253,14 @@ pub(super) fn disconnect(script: &mut Script) {
 pub(super) fn connect(script: &mut Script) -> Vec<Effect> {
     script.event(Event::Connected { server: "/data/parlor.sock".to_owned() })
 }
+
+pub(super) fn older_page(page: Transcript, cursor: u32, before: Option<u32>) -> Event {
+    let json = |number: u32| Json::parse(number.to_string()).unwrap();
+    let before = before.map(json);
+    Event::Older { session: "s1".into(), cursor: json(cursor), page: Box::new(page), before }
+}
+
+pub(super) fn older_failed(session: &str, cursor: u32) -> Event {
+    let cursor = Json::parse(cursor.to_string()).unwrap();
+    Event::OlderFailed { session: session.into(), cursor, reason: "the disk is full".to_owned() }
+}
