@@ -102,6 +102,8 @@ pub enum Event {
     Resize(u16, u16),
     /// The window got or lost the focus.
     Focus(bool),
+    /// The terminal may not report whether the window has the focus.
+    FocusUnknown,
     /// Time has passed.
     Tick,
     /// The server accepts requests.
@@ -180,8 +182,15 @@ pub enum Event {
         /// Why.
         reason: String,
     },
-    /// A prompt of a session was accepted, or withdrawn.
+    /// A prompt of a session was accepted.
     PromptAccepted(SessionId),
+    /// A queued prompt was withdrawn, by this client or another one, or because the turn before it was cancelled.
+    PromptWithdrawn {
+        /// The session.
+        session: SessionId,
+        /// Its text.
+        text: String,
+    },
     /// A prompt was not accepted.
     PromptFailed {
         /// The session.

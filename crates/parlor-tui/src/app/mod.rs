@@ -108,7 +108,8 @@ pub struct App {
     next_ticket: u64,
     input: InputBox,
     drafts: HashMap<Option<SessionId>, String>,
-    history: Vec<String>,
+    /// Prompts that were sent or replaced, the latest first, each with the session that was open.
+    history: Vec<(Option<SessionId>, String)>,
     history_index: Option<usize>,
     queued_cursor: Option<usize>,
     completion: Option<Completion>,
@@ -143,6 +144,10 @@ pub struct App {
     sending: (usize, Option<Timestamp>),
     was_busy: bool,
     prompts_sent: u64,
+    /// The texts of queued prompts that the person withdrew here.
+    withdrawn: Vec<String>,
+    /// The input as it was when texts of withdrawn prompts were put into it.
+    returned: Option<String>,
     last_escape: Option<Timestamp>,
     /// When the client said that another Esc cancels the turn.
     cancel_announced: Option<Timestamp>,
@@ -150,6 +155,8 @@ pub struct App {
     last_key: Option<Timestamp>,
     ignore_keys_until: Option<Timestamp>,
     has_focus: bool,
+    /// Whether the terminal may not report the focus, and has not done so yet.
+    is_focus_unknown: bool,
     is_started: bool,
     start: Start,
     version: String,
@@ -223,12 +230,15 @@ impl App {
             sending: (0, None),
             was_busy: false,
             prompts_sent: 0,
+            withdrawn: Vec::new(),
+            returned: None,
             last_escape: None,
             cancel_announced: None,
             last_interrupt: None,
             last_key: None,
             ignore_keys_until: None,
             has_focus: true,
+            is_focus_unknown: false,
             is_started: false,
             start,
             version,
@@ -273,10 +283,12 @@ impl App {
             Event::Resize(width, height) => self.size = (width, height),
             Event::Focus(has_focus) => {
                 self.has_focus = has_focus;
+                self.is_focus_unknown = false;
                 if has_focus {
                     self.mark_seen(effects);
                 }
             }
+            Event::FocusUnknown => self.is_focus_unknown = true,
             Event::Tick => {}
             Event::Edited(text) => self.input.set(text.trim_end_matches('\n')),
             Event::LoginEnded(outcome) => self.on_login_ended(outcome, effects),
@@ -368,10 +380,15 @@ impl App {
     }
 
     fn add_to_history(&mut self, text: String) {
-        self.history.retain(|known| *known != text);
-        self.history.insert(0, text);
+        self.history.retain(|(_, known)| *known != text);
+        self.history.insert(0, (self.open_id(), text));
         self.history.truncate(MAX_HISTORY);
         self.history_index = None;
+    }
+
+    /// Whether the person may not see the screen, so that a notification is useful.
+    fn is_away(&self) -> bool {
+        !self.has_focus || self.is_focus_unknown
     }
 
     fn is_offline(&self) -> bool {

@@ -46,7 +46,7 @@ impl App {
                 continue;
             }
             is_new = true;
-            if !self.has_focus {
+            if self.is_away() {
                 let text = format!(
                     "{} asks: {} ({})",
                     request.agent,

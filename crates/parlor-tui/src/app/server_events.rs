@@ -37,6 +37,7 @@ impl App {
                 {
                     self.note("The session was archived by another client. A prompt restores it.");
                 }
+                self.notify_ended(&changed, effects);
                 self.sessions.change(changed, &removed);
                 self.mark_seen(effects);
             }
@@ -67,6 +68,7 @@ impl App {
                 }
             }
             Event::PromptAccepted(session) => self.on_prompt_settled(&session),
+            Event::PromptWithdrawn { session, text } => self.on_prompt_withdrawn(&session, text),
             Event::PromptFailed { session, text, failure } => {
                 self.on_prompt_failed(&session, text, &failure);
             }
@@ -103,6 +105,7 @@ impl App {
             | Event::Click(..)
             | Event::Resize(..)
             | Event::Focus(_)
+            | Event::FocusUnknown
             | Event::Tick
             | Event::Files(_)
             | Event::Edited(_)
@@ -348,6 +351,7 @@ impl App {
             self.on_prompt_sent();
         }
         self.conversation = Some(conversation);
+        (self.withdrawn, self.returned) = (Vec::new(), None);
         let draft = self.drafts.remove(&Some(opened.id.clone()));
         if !keeps_input {
             self.input.set(&draft.unwrap_or_default());

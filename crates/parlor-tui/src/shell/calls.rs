@@ -132,7 +132,7 @@ impl Context {
                 return;
             }
             Err(error) if error.code() == Some(code::REQUEST_CANCELLED) => {
-                Event::PromptAccepted(sent.session)
+                Event::PromptWithdrawn { session: sent.session, text: sent.text }
             }
             Err(error) => {
                 Event::PromptFailed { session: sent.session, text: sent.text, failure: failure(&error) }

@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use self::backend::Backend;
 use self::escape::EscapeFilter;
 pub use self::target::Target;
-use self::terminal::Screen;
+use self::terminal::{Screen, is_in_tmux};
 use crate::clean::Clean;
 use crate::{App, Detached, Effect, Event, TerminalOptions};
 
@@ -58,6 +58,11 @@ pub async fn run(options: TerminalOptions, target: Target) -> Result<Option<Deta
     let backend = Backend::start(target, sender.clone()).await.map_err(ShellError::Start)?;
     let screen = Screen::open()?;
     let (width, height) = screen.size()?;
+    let mut pending = VecDeque::from([Event::Resize(width, height)]);
+    // tmux reports the focus only with `focus-events on`, and then at once.
+    if is_in_tmux() {
+        pending.push_back(Event::FocusUnknown);
+    }
     let mut shell = Shell {
         app,
         backend,
@@ -66,7 +71,7 @@ pub async fn run(options: TerminalOptions, target: Target) -> Result<Option<Deta
         escape: EscapeFilter::default(),
         sender,
         login,
-        pending: VecDeque::from([Event::Resize(width, height)]),
+        pending,
     };
     shell.run(events).await
 }

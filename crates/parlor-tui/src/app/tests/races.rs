@@ -231,7 +231,7 @@ fn a_fork_that_fails_leaves_what_was_typed_in_the_parent_and_sends_nothing() {
     script.press("Esc");
     script.event(failed);
     assert_eq!(script.app.input.text(), "draft\nnext");
-    assert_eq!(script.app.history[0], edited);
+    assert_eq!(script.app.history[0].1, edited);
     // A fork that cannot be opened is not one to return from.
     let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
     script.press("Tab f");

@@ -381,3 +381,30 @@ fn a_text_that_is_longer_than_its_field_scrolls_with_the_cursor() {
     script.type_text(long);
     assert!(script.screen(40, 30).contains("up to its end█"), "{}", script.screen(40, 30));
 }
+
+#[test]
+fn a_terminal_that_may_not_report_its_focus_notifies() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.event(Event::FocusUnknown);
+    let notifies = |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::Notify(_)));
+    assert!(notifies(&script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()))));
+    // It reports the focus after all.
+    script.event(Event::Focus(true));
+    assert!(!notifies(&script.event(Event::Requests(requests(&[EDIT_REQUEST]), Vec::new()))));
+}
+
+#[test]
+fn the_end_of_a_turn_in_another_session_notifies() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    let ended = SESSIONS[1].replace(
+        r#""state":"needs_you","openRequests":1"#,
+        r#""state":"failed","lastTurnEndedAt":"2026-11-17T14:05:29Z""#,
+    );
+    assert_eq!(script.event(Event::ListChanged(rows(&[&ended]), Vec::new())), [], "the person sees it");
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.event(Event::Focus(false));
+    let effects = script.event(Event::ListChanged(rows(&[&ended]), Vec::new()));
+    assert_eq!(effects, [Effect::Notify("Turn failed (Axum upgrade)".to_owned())]);
+    // The same end is not reported again.
+    assert_eq!(script.event(Event::ListChanged(rows(&[&ended]), Vec::new())), []);
+}
