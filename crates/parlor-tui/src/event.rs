@@ -107,10 +107,7 @@ pub enum Event {
     /// Time has passed.
     Tick,
     /// The server accepts requests.
-    Connected {
-        /// Where it is, for people.
-        server: String,
-    },
+    Connected,
     /// The connection was lost or could not be made.
     Disconnected {
         /// Where the server is, for people.

@@ -11,15 +11,15 @@ mod state;
 mod timers;
 mod turn;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
 use parlor_client::{DuringTurn, MessageId, SessionId};
 
 pub use self::options::{Start, TerminalOptions};
 use self::state::{
-    AnsweredRequest, Completion, CompletionItem, Forking, FormState, Note, OpenAt, Opening, PendingRemoval,
-    QueuedPrompt, Reopening,
+    Answer, AnsweredRequest, Completion, CompletionItem, Forking, FormState, Note, OpenAt, Opening,
+    PendingRemoval, QueuedPrompt, Reopening,
 };
 pub use self::state::{Detached, Focus, Link};
 use crate::clean::Clean;
@@ -83,8 +83,8 @@ pub struct App {
     list_scroll: usize,
     requests: Vec<Request>,
     answered: Vec<AnsweredRequest>,
-    /// The requests that this client answered and that are not closed yet.
-    answered_here: HashSet<String>,
+    /// The requests that this client answered and that are not closed yet, and how.
+    answered_here: HashMap<String, Answer>,
     /// The request that the person put off with Esc.
     put_off: Option<String>,
     /// When a request took the focus from the input by itself.
@@ -188,7 +188,7 @@ impl App {
             list_scroll: 0,
             requests: Vec::new(),
             answered: Vec::new(),
-            answered_here: HashSet::new(),
+            answered_here: HashMap::new(),
             put_off: None,
             took_focus: None,
             request_scroll: 0,

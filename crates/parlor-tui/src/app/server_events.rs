@@ -5,13 +5,13 @@ use parlor_client::{EntryId, Json, SessionId, Slot};
 use super::{App, Focus, Link, OpenAt, Opening, REOPEN_TIMES, Reopening, Start};
 use crate::clean::Clean;
 use crate::conversation::Conversation;
-use crate::event::{Call, Effect, Event, Failure, Opened};
+use crate::event::{Call, Effect, Event, Failure, Hit, Opened};
 use crate::overlay::Overlay;
 
 impl App {
     pub(super) fn on_server_event(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
-            Event::Connected { server } => self.on_connected(&server, effects),
+            Event::Connected => self.on_connected(effects),
             Event::Disconnected { server, reason, is_down, retry_at } => {
                 let since = match &self.link {
                     Link::Retrying { since, .. } => *since,
@@ -83,21 +83,7 @@ impl App {
                 }
                 self.fail(&reason);
             }
-            Event::Hits { generation, hits, millis } => {
-                if let Some(Overlay::Search(search)) = self.overlays.last_mut()
-                    && search.generation == generation
-                {
-                    search.millis = millis;
-                    search.is_answered = true;
-                    search.cursor = 0;
-                    match hits {
-                        Ok(hits) => (search.hits, search.problem) = (hits, None),
-                        Err(problem) => {
-                            (search.hits, search.problem) = (Vec::new(), Some(Clean::line(&problem)));
-                        }
-                    }
-                }
-            }
+            Event::Hits { generation, hits, millis } => self.on_hits(generation, hits, millis),
             Event::Changed
             | Event::Key(_)
             | Event::Paste(_)
@@ -115,13 +101,25 @@ impl App {
         }
     }
 
+    fn on_hits(&mut self, generation: u64, hits: Result<Vec<Hit>, String>, millis: u64) {
+        let Some(Overlay::Search(search)) = self.overlays.last_mut() else { return };
+        if search.generation != generation {
+            return;
+        }
+        (search.millis, search.is_answered, search.cursor) = (millis, true, 0);
+        (search.hits, search.problem) = match hits {
+            Ok(hits) => (hits, None),
+            Err(problem) => (Vec::new(), Some(Clean::line(&problem))),
+        };
+    }
+
     /// The open session, if its earlier entries were requested with this cursor: a page that arrives late is not added again.
     fn loading_older(&mut self, session: &SessionId, cursor: &Json) -> Option<&mut Conversation> {
         let open = self.conversation.as_mut().filter(|open| open.id == *session)?;
         Some(open).filter(|open| open.is_loading_older && open.older.as_ref() == Some(cursor))
     }
 
-    fn on_connected(&mut self, _server: &str, effects: &mut Vec<Effect>) {
+    fn on_connected(&mut self, effects: &mut Vec<Effect>) {
         let lost = match std::mem::replace(&mut self.link, Link::Live) {
             Link::Retrying { since, .. } if self.is_started => Some(since),
             Link::Retrying { .. } | Link::Connecting | Link::Live => None,

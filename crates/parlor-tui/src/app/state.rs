@@ -141,13 +141,21 @@ pub(super) struct QueuedPrompt {
     pub(super) text: String,
 }
 
+/// How a request was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// What was chosen, and where.
+    pub(super) text: Clean,
+    /// Whether that rejects the request; `None` if it is not known.
+    pub(super) is_rejection: Option<bool>,
+}
+
 /// A request that was answered while the client ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AnsweredRequest {
     pub(super) title: Clean,
     pub(super) details: Clean,
-    pub(super) outcome: Clean,
-    pub(super) role: Role,
+    pub(super) outcome: Answer,
     pub(super) at: Timestamp,
 }
 

@@ -222,7 +222,7 @@ impl Context {
     async fn follow(&self, client: &Client) -> Result<(), Error> {
         let mut notifications = client.notifications();
         self.shared().control = Some(client.clone());
-        self.event(Event::Connected { server: self.target.name() }).await;
+        self.event(Event::Connected).await;
         client.subscribe_list_with_archived().await?;
         self.send_agents().await?;
         // Archived sessions may be many, and are not shown at first.
@@ -274,7 +274,7 @@ impl Context {
         let requests = client.requests();
         let session = client.new_session(Path::new(cwd)).await;
         let session = session.map_err(|error| format!("the agent created no session: {error}"))?;
-        self.event(Event::Connected { server: self.target.name() }).await;
+        self.event(Event::Connected).await;
         self.adopt(0, client, session, cwd.to_owned(), requests, false).await;
         Ok(())
     }

@@ -156,7 +156,7 @@ impl App {
         if let (Subject::Permission(permission), false) = (&request.subject, self.is_narrow()) {
             parts.extend(permission.details.counts.map(|(added, removed)| format!("+{added} -{removed}")));
         }
-        if self.answered_here.contains(&request.id) {
+        if self.answered_here.contains_key(&request.id) {
             parts = vec![SENDING_ANSWER.to_owned()];
         } else if let Some(opened) = request.opened.filter(|_| !self.is_narrow()) {
             parts.push(format!("waits {}", clock(seconds_between(opened, self.look.now))));

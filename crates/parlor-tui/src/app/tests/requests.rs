@@ -408,3 +408,34 @@ fn the_end_of_a_turn_in_another_session_notifies() {
     // The same end is not reported again.
     assert_eq!(script.event(Event::ListChanged(rows(&[&ended]), Vec::new())), []);
 }
+
+#[test]
+fn a_form_that_another_client_answered_is_noted() {
+    let decision = r#"{"sessionUpdate":"_parlor_event","eventId":"e1","type":"decision","at":"2026-11-17T14:05:28Z","request":"elicitation/create","title":"How should the database be set up?","outcome":"decline","by":{"client":9,"name":"zed"}}"#;
+    for (updates, note) in [
+        (vec![PROMPT, RUNNING, decision], "Form answered: declined by zed"),
+        (vec![PROMPT, RUNNING], "Form answered elsewhere or withdrawn"),
+    ] {
+        let mut script = Script::open(&[PROMPT, RUNNING]);
+        script.event(Event::Requests(requests(&[FORM_REQUEST]), Vec::new()));
+        script.changed(&updates);
+        script.event(Event::Requests(Vec::new(), vec!["r3".to_owned()]));
+        let screen = script.screen(80, 24);
+        assert!(screen.contains(note), "{screen}");
+    }
+}
+
+#[test]
+fn the_inbox_says_only_what_is_known_of_an_answer() {
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    script.event(Event::Requests(requests(&[EDIT_REQUEST, COMMAND_REQUEST]), Vec::new()));
+    script.press("Esc Ctrl-T");
+    script.press("n");
+    script.event(Event::Requests(Vec::new(), vec!["r1".to_owned(), "r2".to_owned()]));
+    let screen = script.screen(80, 24);
+    let row = |title: &str| screen.lines().find(|row| row.contains(title)).unwrap().to_owned();
+    assert!(row("Fix flaky").contains("✗") && row("Fix flaky").contains("Reject (here)"), "{screen}");
+    // That of another session may have been rejected elsewhere.
+    assert!(row("Axum").starts_with("     Axum"), "{screen}");
+    assert!(row("Axum").contains("answered elsewhere"), "{screen}");
+}

@@ -59,7 +59,7 @@ impl App {
                 self.bold(request.session_title.to_string()),
                 self.span(about, Role::Dim),
             ];
-            let waits = if self.answered_here.contains(&request.id) {
+            let waits = if self.answered_here.contains_key(&request.id) {
                 SENDING_ANSWER.to_owned()
             } else {
                 request.opened.map(|opened| waiting(seconds_between(opened, now))).unwrap_or_default()
@@ -99,12 +99,16 @@ impl App {
             lines.push(Line::default());
             lines.push(Line::from(vec![self.bold(" Answered")]));
             for answered in &self.answered {
-                let mark = if answered.role == Role::Error { Mark::Failed } else { Mark::Completed };
+                let (mark, role) = match answered.outcome.is_rejection {
+                    Some(true) => (self.mark(Mark::Failed), Role::Error),
+                    Some(false) => (self.mark(Mark::Completed), Role::Added),
+                    None => (" ", Role::Dim),
+                };
                 let left = vec![
-                    self.span(format!("   {} ", self.mark(mark)), answered.role),
+                    self.span(format!("   {mark} "), role),
                     Span::raw(pad(answered.title.as_str(), 22, ellipsis)),
                     Span::raw(format!(" {}", pad(answered.details.as_str(), 24, ellipsis))),
-                    self.span(format!(" {}", answered.outcome), Role::Dim),
+                    self.span(format!(" {}", answered.outcome.text), Role::Dim),
                 ];
                 let at = moment(answered.at, now, &self.look.zone);
                 lines.push(self.spread(left, vec![self.span(at, Role::Dim)], columns));
