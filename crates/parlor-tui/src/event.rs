@@ -94,8 +94,15 @@ pub enum Event {
     Key(Key),
     /// Text was pasted.
     Paste(String),
-    /// The wheel was turned: rows, negative if up.
-    Wheel(isize),
+    /// The wheel was turned.
+    Wheel {
+        /// How far, negative if up.
+        rows: isize,
+        /// Where the mouse is.
+        column: u16,
+        /// Where the mouse is.
+        row: u16,
+    },
     /// The mouse was pressed at a column and row.
     Click(u16, u16),
     /// The screen has another size.

@@ -63,6 +63,8 @@ pub enum Choice {
     NewSession(String),
     /// Does what a key does.
     Action(Action),
+    /// Asks for the directory of new sessions.
+    Directory,
     /// Sets an option.
     Option {
         /// The option.
@@ -114,8 +116,8 @@ pub struct PickItem {
 #[derive(Debug)]
 pub struct Picker {
     /// What is chosen.
-    pub title: &'static str,
-    /// What it is about.
+    pub kind: PickerKind,
+    /// What it is about, in place of the number of items.
     pub subtitle: Clean,
     /// The filter.
     pub query: TextField,
@@ -129,15 +131,44 @@ pub struct Picker {
     pub confirming: Option<usize>,
     /// Lines below the list.
     pub footer: Vec<Clean>,
-    /// What the keys do.
-    pub is_options: bool,
+}
+
+/// What a picker chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PickerKind {
+    /// The session that is opened.
+    Session,
+    /// The command that is run.
+    Command,
+    /// The prompt that is put into the input.
+    History,
+    /// The agent of the new session.
+    NewAgent,
+    /// The agent that continues the session.
+    OtherAgent,
+    /// The model, the mode and other options.
+    Options,
+}
+
+impl PickerKind {
+    /// The heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Session => "Open a session",
+            Self::Command => "All commands",
+            Self::History => "History",
+            Self::NewAgent => "Agent of the new session",
+            Self::OtherAgent => "Continue with another agent",
+            Self::Options => "Model, mode and options",
+        }
+    }
 }
 
 impl Picker {
     /// A picker with all items.
-    pub fn new(title: &'static str, items: Vec<PickItem>) -> Self {
+    pub fn new(kind: PickerKind, items: Vec<PickItem>) -> Self {
         let mut picker = Self {
-            title,
+            kind,
             subtitle: Clean::default(),
             query: TextField::default(),
             items,
@@ -145,7 +176,6 @@ impl Picker {
             cursor: 0,
             confirming: None,
             footer: Vec::new(),
-            is_options: false,
         };
         picker.filter();
         picker
@@ -218,9 +248,15 @@ impl InboxView {
 
     /// Selects the next or previous request.
     pub fn step(&mut self, ids: &[String], forward: bool) {
-        self.cursor = step(self.cursor, ids.len(), forward);
-        self.selected = ids.get(self.cursor).cloned();
-        self.scroll = 0;
+        self.select(ids, step(self.cursor, ids.len(), forward));
+    }
+
+    /// Selects the request at an index.
+    pub fn select(&mut self, ids: &[String], index: usize) {
+        if std::mem::replace(&mut self.cursor, index) != index {
+            self.selected = ids.get(index).cloned();
+            self.scroll = 0;
+        }
     }
 
     /// Keeps the selected request if it is still open. Returns whether another one is selected now.
@@ -383,7 +419,7 @@ mod tests {
     #[test]
     fn a_picker_shows_what_fits_its_text_the_best_first() {
         let mut picker = Picker::new(
-            "Test",
+            PickerKind::Command,
             vec![item("plan", "reads only"), item("ask", "asks before edits"), item("ready", "")],
         );
         assert_eq!(picker.shown.len(), 3);

@@ -24,15 +24,15 @@ use crate::field::TextField;
 use crate::input::MAX_ROWS;
 use crate::keys::{Action, KeyContext};
 use crate::sessions::{RowState, SessionRow, Usage};
-use crate::text::{cut, pad, width, window};
+use crate::text::{cut, pad, width, window, wrap};
 use crate::theme::{Mark, Role};
 use crate::time::{age, seconds_between};
 
 /// From this width on the list of sessions is beside the conversation.
 pub(super) const WIDE: u16 = 100;
 
-/// The columns of the list beside the conversation, and of the line between them.
-const LIST_WIDTH: u16 = 36;
+/// The columns of the list beside the conversation: a fourth of the screen between these.
+const LIST_WIDTHS: (u16, u16) = (36, 60);
 
 /// Below this width there are no margins, times and directories.
 const NARROW: u16 = 60;
@@ -91,14 +91,14 @@ impl App {
     pub(super) fn list_width(&self) -> u16 {
         match (self.shows_list(), self.size.0 >= WIDE) {
             (false, _) => 0,
-            (true, true) => LIST_WIDTH,
+            (true, true) => (self.size.0 / 4).clamp(LIST_WIDTHS.0, LIST_WIDTHS.1),
             (true, false) => self.size.0,
         }
     }
 
     /// The size of the conversation, as long as nothing but a line of input is below it.
     pub(super) fn conversation_size(&self) -> (u16, u16) {
-        let list = if self.size.0 >= WIDE && self.shows_list() { LIST_WIDTH + 1 } else { 0 };
+        let list = if self.size.0 >= WIDE && self.shows_list() { self.list_width() + 1 } else { 0 };
         (self.size.0.saturating_sub(list), self.size.1.saturating_sub(HEADER_ROWS + 3))
     }
 
@@ -363,10 +363,11 @@ impl App {
         }
         for (index, (line, is_selected)) in rows.into_iter().enumerate() {
             let y = area.y + u16::try_from(index).unwrap_or(0);
-            if is_selected {
+            if is_selected && lead > 0 {
                 buf.set_string(area.x, y, bar, self.style(Role::Accent));
             }
             buf.set_line(area.x + lead, y, &line, area.width - lead);
+            // Without a margin the first column of the text is the bar.
             if is_selected && lead == 0 {
                 buf.set_style(Rect { x: area.x, y, width: 1, height: 1 }, self.style(Role::Selected));
             }
@@ -386,7 +387,8 @@ impl App {
             let dot = self.mark(Mark::Dot);
             let left = numbers.map_or_else(String::new, |(first, last, all)| {
                 let (all_text, percent) = (crate::text::thousands(all), last * 100 / all.max(1));
-                format!(" #{first}-{last} of {all_text} {dot} {percent}%")
+                let shown = if first == last { format!("#{first}") } else { format!("#{first}-{last}") };
+                format!(" {shown} of {all_text} {dot} {percent}%")
             });
             let down = self.mark(Mark::Down);
             let right = if new > 0 {
@@ -404,22 +406,23 @@ impl App {
     /// Draws what can be started.
     fn draw_start(&self, area: Rect, buf: &mut Buffer) {
         let path = self.look.short_path(&self.new_cwd);
-        let mut lines: Vec<Line<'static>> = Vec::new();
-        lines.push(Line::default());
-        if let Link::Connecting = self.link {
-            lines.push(Line::from(vec![self.span("   Connecting to the server …", Role::Dim)]));
+        let wrapped = |text: &str, role: Role| {
+            let rows = wrap(text, usize::from(area.width).saturating_sub(4));
+            rows.into_iter().map(|row| Line::from(self.span(format!("   {row}"), role))).collect::<Vec<_>>()
+        };
+        let mut lines = vec![Line::default()];
+        let (text, role) = if let Link::Connecting = self.link {
+            ("Connecting to the server …".to_owned(), Role::Dim)
         } else if self.opening.is_some() {
             let agent =
                 self.agent.clone().or_else(|| self.default_agent()).unwrap_or_else(|| "the agent".to_owned());
-            lines.push(Line::from(vec![
-                self.span(format!("   Starting {} …", Clean::line(&agent)), Role::Dim),
-            ]));
+            (format!("Starting {} …", Clean::line(&agent)), Role::Dim)
         } else if self.sessions.is_empty() && self.sessions.is_loaded {
-            lines
-                .push(Line::raw(format!("   No sessions yet. Write a prompt below to start one in {path}.")));
+            (format!("No sessions yet. Write a prompt below to start one in {path}."), Role::Text)
         } else {
-            lines.push(Line::raw(format!("   Write a prompt below to start a session in {path}.")));
-        }
+            (format!("Write a prompt below to start a session in {path}."), Role::Text)
+        };
+        lines.extend(wrapped(&text, role));
         if !self.agents.is_empty() {
             lines.push(Line::default());
             lines
@@ -444,12 +447,12 @@ impl App {
         if area.height > 17 {
             lines.push(Line::default());
             for text in [
-                "   You can close this at any time: the agent keeps working.",
-                "   parlor            comes back here",
-                "   parlor prompt …   does the same from a script",
-                "   parlor agents     lists agents and installs them",
+                "You can close this at any time: the agent keeps working.",
+                "parlor            comes back here",
+                "parlor prompt …   does the same from a script",
+                "parlor agents     lists agents and installs them",
             ] {
-                lines.push(Line::from(vec![self.span(text, Role::Dim)]));
+                lines.extend(wrapped(text, Role::Dim));
             }
         }
         for (y, line) in (area.y..area.bottom()).zip(&lines) {

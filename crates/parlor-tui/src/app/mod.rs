@@ -77,6 +77,8 @@ pub struct App {
     size: (u16, u16),
     focus: Focus,
     overlays: Vec<Overlay>,
+    /// For each row of the overlay that was drawn last, the index of the item at it.
+    overlay_items: Vec<Option<usize>>,
     sessions: Sessions,
     list_cursor: Option<SessionId>,
     list_filter: String,
@@ -182,6 +184,7 @@ impl App {
             size: (80, 24),
             focus: Focus::Input,
             overlays: Vec::new(),
+            overlay_items: Vec::new(),
             sessions: Sessions::default(),
             list_cursor: None,
             list_filter: String::new(),
@@ -278,7 +281,7 @@ impl App {
         match event {
             Event::Key(key) => self.on_key(key, effects),
             Event::Paste(text) => self.on_paste(&text, effects),
-            Event::Wheel(rows) => self.on_wheel(rows),
+            Event::Wheel { rows, column, row } => self.on_wheel(rows, (column, row)),
             Event::Click(column, row) => self.on_click(column, row, effects),
             Event::Resize(width, height) => self.size = (width, height),
             Event::Focus(has_focus) => {

@@ -87,7 +87,7 @@ impl App {
             Event::Changed
             | Event::Key(_)
             | Event::Paste(_)
-            | Event::Wheel(_)
+            | Event::Wheel { .. }
             | Event::Click(..)
             | Event::Resize(..)
             | Event::Focus(_)

@@ -14,13 +14,16 @@ mod terminal;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crossterm::event::{Event as TerminalEvent, EventStream, KeyEventKind, MouseButton, MouseEventKind};
+use crossterm::event::{
+    Event as TerminalEvent, EventStream, KeyEventKind, MouseButton, MouseEvent, MouseEventKind,
+};
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
 use self::backend::Backend;
 use self::escape::EscapeFilter;
+pub(crate) use self::search::MAX_HITS;
 pub use self::target::Target;
 use self::terminal::{Screen, is_in_tmux};
 use crate::clean::Clean;
@@ -265,6 +268,10 @@ fn until(time: Timestamp) -> Instant {
     Instant::now() + Duration::try_from(left).unwrap_or(Duration::ZERO)
 }
 
+fn wheel(rows: isize, mouse: MouseEvent) -> Event {
+    Event::Wheel { rows, column: mouse.column, row: mouse.row }
+}
+
 /// The event of the client for one of the terminal.
 fn translate(event: TerminalEvent) -> Option<Event> {
     match event {
@@ -274,8 +281,8 @@ fn translate(event: TerminalEvent) -> Option<Event> {
         TerminalEvent::FocusGained => Some(Event::Focus(true)),
         TerminalEvent::FocusLost => Some(Event::Focus(false)),
         TerminalEvent::Mouse(mouse) => match mouse.kind {
-            MouseEventKind::ScrollUp => Some(Event::Wheel(-WHEEL_ROWS)),
-            MouseEventKind::ScrollDown => Some(Event::Wheel(WHEEL_ROWS)),
+            MouseEventKind::ScrollUp => Some(wheel(-WHEEL_ROWS, mouse)),
+            MouseEventKind::ScrollDown => Some(wheel(WHEEL_ROWS, mouse)),
             MouseEventKind::Down(MouseButton::Left) => Some(Event::Click(mouse.column, mouse.row)),
             MouseEventKind::Down(_)
             | MouseEventKind::Up(_)

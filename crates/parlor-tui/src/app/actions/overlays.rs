@@ -169,7 +169,7 @@ impl App {
         }
     }
 
-    fn open_hit(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn open_hit(&mut self, effects: &mut Vec<Effect>) {
         let Some(Overlay::Search(search)) = self.overlays.last() else { return };
         let Some(hit) = search.hits.get(search.cursor).cloned() else { return };
         let words = search.words();

@@ -68,17 +68,23 @@ impl App {
                 "          ".to_owned()
             };
             let text = Clean::line(prompt.text.lines().next().unwrap_or_default());
+            let keys = "e edit  w withdraw  s send now";
             let hint = match (is_selected, index == 0) {
-                (true, _) => "e edit  w withdraw  s send now".to_owned(),
+                (true, _) if self.is_narrow() => String::new(),
+                (true, _) => keys.to_owned(),
                 (false, true) if !self.is_narrow() => format!("{} selects", self.mark(Mark::Up)),
                 (false, _) => String::new(),
             };
             let role = if is_selected { Role::Accent } else { Role::Dim };
             let left =
                 vec![self.span(lead, Role::Accent), self.span(label, role), Span::raw(text.to_string())];
-            self.spread(left, vec![self.span(hint, role)], columns)
+            let mut lines = vec![self.spread(left, vec![self.span(hint, role)], columns)];
+            if is_selected && self.is_narrow() {
+                lines.push(Line::from(self.span(keys, role)));
+            }
+            lines
         };
-        shown.map(line).collect()
+        shown.flat_map(line).collect()
     }
 
     /// What to know while there is no connection.

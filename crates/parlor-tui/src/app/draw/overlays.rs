@@ -16,8 +16,15 @@ use crate::field::TextField;
 use crate::overlay::Overlay;
 use crate::theme::{Mark, Role};
 
-/// The lines of a drawn overlay: what is above the status line, and where the cursor is.
-type Drawn = (Vec<Line<'static>>, Option<(usize, usize)>);
+/// What an overlay draws above the status line.
+#[derive(Default)]
+struct Drawn {
+    lines: Vec<Line<'static>>,
+    /// The row and the column of the cursor.
+    cursor: Option<(usize, usize)>,
+    /// For each line the index of the item that it belongs to.
+    items: Vec<Option<usize>>,
+}
 
 impl App {
     /// Whether the topmost overlay takes the whole screen.
@@ -30,15 +37,16 @@ impl App {
         let body = Rect { height: area.height - 1, ..area };
         let mut overlays = std::mem::take(&mut self.overlays);
         let full = overlays.iter_mut().rev().find(|overlay| !matches!(overlay, Overlay::Ask(_)));
-        let ((lines, cursor), hints) = match full {
+        let (Drawn { lines, cursor, items }, hints) = match full {
             Some(Overlay::Picker(picker)) => (self.picker_lines(picker, body), self.picker_hints(picker)),
             Some(Overlay::Inbox(inbox)) => (self.inbox_lines(inbox, body), self.inbox_hints()),
             Some(Overlay::Search(search)) => (self.search_lines(search, body), self.search_hints()),
             Some(Overlay::Forks(forks)) => (self.fork_lines(forks, body), self.fork_hints(forks)),
             Some(Overlay::Help(help)) => (self.help_lines(help, body), Self::help_hints()),
-            Some(Overlay::Ask(_)) | None => ((Vec::new(), None), Vec::new()),
+            Some(Overlay::Ask(_)) | None => (Drawn::default(), Vec::new()),
         };
         self.overlays = overlays;
+        self.overlay_items = items;
         for (y, line) in (body.y..body.bottom()).zip(&lines) {
             buf.set_line(body.x, y, line, body.width);
             if line.style.add_modifier.contains(Modifier::REVERSED) {
@@ -62,7 +70,7 @@ impl App {
                 position = Some(Position::new(column, status.y));
                 line
             }
-            (_, Some(Overlay::Forks(_))) if !self.removals.is_empty() => {
+            (None, Some(Overlay::Forks(_))) if !self.removals.is_empty() => {
                 self.removal_line(status.width).unwrap_or_default()
             }
             (Some(note), _) => {

@@ -77,7 +77,10 @@ impl App {
     /// What keeps a prompt from being sent, and what can be done about it.
     fn problem(&self) -> Option<(String, String)> {
         let now = self.look.now;
-        let retry = |at| format!("retry in {} s{}Enter now", seconds_between(now, at), self.dot());
+        let retry = |at| match seconds_between(now, at) {
+            0 => "connecting".to_owned(),
+            left => format!("retry in {left} s{}Enter now", self.dot()),
+        };
         if let Link::Retrying { since, next, .. } = &self.link {
             let since = with_seconds(*since, &self.look.zone);
             return Some((format!("No connection to the server since {since}"), retry(*next)));

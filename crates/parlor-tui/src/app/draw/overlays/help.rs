@@ -92,6 +92,6 @@ impl App {
             shown.insert(0, line);
             cursor = Some((0, column));
         }
-        (shown, cursor)
+        Drawn { lines: shown, cursor, items: Vec::new() }
     }
 }

@@ -48,7 +48,8 @@ impl App {
         }
         let head = lines.len();
         let mut selected = 0..0;
-        for request in self.requests.iter().rev() {
+        let mut items = vec![None; head];
+        for (index, request) in self.requests.iter().rev().enumerate() {
             let first = lines.len();
             let is_current = inbox.selected() == Some(&request.id);
             let pointer = if is_current { self.mark(Mark::Prompt) } else { " " };
@@ -93,7 +94,9 @@ impl App {
             if is_current {
                 selected = first..lines.len();
             }
+            items.resize(lines.len(), Some(index));
             lines.push(Line::default());
+            items.push(None);
         }
         if !self.answered.is_empty() {
             lines.push(Line::default());
@@ -116,8 +119,10 @@ impl App {
         }
         // The selected request stays on the screen.
         let below = selected.end.saturating_sub(usize::from(area.height));
-        lines.drain(head..head + below.min(selected.start.saturating_sub(head)));
-        (lines, None)
+        let above = head..head + below.min(selected.start.saturating_sub(head));
+        lines.drain(above.clone());
+        items.drain(above);
+        Drawn { lines, cursor: None, items }
     }
 
     /// The options of a request in one line, if all of them fit, else below each other.
