@@ -244,6 +244,8 @@ pub enum Event {
     },
     /// The files of the working directory.
     Files(Vec<String>),
+    /// A text that no program of the system copied.
+    NotCopied(String),
     /// The text that an editor returned.
     Edited(String),
     /// A login has ended, or why it failed.
@@ -261,6 +263,8 @@ pub enum Effect {
     Send(Call),
     /// Copies a text to the clipboard.
     Copy(String),
+    /// Copies a text with an escape sequence of the terminal.
+    CopyBySequence(String),
     /// Opens a text in the editor.
     Edit(String),
     /// Shows a text in the pager.

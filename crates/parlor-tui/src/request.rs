@@ -73,7 +73,7 @@ impl Request {
         id: String,
         request: &PeerRequest,
         transcript: &Transcript,
-        cwd: &str,
+        (agent, cwd): (&str, &str),
         now: Timestamp,
     ) -> Self {
         let subject = Subject::of(request.method(), request.params(), transcript, cwd);
@@ -81,7 +81,7 @@ impl Request {
             id,
             session: request.session().unwrap_or_else(|| SessionId::from("")),
             session_title: Clean::default(),
-            agent: Clean::line("agent"),
+            agent: Clean::line(agent),
             cwd: cwd.to_owned(),
             opened: Some(now),
             subject,

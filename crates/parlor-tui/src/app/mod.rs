@@ -295,6 +295,7 @@ impl App {
             Event::Tick => {}
             Event::Edited(text) => self.input.set(text.trim_end_matches('\n')),
             Event::LoginEnded(outcome) => self.on_login_ended(outcome, effects),
+            Event::NotCopied(text) => effects.push(Effect::CopyBySequence(text)),
             Event::Note(text) => self.note(&text),
             Event::Failed(text) => self.fail(&text),
             Event::Files(files) => self.on_files(files),

@@ -94,6 +94,7 @@ impl App {
             | Event::FocusUnknown
             | Event::Tick
             | Event::Files(_)
+            | Event::NotCopied(_)
             | Event::Edited(_)
             | Event::LoginEnded(_)
             | Event::Note(_)

@@ -350,8 +350,9 @@ impl Key {
     fn new(entry: &Entry, context: &EntryContext<'_>, width: usize, fold: Fold) -> Self {
         let is_thought = matches!(entry.id(), EntryId::Message(Sender::Thought, _));
         let is_running = is_running(entry, context.transcript);
-        let has_clock =
-            matches!(entry.id(), EntryId::ToolCall(_) | EntryId::Terminal(_)) || (is_thought && is_running);
+        let is_busy = context.transcript.state().is_none_or(|state| state.activity.is_busy());
+        let has_clock = (is_busy && matches!(entry.id(), EntryId::ToolCall(_) | EntryId::Terminal(_)))
+            || (is_thought && is_running);
         let is_timed = context.times.ended.is_none() && context.times.started.is_some();
         let seconds = if is_timed && has_clock { context.now.as_second() } else { 0 };
         let day = context.now.to_zoned(context.zone.clone()).day();

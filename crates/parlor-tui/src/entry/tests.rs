@@ -646,3 +646,10 @@ fn a_message_id_may_be_anything() {
     let id = EntryId::Message(Sender::Agent, MessageId::from(""));
     assert_eq!(transcript(&message("x").replace("\"m\"", "\"\"")).entries()[0].id(), &id);
 }
+
+#[test]
+fn the_first_line_goes_on_after_marks_inside_of_it() {
+    let first_line = super::markdown::first_line;
+    assert_eq!(first_line("**the files** [first](https://x)\nsecond"), "the files first");
+    assert_eq!(first_line("# One `two`\n\nthree"), "One two");
+}

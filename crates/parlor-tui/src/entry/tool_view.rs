@@ -141,7 +141,9 @@ pub(crate) fn shown_input<'a>(details: &'a ToolDetails, cwd: &str) -> Option<&'a
 fn right(details: &ToolDetails, context: &EntryContext<'_>, width: usize) -> Text {
     let theme = *context.theme;
     let dim = theme.style(Role::Dim);
-    let is_open = matches!(details.status, ToolStatus::Running | ToolStatus::Pending);
+    // One that was left open does not go on after the turn.
+    let is_busy = context.transcript.state().is_none_or(|state| state.activity.is_busy());
+    let is_open = is_busy && matches!(details.status, ToolStatus::Running | ToolStatus::Pending);
     let times = context.times;
     let duration = match (times.started, times.ended) {
         (Some(started), _) if is_open => Some(time::clock(time::seconds_between(started, context.now))),

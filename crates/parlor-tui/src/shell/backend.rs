@@ -345,7 +345,10 @@ impl Context {
                 shared.direct.insert(id.clone(), sender);
                 id
             };
-            let shown = Request::of_peer(id.clone(), &request, &session.transcript(), &cwd, Timestamp::now());
+            let agent = agent_name(session.client().info());
+            let transcript = session.transcript();
+            let shown = Request::of_peer(id.clone(), &request, &transcript, (&agent, &cwd), Timestamp::now());
+            drop(transcript);
             self.event(Event::Requests(vec![shown], Vec::new())).await;
             tokio::spawn(self.clone().answer_directly(id, request, answer));
         }
@@ -417,6 +420,13 @@ impl Context {
         self.prompt(prompt).await;
         Ok(())
     }
+}
+
+/// The name that an agent gives itself in `initialize`.
+fn agent_name(info: &Object) -> String {
+    let info = info.get_object("info").unwrap_or_default();
+    let mut names = ["title", "name"].into_iter().filter_map(|member| info.get_string(member));
+    names.find(|name| !name.trim().is_empty()).unwrap_or_else(|| "agent".to_owned())
 }
 
 fn agents_in(result: &Object) -> Vec<AgentInfo> {
@@ -494,6 +504,14 @@ mod tests {
     use std::io::ErrorKind;
 
     use super::*;
+
+    #[test]
+    fn an_agent_has_the_name_that_it_gives_itself() {
+        let info = |text: &str| parlor_client::Json::parse(text).unwrap().to_object().unwrap();
+        assert_eq!(agent_name(&info(r#"{"info":{"name":"kimi","title":"Kimi Code"}}"#)), "Kimi Code");
+        assert_eq!(agent_name(&info(r#"{"info":{"name":"kimi","title":" "}}"#)), "kimi");
+        assert_eq!(agent_name(&info("{}")), "agent");
+    }
 
     #[test]
     fn the_client_gives_up_only_if_another_attempt_would_fail_in_the_same_way() {

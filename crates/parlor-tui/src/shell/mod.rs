@@ -153,10 +153,8 @@ impl Shell {
         match effect {
             Effect::Send(call) => self.backend.send(call),
             Effect::Reconnect => self.backend.reconnect(),
-            Effect::Copy(text) => {
-                let event = clipboard::copy(&text);
-                self.pending.push_back(event);
-            }
+            Effect::Copy(text) => clipboard::copy(text, self.sender.clone()),
+            Effect::CopyBySequence(text) => self.pending.push_back(clipboard::copy_by_sequence(&text)),
             Effect::Notify(text) => Screen::notify(&Clean::line(&text)),
             Effect::WindowTitle(title) => Screen::set_title(&Clean::line(&title)),
             Effect::OpenLink(url) => self.pending.push_back(external::open_link(&url)),

@@ -264,3 +264,40 @@ fn find_reads_the_input_of_a_tool() {
     script.press("Enter");
     assert!(script.screen(80, 24).contains("86399"), "{}", script.screen(80, 24));
 }
+
+#[test]
+fn a_tool_call_that_was_left_open_does_not_count_after_the_turn() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.changed(&[PROMPT, RUNNING, TOOL]);
+    script.wait(5_000);
+    let row = |script: &mut Script| {
+        let screen = script.screen(80, 24);
+        screen.lines().find(|row| row.contains("Run cargo test")).unwrap().to_owned()
+    };
+    assert!(row(&mut script).ends_with("0:05"));
+    script.changed(&[PROMPT, RUNNING, TOOL, IDLE]);
+    script.wait(5_000);
+    assert!(row(&mut script).ends_with("parlor-server port"), "{}", row(&mut script));
+}
+
+#[test]
+fn folding_leaves_no_blank_rows_while_something_is_hidden_above() {
+    let lines = long(12);
+    let output: String = (1..=60).map(|number| format!("line {number}\\n")).collect();
+    let tool = TOOL.replace("in_progress", "completed").replace(
+        r#""rawInput""#,
+        &format!(
+            r#""content":[{{"type":"content","content":{{"type":"text","text":"{output}"}}}}],"rawInput""#
+        ),
+    );
+    let mut updates = refs(&lines);
+    updates.push(&tool);
+    let mut script = Script::open(&updates);
+    script.screen(80, 24);
+    script.press("Tab z Ctrl-U");
+    assert!(script.screen(80, 24).contains("line 40"), "{}", script.screen(80, 24));
+    script.press("z");
+    let screen = script.screen(80, 24);
+    let blank = screen.lines().skip(2).take(17).collect::<Vec<_>>().join("\n");
+    assert!(blank.contains("message 12") && blank.contains("message 6"), "{screen}");
+}
