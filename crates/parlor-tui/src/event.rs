@@ -98,9 +98,9 @@ pub enum Event {
     Wheel {
         /// How far, negative if up.
         rows: isize,
-        /// Where the mouse is.
+        /// The column of the mouse.
         column: u16,
-        /// Where the mouse is.
+        /// The row of the mouse.
         row: u16,
     },
     /// The mouse was pressed at a column and row.
@@ -117,7 +117,7 @@ pub enum Event {
     Connected,
     /// The connection was lost or could not be made.
     Disconnected {
-        /// Where the server is, for people.
+        /// The address of the server, for people.
         server: String,
         /// Why.
         reason: String,
@@ -128,7 +128,7 @@ pub enum Event {
     },
     /// The server cannot be used, and trying again would not help. No connection was made before.
     Refused {
-        /// Where the server is, for people.
+        /// The address of the server, for people.
         server: String,
         /// Why.
         reason: String,
@@ -331,7 +331,7 @@ pub enum Call {
     Restore {
         /// The session.
         id: SessionId,
-        /// What to say about it.
+        /// The note when it is done.
         note: String,
     },
     /// Deletes a session.
@@ -362,7 +362,7 @@ pub enum SessionCall {
         text: String,
         /// The key that makes a repeated prompt the same one.
         key: String,
-        /// What happens to it while a turn is running.
+        /// Whether it is queued or steers while a turn is running.
         during_turn: DuringTurn,
     },
     /// Cancels the turn.
@@ -400,7 +400,7 @@ pub enum SessionCall {
         option: Json,
         /// The value.
         value: Json,
-        /// What to say about it.
+        /// The note when it is done.
         note: String,
     },
     /// Loads entries before those that are loaded.

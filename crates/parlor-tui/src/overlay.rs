@@ -28,7 +28,7 @@ pub enum Overlay {
 }
 
 impl Overlay {
-    /// Where its keys are.
+    /// The table of its keys.
     pub fn key_context(&self) -> KeyContext {
         match self {
             Self::Picker(_) | Self::Search(_) | Self::Ask(_) => KeyContext::List,
@@ -54,7 +54,7 @@ impl Overlay {
     }
 }
 
-/// What choosing an item does.
+/// The effect of choosing an item.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Choice {
     /// Opens a session.
@@ -71,7 +71,7 @@ pub enum Choice {
         option: Json,
         /// The value.
         value: Json,
-        /// What to say about it.
+        /// The note that is shown when it is set.
         note: String,
     },
     /// An option with several values, which the arrow keys change.
@@ -102,11 +102,11 @@ pub struct PickItem {
     pub mark: Option<(Mark, Role)>,
     /// The name.
     pub name: Clean,
-    /// What it is.
+    /// A description beside the name.
     pub about: Clean,
-    /// What is at the right.
+    /// A short text at the right edge, such as an age.
     pub right: Clean,
-    /// What choosing it does.
+    /// The effect of choosing it.
     pub choice: Choice,
     /// Whether it needs a second Enter.
     pub needs_confirmation: bool,
@@ -115,9 +115,9 @@ pub struct PickItem {
 /// A list with a text field that filters it.
 #[derive(Debug)]
 pub struct Picker {
-    /// What is chosen.
+    /// The kind of item, which determines the heading and the layout.
     pub kind: PickerKind,
-    /// What it is about, in place of the number of items.
+    /// Shown at the right of the heading, in place of the number of items.
     pub subtitle: Clean,
     /// The filter.
     pub query: TextField,
@@ -133,7 +133,7 @@ pub struct Picker {
     pub footer: Vec<Clean>,
 }
 
-/// What a picker chooses.
+/// The kind of item that a picker chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PickerKind {
     /// The session that is opened.
@@ -273,7 +273,7 @@ impl InboxView {
     }
 }
 
-/// Where to search.
+/// The sessions that a search covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// All sessions.
@@ -289,7 +289,7 @@ pub enum Scope {
 pub struct Search {
     /// The words and filters.
     pub query: TextField,
-    /// Where to search.
+    /// The sessions that it covers.
     pub scope: Scope,
     /// The number of the last search that was sent.
     pub generation: u64,
@@ -383,11 +383,11 @@ pub struct Ask {
     pub title: &'static str,
     /// The answer so far.
     pub text: TextField,
-    /// What the answer is for.
+    /// Determines what is done with the answer.
     pub purpose: AskPurpose,
 }
 
-/// What the answer to a question is for.
+/// The use of the answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AskPurpose {
     /// The title of a session.

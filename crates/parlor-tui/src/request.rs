@@ -25,11 +25,11 @@ pub struct Request {
     pub cwd: String,
     /// When the agent sent it.
     pub opened: Option<Timestamp>,
-    /// What it asks for.
+    /// A permission, or values.
     pub subject: Subject,
 }
 
-/// What a request asks for.
+/// The kind of a request with its content.
 #[derive(Debug, Clone)]
 pub enum Subject {
     /// A permission.
@@ -88,7 +88,7 @@ impl Request {
         }
     }
 
-    /// What is asked for, in a few words: `run a command`, `edit 2 files`.
+    /// The request in a few words: `run a command`, `edit 2 files`.
     pub fn summary(&self) -> String {
         match &self.subject {
             Subject::Permission(permission) => permission.details.headline.to_string(),
@@ -98,7 +98,7 @@ impl Request {
         }
     }
 
-    /// What is asked for, in the fewest words: `run a command`, `edit 2 files`.
+    /// The request in the fewest words: `run a command`, `edit 2 files`.
     pub fn short_summary(&self) -> String {
         match &self.subject {
             Subject::Permission(permission) => permission.details.short_headline().to_string(),

@@ -276,15 +276,21 @@ impl App {
                 if self.size.0 >= WIDE {
                     facts.extend(row.map(|row| self.look.short_path(&row.cwd).to_string()));
                 }
-                let facts = if self.is_narrow() {
-                    String::new()
-                } else {
-                    format!("  {}", facts.join(&format!(" {dot} ")))
+                if self.is_narrow() {
+                    facts.clear();
+                }
+                // A long title leaves a part of the line to the facts, of which those that do not fit are left out whole.
+                let title_room = width(self.session_title().as_str()).min(usize::from(columns / 3));
+                let text = |facts: &[String]| match facts {
+                    [] => String::new(),
+                    facts => format!("  {}", facts.join(&format!(" {dot} "))),
                 };
-                // A long title leaves room for what follows, as far as half of the line goes.
-                let room = usize::from(columns).saturating_sub(width(&facts) + right_width + 3);
-                let room = room.max(usize::from(columns / 2));
-                let title = cut(self.session_title().as_str(), room, self.mark(Mark::Ellipsis));
+                let room = |facts: &[String]| {
+                    usize::from(columns).saturating_sub(width(&text(facts)) + right_width + 3)
+                };
+                while room(&facts) < title_room && facts.pop().is_some() {}
+                let title = cut(self.session_title().as_str(), room(&facts), self.mark(Mark::Ellipsis));
+                let facts = text(&facts);
                 left.push(Span::styled(title, bold));
                 left.push(self.span(facts, Role::Dim));
             }

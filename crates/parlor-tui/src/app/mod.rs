@@ -105,7 +105,7 @@ pub struct App {
     has_ended: bool,
     /// Whether a session was open before: until then what is typed is for the first one.
     has_opened: bool,
-    /// What to select when it is open.
+    /// The entry to select as soon as the session has it.
     open_at: Option<OpenAt>,
     next_ticket: u64,
     input: InputBox,
@@ -303,7 +303,7 @@ impl App {
         }
     }
 
-    /// What follows from the new state, whatever the event was.
+    /// Updates everything that is derived from the state, after any event.
     fn after_event(&mut self, effects: &mut Vec<Effect>) {
         let waiting = self.own_requests().into_iter().filter_map(|request| match &request.subject {
             Subject::Permission(permission) => permission.tool_call.clone(),
@@ -350,7 +350,7 @@ impl App {
         effects.extend(id.map(|id| Effect::Send(Call::InSession(id, call))));
     }
 
-    /// What is left to do when the client ends without a key.
+    /// Returns the effects that are due when the client ends without a key.
     pub fn end(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.quit(&mut effects);

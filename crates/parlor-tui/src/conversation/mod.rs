@@ -27,7 +27,7 @@ use crate::theme::Theme;
 use parlor_view::content_block;
 use parlor_view::tool_call::ToolDetails;
 
-/// What everything is drawn with.
+/// The theme, time and paths that everything is drawn with.
 #[derive(Debug, Clone)]
 pub struct Look {
     /// Styles and marks.
@@ -103,7 +103,7 @@ const OLDER_RETRIES: [SignedDuration; 4] = [
 /// The page of entries that the session itself has; earlier pages have lower numbers.
 const LIVE: u32 = u32::MAX;
 
-/// What an entry is, as far as the layout depends on it.
+/// The kinds of entries that have different blank lines around them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Prompt,

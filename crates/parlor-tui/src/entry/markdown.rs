@@ -212,7 +212,7 @@ fn blocks(text: &str, number: Option<u64>, layout: MarkdownLayout, is_open: bool
     renderer.rows
 }
 
-/// What is before the rows of a container.
+/// The marks before the rows of a container.
 #[derive(Debug)]
 struct Prefix {
     /// Before its first row; `None` if that is written.

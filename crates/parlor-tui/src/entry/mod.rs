@@ -66,7 +66,7 @@ pub struct EntryTimes {
     pub ended: Option<Timestamp>,
 }
 
-/// What an entry is rendered with.
+/// Everything beside the entry that its lines are made from.
 #[derive(Debug, Clone, Copy)]
 pub struct EntryContext<'a> {
     /// Styles and marks.
@@ -102,7 +102,7 @@ pub struct EntryView {
     screens: Screens,
 }
 
-/// What the lines of an entry depend on, beside the entry.
+/// Identifies rendered lines: they are made again if it changes, or the entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Key {
     width: usize,

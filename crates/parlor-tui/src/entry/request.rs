@@ -26,7 +26,7 @@ const MAX_DIFF: usize = 10_000;
 /// Lines around a change that are shown.
 const CONTEXT: usize = 1;
 
-/// What a permission request permits.
+/// The tool call of a permission request, ready to be shown in full.
 #[derive(Debug, Clone)]
 pub struct RequestDetails {
     /// The request in a few words, after `claude asks: `: `run a command (execute)`, `edit 2 files`.

@@ -37,7 +37,7 @@ fn time(text: &str) -> Timestamp {
     format!("2026-11-17T{text}Z").parse().unwrap()
 }
 
-/// What an entry is rendered with at 14:05.
+/// A context at 14:05.
 fn context<'a>(theme: &'a Theme, transcript: &'a Transcript) -> EntryContext<'a> {
     EntryContext {
         theme,

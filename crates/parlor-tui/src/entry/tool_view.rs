@@ -176,7 +176,7 @@ fn counts(added: &str, removed: &str, theme: Theme) -> Text {
         .with_own(format!("-{removed}"), theme.style(Role::Removed))
 }
 
-/// What a tool call shows below its title.
+/// The rows of a tool call below its title.
 struct Body<'a> {
     details: &'a ToolDetails,
     context: &'a EntryContext<'a>,
@@ -459,7 +459,7 @@ pub(crate) fn diff_rows(
     rows
 }
 
-/// What happens to a file, its path, and how many lines change.
+/// The operation on a file, its path, and how many lines change.
 fn heading_parts(diff: &FileDiff, theme: Theme) -> (Text, Clean, Text) {
     let what = match diff.operation {
         FileOperation::Edit => String::new(),

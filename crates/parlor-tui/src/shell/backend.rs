@@ -56,7 +56,7 @@ pub(super) struct SentPrompt {
     pub(super) during_turn: DuringTurn,
 }
 
-/// What is done with a request that an agent sent directly.
+/// The end of a request that an agent sent directly.
 #[derive(Debug)]
 pub(super) enum DirectAnswer {
     Result(Object),
@@ -64,7 +64,7 @@ pub(super) enum DirectAnswer {
     Cancelled,
 }
 
-/// What tasks share.
+/// The state that tasks share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     control: Option<Client>,
@@ -86,7 +86,7 @@ pub(super) struct Backend {
     calls: Vec<JoinHandle<()>>,
 }
 
-/// What every task needs.
+/// The handles that every task has.
 #[derive(Clone)]
 pub(super) struct Context {
     target: Arc<Target>,

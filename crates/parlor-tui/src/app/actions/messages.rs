@@ -135,7 +135,7 @@ impl App {
     }
 }
 
-/// What is selected, as far as its actions differ.
+/// The kinds of entries that have different actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::app) enum SelectedKind {
     Prompt,

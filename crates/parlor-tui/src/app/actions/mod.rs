@@ -21,7 +21,7 @@ use crate::overlay::{AskPurpose, HelpView, InboxView, Overlay, Search};
 use crate::theme::Role;
 
 impl App {
-    /// Where the keys go.
+    /// The table of the keys that work now.
     fn key_context(&self) -> KeyContext {
         match (self.overlays.last(), self.focus) {
             (Some(overlay), _) => overlay.key_context(),

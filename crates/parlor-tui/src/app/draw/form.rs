@@ -16,7 +16,7 @@ use crate::theme::{Mark, Role};
 /// The row of the cursor, and its column in a text.
 type FormCursor = (usize, Option<usize>);
 
-/// Where the parts of a form are.
+/// The columns of the parts of a form.
 #[derive(Clone, Copy)]
 struct FormLayout {
     columns: usize,

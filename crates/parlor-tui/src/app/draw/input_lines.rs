@@ -12,7 +12,7 @@ use crate::text::{cut, cut_path, pad};
 use crate::theme::{Mark, Role};
 
 impl App {
-    /// What is possible with the selected entry.
+    /// The keys for the selected entry.
     pub(super) fn action_line(&self, columns: u16) -> Option<Line<'static>> {
         if self.focus != Focus::Messages {
             return None;
@@ -87,7 +87,7 @@ impl App {
         shown.flat_map(line).collect()
     }
 
-    /// What to know while there is no connection.
+    /// The address of the server and how to start it, while there is no connection.
     pub(super) fn offline_lines(&self, columns: u16) -> Vec<Line<'static>> {
         let Link::Retrying { server, reason, is_down, .. } = &self.link else { return Vec::new() };
         let lead = if self.is_narrow() { "" } else { "   " };

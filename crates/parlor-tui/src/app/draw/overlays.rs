@@ -16,7 +16,7 @@ use crate::field::TextField;
 use crate::overlay::Overlay;
 use crate::theme::{Mark, Role};
 
-/// What an overlay draws above the status line.
+/// The rows of an overlay above the status line.
 #[derive(Default)]
 struct Drawn {
     lines: Vec<Line<'static>>,

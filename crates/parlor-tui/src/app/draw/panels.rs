@@ -25,7 +25,7 @@ pub(in crate::app) struct DrawnRequest {
     lines: Rc<Vec<Line<'static>>>,
 }
 
-/// What is said of a request whose answer is on its way.
+/// Shown with a request from the answer until the server closes it.
 pub(super) const SENDING_ANSWER: &str = "sending the answer";
 
 /// The columns of a request in a pager.
@@ -167,7 +167,7 @@ impl App {
         self.rule(vec![self.span(text, Role::Warning)], right, columns, Role::Warning)
     }
 
-    /// What is asked for; on narrow screens without the kind.
+    /// The headline of a request; on narrow screens without the kind.
     pub(super) fn summary_of(&self, request: &Request) -> String {
         if self.is_narrow() { request.short_summary() } else { request.summary() }
     }

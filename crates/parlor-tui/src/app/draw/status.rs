@@ -35,7 +35,7 @@ impl App {
         buf.set_line(area.x, area.y, &line, area.width);
     }
 
-    /// What was archived or deleted, while it can be taken back.
+    /// Names the last archiving or deletion, and the key that takes it back.
     pub(super) fn removal_line(&self, columns: u16) -> Option<Line<'static>> {
         let removal = self.removals.last()?;
         let lead = if self.is_narrow() { "" } else { " " };

@@ -339,3 +339,17 @@ fn thousands_of_sessions_are_drawn_without_delay() {
     // With work that grows with the square of the sessions this takes many times as long.
     assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
 }
+
+#[test]
+fn a_long_title_leaves_the_mode_in_the_header() {
+    let mut script = Script::open(&[PROMPT, OPTIONS, IDLE]);
+    let long = SESSIONS[0].replace("Fix flaky port test", &"a long title ".repeat(12));
+    script.event(Event::ListChanged(rows(&[&long]), Vec::new()));
+    for width in [60, 80, 100, 120] {
+        let screen = script.screen(width, 24);
+        let header = screen.lines().next().unwrap();
+        assert!(header.contains("a long title") && header.contains("mode ask"), "{header}");
+    }
+    let screen = script.screen(40, 24);
+    assert!(screen.starts_with("a long title a long title a long"), "{screen}");
+}

@@ -97,7 +97,7 @@ impl App {
         format!("{archived}{:>3}", age_of(row, self.look.now))
     }
 
-    /// Where a fork was made, and how the open session goes on there.
+    /// The message at which a fork was made, and how the open session goes on there.
     fn fork_preview(&self, row: &SessionRow, columns: u16) -> Vec<Line<'static>> {
         let Some(parent) = &row.parent else { return Vec::new() };
         let at = row.shared_messages.map(|number| format!(" after #{number}")).unwrap_or_default();

@@ -106,7 +106,7 @@ impl App {
         Drawn { lines, cursor: Some((query_row, column)), items }
     }
 
-    /// Where is searched, and how much was found.
+    /// The scopes, and the number of hits.
     fn search_head(&self, search: &Search, columns: u16) -> Vec<Line<'static>> {
         let mut scopes = Vec::new();
         for (scope, name) in
