@@ -16,6 +16,9 @@ use crate::theme::{Mark, Role};
 /// The row of the cursor, and its column in a text.
 type FormCursor = (usize, Option<usize>);
 
+/// How far a value is indented below a title that is above it.
+const ABOVE: usize = 2;
+
 /// The columns of the parts of a form.
 #[derive(Clone, Copy)]
 struct FormLayout {
@@ -78,8 +81,9 @@ impl App {
         let mut cursor = (0, None);
         let mut lines = self.wrapped(form.message(), columns, Role::Text);
         lines.push(Line::default());
-        let titles = form.fields.iter().map(|field| width(&title_of(field)) + 2).max().unwrap_or(0);
-        let titles = titles.min(columns_of_line / 3);
+        // Titles that are too long are above their values.
+        let titles = form.fields.iter().map(|field| width(&title_of(field)) + 2);
+        let titles = titles.filter(|columns| *columns <= columns_of_line / 3).max().unwrap_or(0);
         let layout = FormLayout { columns: columns_of_line, lead, titles };
         for (index, field) in form.fields.iter().enumerate() {
             let is_current = self.form.cursor == index;
@@ -87,9 +91,10 @@ impl App {
                 cursor.0 = lines.len();
             }
             let role = if is_current { Role::Accent } else { Role::Text };
-            let (values, value_cursor) = self.value_lines(field, is_current, layout);
             let title = title_of(field);
             let is_beside = width(&title) + 2 <= titles;
+            let layout = if is_beside { layout } else { FormLayout { titles: ABOVE, ..layout } };
+            let (values, value_cursor) = self.value_lines(field, is_current, layout);
             if !is_beside {
                 for row in wrap(&title, columns_of_line - lead) {
                     lines.push(Line::from(vec![Span::raw(indent.clone()), self.span(row, role)]));
