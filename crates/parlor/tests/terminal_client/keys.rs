@@ -72,7 +72,9 @@ fn the_pager_shows_an_entry() {
     wait_until("the pager has the text", || {
         fs::read_to_string(&seen).is_ok_and(|text| text.contains("something to view"))
     });
-    // The screen is drawn again.
+    // Keys are read again when the client has the terminal back and has drawn.
+    wait_until("the client has the terminal", || screen.written().matches("\u{1b}[?1049h").count() == 2);
+    screen.wait_for("v view");
     screen.press("i");
     screen.wait_for("Enter send");
 }
