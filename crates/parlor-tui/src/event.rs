@@ -94,24 +94,30 @@ pub enum Event {
     Key(Key),
     /// Text was pasted.
     Paste(String),
-    /// The wheel was turned: rows, negative if up.
-    Wheel(isize),
+    /// The wheel was turned.
+    Wheel {
+        /// How far, negative if up.
+        rows: isize,
+        /// The column of the mouse.
+        column: u16,
+        /// The row of the mouse.
+        row: u16,
+    },
     /// The mouse was pressed at a column and row.
     Click(u16, u16),
     /// The screen has another size.
     Resize(u16, u16),
     /// The window got or lost the focus.
     Focus(bool),
+    /// The terminal may not report whether the window has the focus.
+    FocusUnknown,
     /// Time has passed.
     Tick,
     /// The server accepts requests.
-    Connected {
-        /// Where it is, for people.
-        server: String,
-    },
+    Connected,
     /// The connection was lost or could not be made.
     Disconnected {
-        /// Where the server is, for people.
+        /// The address of the server, for people.
         server: String,
         /// Why.
         reason: String,
@@ -122,7 +128,7 @@ pub enum Event {
     },
     /// The server cannot be used, and trying again would not help. No connection was made before.
     Refused {
-        /// Where the server is, for people.
+        /// The address of the server, for people.
         server: String,
         /// Why.
         reason: String,
@@ -164,15 +170,31 @@ pub enum Event {
     Older {
         /// The session.
         session: SessionId,
+        /// The cursor that they were requested with.
+        cursor: Json,
         /// The entries.
         page: Box<Transcript>,
         /// The cursor for entries before these.
         before: Option<Json>,
     },
     /// Earlier entries of a session could not be loaded.
-    OlderFailed(SessionId),
-    /// A prompt of a session was accepted, or withdrawn.
+    OlderFailed {
+        /// The session.
+        session: SessionId,
+        /// The cursor that they were requested with.
+        cursor: Json,
+        /// Why.
+        reason: String,
+    },
+    /// A prompt of a session was accepted.
     PromptAccepted(SessionId),
+    /// A queued prompt was withdrawn, by this client or another one, or because the turn before it was cancelled.
+    PromptWithdrawn {
+        /// The session.
+        session: SessionId,
+        /// Its text.
+        text: String,
+    },
     /// A prompt was not accepted.
     PromptFailed {
         /// The session.
@@ -222,6 +244,8 @@ pub enum Event {
     },
     /// The files of the working directory.
     Files(Vec<String>),
+    /// A text that no program of the system copied.
+    NotCopied(String),
     /// The text that an editor returned.
     Edited(String),
     /// A login has ended, or why it failed.
@@ -239,6 +263,8 @@ pub enum Effect {
     Send(Call),
     /// Copies a text to the clipboard.
     Copy(String),
+    /// Copies a text with an escape sequence of the terminal.
+    CopyBySequence(String),
     /// Opens a text in the editor.
     Edit(String),
     /// Shows a text in the pager.
@@ -305,7 +331,7 @@ pub enum Call {
     Restore {
         /// The session.
         id: SessionId,
-        /// What to say about it.
+        /// The note when it is done.
         note: String,
     },
     /// Deletes a session.
@@ -336,7 +362,7 @@ pub enum SessionCall {
         text: String,
         /// The key that makes a repeated prompt the same one.
         key: String,
-        /// What happens to it while a turn is running.
+        /// Whether it is queued or steers while a turn is running.
         during_turn: DuringTurn,
     },
     /// Cancels the turn.
@@ -374,7 +400,7 @@ pub enum SessionCall {
         option: Json,
         /// The value.
         value: Json,
-        /// What to say about it.
+        /// The note when it is done.
         note: String,
     },
     /// Loads entries before those that are loaded.

@@ -18,7 +18,7 @@ pub struct Field {
     schema: FormField,
     /// The title.
     pub title: Clean,
-    /// What to enter.
+    /// The agent's explanation of the value.
     pub description: Option<Clean>,
     /// The present value.
     pub value: FieldValue,
@@ -126,7 +126,7 @@ impl Field {
         self.schema.is_secret
     }
 
-    /// What values are accepted, if there are limits.
+    /// The limits of accepted values, if there are any.
     pub fn limits(&self) -> Option<String> {
         self.schema.limits()
     }

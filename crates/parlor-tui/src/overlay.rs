@@ -28,7 +28,7 @@ pub enum Overlay {
 }
 
 impl Overlay {
-    /// Where its keys are.
+    /// The table of its keys.
     pub fn key_context(&self) -> KeyContext {
         match self {
             Self::Picker(_) | Self::Search(_) | Self::Ask(_) => KeyContext::List,
@@ -54,7 +54,7 @@ impl Overlay {
     }
 }
 
-/// What choosing an item does.
+/// The effect of choosing an item.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Choice {
     /// Opens a session.
@@ -63,13 +63,15 @@ pub enum Choice {
     NewSession(String),
     /// Does what a key does.
     Action(Action),
+    /// Asks for the directory of new sessions.
+    Directory,
     /// Sets an option.
     Option {
         /// The option.
         option: Json,
         /// The value.
         value: Json,
-        /// What to say about it.
+        /// The note that is shown when it is set.
         note: String,
     },
     /// An option with several values, which the arrow keys change.
@@ -100,11 +102,11 @@ pub struct PickItem {
     pub mark: Option<(Mark, Role)>,
     /// The name.
     pub name: Clean,
-    /// What it is.
+    /// A description beside the name.
     pub about: Clean,
-    /// What is at the right.
+    /// A short text at the right edge, such as an age.
     pub right: Clean,
-    /// What choosing it does.
+    /// The effect of choosing it.
     pub choice: Choice,
     /// Whether it needs a second Enter.
     pub needs_confirmation: bool,
@@ -113,9 +115,9 @@ pub struct PickItem {
 /// A list with a text field that filters it.
 #[derive(Debug)]
 pub struct Picker {
-    /// What is chosen.
-    pub title: &'static str,
-    /// What it is about.
+    /// The kind of item, which determines the heading and the layout.
+    pub kind: PickerKind,
+    /// Shown at the right of the heading, in place of the number of items.
     pub subtitle: Clean,
     /// The filter.
     pub query: TextField,
@@ -129,15 +131,44 @@ pub struct Picker {
     pub confirming: Option<usize>,
     /// Lines below the list.
     pub footer: Vec<Clean>,
-    /// What the keys do.
-    pub is_options: bool,
+}
+
+/// The kind of item that a picker chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PickerKind {
+    /// The session that is opened.
+    Session,
+    /// The command that is run.
+    Command,
+    /// The prompt that is put into the input.
+    History,
+    /// The agent of the new session.
+    NewAgent,
+    /// The agent that continues the session.
+    OtherAgent,
+    /// The model, the mode and other options.
+    Options,
+}
+
+impl PickerKind {
+    /// The heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Session => "Open a session",
+            Self::Command => "All commands",
+            Self::History => "History",
+            Self::NewAgent => "Agent of the new session",
+            Self::OtherAgent => "Continue with another agent",
+            Self::Options => "Model, mode and options",
+        }
+    }
 }
 
 impl Picker {
     /// A picker with all items.
-    pub fn new(title: &'static str, items: Vec<PickItem>) -> Self {
+    pub fn new(kind: PickerKind, items: Vec<PickItem>) -> Self {
         let mut picker = Self {
-            title,
+            kind,
             subtitle: Clean::default(),
             query: TextField::default(),
             items,
@@ -145,7 +176,6 @@ impl Picker {
             cursor: 0,
             confirming: None,
             footer: Vec::new(),
-            is_options: false,
         };
         picker.filter();
         picker
@@ -218,9 +248,15 @@ impl InboxView {
 
     /// Selects the next or previous request.
     pub fn step(&mut self, ids: &[String], forward: bool) {
-        self.cursor = step(self.cursor, ids.len(), forward);
-        self.selected = ids.get(self.cursor).cloned();
-        self.scroll = 0;
+        self.select(ids, step(self.cursor, ids.len(), forward));
+    }
+
+    /// Selects the request at an index.
+    pub fn select(&mut self, ids: &[String], index: usize) {
+        if std::mem::replace(&mut self.cursor, index) != index {
+            self.selected = ids.get(index).cloned();
+            self.scroll = 0;
+        }
     }
 
     /// Keeps the selected request if it is still open. Returns whether another one is selected now.
@@ -237,7 +273,7 @@ impl InboxView {
     }
 }
 
-/// Where to search.
+/// The sessions that a search covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// All sessions.
@@ -253,7 +289,7 @@ pub enum Scope {
 pub struct Search {
     /// The words and filters.
     pub query: TextField,
-    /// Where to search.
+    /// The sessions that it covers.
     pub scope: Scope,
     /// The number of the last search that was sent.
     pub generation: u64,
@@ -347,11 +383,11 @@ pub struct Ask {
     pub title: &'static str,
     /// The answer so far.
     pub text: TextField,
-    /// What the answer is for.
+    /// Determines what is done with the answer.
     pub purpose: AskPurpose,
 }
 
-/// What the answer to a question is for.
+/// The use of the answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AskPurpose {
     /// The title of a session.
@@ -383,7 +419,7 @@ mod tests {
     #[test]
     fn a_picker_shows_what_fits_its_text_the_best_first() {
         let mut picker = Picker::new(
-            "Test",
+            PickerKind::Command,
             vec![item("plan", "reads only"), item("ask", "asks before edits"), item("ready", "")],
         );
         assert_eq!(picker.shown.len(), 3);

@@ -25,11 +25,11 @@ pub struct Request {
     pub cwd: String,
     /// When the agent sent it.
     pub opened: Option<Timestamp>,
-    /// What it asks for.
+    /// A permission, or values.
     pub subject: Subject,
 }
 
-/// What a request asks for.
+/// The kind of a request with its content.
 #[derive(Debug, Clone)]
 pub enum Subject {
     /// A permission.
@@ -73,7 +73,7 @@ impl Request {
         id: String,
         request: &PeerRequest,
         transcript: &Transcript,
-        cwd: &str,
+        (agent, cwd): (&str, &str),
         now: Timestamp,
     ) -> Self {
         let subject = Subject::of(request.method(), request.params(), transcript, cwd);
@@ -81,14 +81,14 @@ impl Request {
             id,
             session: request.session().unwrap_or_else(|| SessionId::from("")),
             session_title: Clean::default(),
-            agent: Clean::line("agent"),
+            agent: Clean::line(agent),
             cwd: cwd.to_owned(),
             opened: Some(now),
             subject,
         }
     }
 
-    /// What is asked for, in a few words: `run a command`, `edit 2 files`.
+    /// The request in a few words: `run a command`, `edit 2 files`.
     pub fn summary(&self) -> String {
         match &self.subject {
             Subject::Permission(permission) => permission.details.headline.to_string(),
@@ -98,11 +98,12 @@ impl Request {
         }
     }
 
-    /// What is asked for, in the fewest words: `run a command`, `edit 2 files`.
+    /// The request in the fewest words: `run a command`, `edit 2 files`.
     pub fn short_summary(&self) -> String {
-        let summary = self.summary();
-        let end = [" (", ": "].into_iter().filter_map(|mark| summary.find(mark)).min();
-        summary[..end.unwrap_or(summary.len())].to_owned()
+        match &self.subject {
+            Subject::Permission(permission) => permission.details.short_headline().to_string(),
+            Subject::Form(_) | Subject::Unknown(_) => self.summary(),
+        }
     }
 
     /// The summary for a list: with the command, the paths or the message.

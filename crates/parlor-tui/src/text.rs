@@ -74,6 +74,35 @@ pub fn pad(text: &str, columns: usize, ellipsis: &str) -> String {
     padded
 }
 
+/// The part of a clean text around its cursor that fits into `columns`, and the column of the cursor in it. An ellipsis stands for
+/// what is cut at an end.
+pub fn window(text: &str, cursor: usize, columns: usize, ellipsis: &str) -> (String, usize) {
+    // The cursor needs a column behind the text.
+    if width(text) < columns {
+        return (text.to_owned(), cursor);
+    }
+    let room = columns.saturating_sub(width(ellipsis) + 1);
+    if cursor <= room {
+        return (cut(text, columns, ellipsis), cursor);
+    }
+    let mut before = 0;
+    let mut start = 0;
+    for (at, cluster) in text.grapheme_indices(true) {
+        if cursor - before <= room {
+            start = at;
+            break;
+        }
+        (before, start) = (before + width(cluster), at + cluster.len());
+    }
+    let shown = format!("{ellipsis}{}", &text[start..]);
+    let column = width(ellipsis) + cursor.saturating_sub(before);
+    if width(&shown) < columns {
+        (shown, column)
+    } else {
+        (cut(&shown, columns.max(column + 1), ellipsis), column)
+    }
+}
+
 /// Wraps a text at spaces, and inside of words that are wider than a row. A line break starts a new row.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(1);
@@ -192,6 +221,15 @@ mod tests {
     }
 
     #[test]
+    fn a_window_shows_the_text_around_the_cursor() {
+        assert_eq!(window("abc", 3, 4, "…"), ("abc".to_owned(), 3));
+        assert_eq!(window("abcdefgh", 8, 5, "…"), ("…fgh".to_owned(), 4));
+        assert_eq!(window("abcdefgh", 0, 5, "…"), ("abcd…".to_owned(), 0));
+        assert_eq!(window("abcdefgh", 5, 5, "…"), ("…cde…".to_owned(), 4));
+        assert_eq!(window("丸め誤差", 8, 6, "…"), ("…誤差".to_owned(), 5));
+    }
+
+    #[test]
     fn thousands_are_separated() {
         assert_eq!(thousands(0), "0");
         assert_eq!(thousands(999), "999");
@@ -205,6 +243,8 @@ mod tests {
             let clean = crate::clean::Clean::line(&text);
             prop_assert!(width(&cut(clean.as_str(), columns, ellipsis)) <= columns);
             prop_assert!(width(&cut_path(clean.as_str(), columns, ellipsis)) <= columns);
+            let (shown, cursor) = window(clean.as_str(), width(clean.as_str()), columns.max(4), ellipsis);
+            prop_assert!(width(&shown) <= columns.max(4) && cursor < columns.max(4));
             prop_assert!(width(prefix(clean.as_str(), columns).0) <= columns);
         }
     }

@@ -122,7 +122,7 @@ impl EventWords {
                 let sentence = "Agent restarted; context restored from the transcript".to_owned();
                 (EventMark::None, sentence, text("reason").into_iter().collect())
             }
-            "decision" => (EventMark::Below, format!("{}{}", decision(fields), by()), Vec::new()),
+            "decision" => (EventMark::Below, decision(fields, &by()), Vec::new()),
             other => {
                 let other = other.replace('_', " ");
                 (EventMark::None, other, vec![compact(&fields.to_json())])
@@ -132,8 +132,8 @@ impl EventWords {
     }
 }
 
-/// What was decided: `allowed once`, or the name of the chosen option.
-fn decision(fields: &Object) -> String {
+/// What was decided and where: `allowed once by zed`, or the name of the chosen option.
+fn decision(fields: &Object, by: &str) -> String {
     let option = fields.get_object("option").unwrap_or_default();
     let known = match option.get_str("kind").as_deref() {
         Some("allow_once") => Some("allowed once"),
@@ -155,8 +155,8 @@ fn decision(fields: &Object) -> String {
     let chosen = chosen.unwrap_or_else(|| "answered".to_owned());
     // A decision about a tool call is below it.
     match fields.get_string("title").filter(|_| fields.get("toolCallId").is_none()) {
-        Some(title) => format!("{chosen}: {title}"),
-        None => chosen,
+        Some(title) => format!("{chosen}{by}: {title}"),
+        None => format!("{chosen}{by}"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Draws the panes: header, list of sessions, conversation, turn line, input, request and status line.
 
+mod form;
 mod input_lines;
 mod list;
 mod overlays;
@@ -19,18 +20,19 @@ pub(super) use self::panels::DrawnRequest;
 use super::{App, Focus, Link};
 use crate::clean::Clean;
 use crate::conversation::margin;
+use crate::field::TextField;
 use crate::input::MAX_ROWS;
 use crate::keys::{Action, KeyContext};
 use crate::sessions::{RowState, SessionRow, Usage};
-use crate::text::{cut, pad, width};
+use crate::text::{cut, pad, width, window, wrap};
 use crate::theme::{Mark, Role};
 use crate::time::{age, seconds_between};
 
 /// From this width on the list of sessions is beside the conversation.
 pub(super) const WIDE: u16 = 100;
 
-/// The columns of the list beside the conversation, and of the line between them.
-const LIST_WIDTH: u16 = 36;
+/// The columns of the list beside the conversation: a fourth of the screen between these.
+const LIST_WIDTHS: (u16, u16) = (36, 60);
 
 /// Below this width there are no margins, times and directories.
 const NARROW: u16 = 60;
@@ -89,14 +91,14 @@ impl App {
     pub(super) fn list_width(&self) -> u16 {
         match (self.shows_list(), self.size.0 >= WIDE) {
             (false, _) => 0,
-            (true, true) => LIST_WIDTH,
+            (true, true) => (self.size.0 / 4).clamp(LIST_WIDTHS.0, LIST_WIDTHS.1),
             (true, false) => self.size.0,
         }
     }
 
     /// The size of the conversation, as long as nothing but a line of input is below it.
     pub(super) fn conversation_size(&self) -> (u16, u16) {
-        let list = if self.size.0 >= WIDE && self.shows_list() { LIST_WIDTH + 1 } else { 0 };
+        let list = if self.size.0 >= WIDE && self.shows_list() { self.list_width() + 1 } else { 0 };
         (self.size.0.saturating_sub(list), self.size.1.saturating_sub(HEADER_ROWS + 3))
     }
 
@@ -121,18 +123,23 @@ impl App {
         }
         self.draw_status(status, buf);
         if let Some(crate::overlay::Overlay::Ask(ask)) = self.overlays.last() {
-            let label = format!(" {}: ", ask.title);
-            let line = Line::from(vec![
-                self.span(label.clone(), Role::Accent),
-                Span::raw(Clean::line(ask.text.text()).to_string()),
-            ]);
+            let (line, column) = self.field_line(format!(" {}: ", ask.title), &ask.text, status.width);
             buf.set_string(status.x, status.y, " ".repeat(usize::from(status.width)), Style::new());
             buf.set_line(status.x, status.y, &line, status.width);
-            let before = width(Clean::line(ask.text.before_cursor()).as_str());
-            let column = u16::try_from(width(&label) + before).unwrap_or(u16::MAX);
-            cursor = Some(Position::new(column.min(status.width - 1), status.y));
+            cursor = Some(Position::new(column, status.y));
         }
         cursor
+    }
+
+    /// A label and the part of a text field around its cursor, with the column of the cursor.
+    pub(super) fn field_line(&self, label: String, field: &TextField, columns: u16) -> (Line<'static>, u16) {
+        let before = width(Clean::line(field.before_cursor()).as_str());
+        let room = usize::from(columns).saturating_sub(width(&label));
+        let text = Clean::line(field.text());
+        let (shown, column) = window(text.as_str(), before, room, self.mark(Mark::Ellipsis));
+        let column = u16::try_from(width(&label) + column).unwrap_or(u16::MAX);
+        let line = Line::from(vec![self.span(label, Role::Accent), Span::raw(shown)]);
+        (line, column.min(columns.saturating_sub(1)))
     }
 
     /// A line with text at the left and at the right; the left one is cut.
@@ -269,15 +276,21 @@ impl App {
                 if self.size.0 >= WIDE {
                     facts.extend(row.map(|row| self.look.short_path(&row.cwd).to_string()));
                 }
-                let facts = if self.is_narrow() {
-                    String::new()
-                } else {
-                    format!("  {}", facts.join(&format!(" {dot} ")))
+                if self.is_narrow() {
+                    facts.clear();
+                }
+                // A long title leaves a part of the line to the facts, of which those that do not fit are left out whole.
+                let title_room = width(self.session_title().as_str()).min(usize::from(columns / 3));
+                let text = |facts: &[String]| match facts {
+                    [] => String::new(),
+                    facts => format!("  {}", facts.join(&format!(" {dot} "))),
                 };
-                // A long title leaves room for what follows, as far as half of the line goes.
-                let room = usize::from(columns).saturating_sub(width(&facts) + right_width + 3);
-                let room = room.max(usize::from(columns / 2));
-                let title = cut(self.session_title().as_str(), room, self.mark(Mark::Ellipsis));
+                let room = |facts: &[String]| {
+                    usize::from(columns).saturating_sub(width(&text(facts)) + right_width + 3)
+                };
+                while room(&facts) < title_room && facts.pop().is_some() {}
+                let title = cut(self.session_title().as_str(), room(&facts), self.mark(Mark::Ellipsis));
+                let facts = text(&facts);
                 left.push(Span::styled(title, bold));
                 left.push(self.span(facts, Role::Dim));
             }
@@ -356,10 +369,11 @@ impl App {
         }
         for (index, (line, is_selected)) in rows.into_iter().enumerate() {
             let y = area.y + u16::try_from(index).unwrap_or(0);
-            if is_selected {
+            if is_selected && lead > 0 {
                 buf.set_string(area.x, y, bar, self.style(Role::Accent));
             }
             buf.set_line(area.x + lead, y, &line, area.width - lead);
+            // Without a margin the first column of the text is the bar.
             if is_selected && lead == 0 {
                 buf.set_style(Rect { x: area.x, y, width: 1, height: 1 }, self.style(Role::Selected));
             }
@@ -379,7 +393,8 @@ impl App {
             let dot = self.mark(Mark::Dot);
             let left = numbers.map_or_else(String::new, |(first, last, all)| {
                 let (all_text, percent) = (crate::text::thousands(all), last * 100 / all.max(1));
-                format!(" #{first}-{last} of {all_text} {dot} {percent}%")
+                let shown = if first == last { format!("#{first}") } else { format!("#{first}-{last}") };
+                format!(" {shown} of {all_text} {dot} {percent}%")
             });
             let down = self.mark(Mark::Down);
             let right = if new > 0 {
@@ -397,22 +412,23 @@ impl App {
     /// Draws what can be started.
     fn draw_start(&self, area: Rect, buf: &mut Buffer) {
         let path = self.look.short_path(&self.new_cwd);
-        let mut lines: Vec<Line<'static>> = Vec::new();
-        lines.push(Line::default());
-        if let Link::Connecting = self.link {
-            lines.push(Line::from(vec![self.span("   Connecting to the server …", Role::Dim)]));
+        let wrapped = |text: &str, role: Role| {
+            let rows = wrap(text, usize::from(area.width).saturating_sub(4));
+            rows.into_iter().map(|row| Line::from(self.span(format!("   {row}"), role))).collect::<Vec<_>>()
+        };
+        let mut lines = vec![Line::default()];
+        let (text, role) = if let Link::Connecting = self.link {
+            ("Connecting to the server …".to_owned(), Role::Dim)
         } else if self.opening.is_some() {
             let agent =
                 self.agent.clone().or_else(|| self.default_agent()).unwrap_or_else(|| "the agent".to_owned());
-            lines.push(Line::from(vec![
-                self.span(format!("   Starting {} …", Clean::line(&agent)), Role::Dim),
-            ]));
+            (format!("Starting {} …", Clean::line(&agent)), Role::Dim)
         } else if self.sessions.is_empty() && self.sessions.is_loaded {
-            lines
-                .push(Line::raw(format!("   No sessions yet. Write a prompt below to start one in {path}.")));
+            (format!("No sessions yet. Write a prompt below to start one in {path}."), Role::Text)
         } else {
-            lines.push(Line::raw(format!("   Write a prompt below to start a session in {path}.")));
-        }
+            (format!("Write a prompt below to start a session in {path}."), Role::Text)
+        };
+        lines.extend(wrapped(&text, role));
         if !self.agents.is_empty() {
             lines.push(Line::default());
             lines
@@ -437,12 +453,12 @@ impl App {
         if area.height > 17 {
             lines.push(Line::default());
             for text in [
-                "   You can close this at any time: the agent keeps working.",
-                "   parlor            comes back here",
-                "   parlor prompt …   does the same from a script",
-                "   parlor agents     lists agents and installs them",
+                "You can close this at any time: the agent keeps working.",
+                "parlor            comes back here",
+                "parlor prompt …   does the same from a script",
+                "parlor agents     lists agents and installs them",
             ] {
-                lines.push(Line::from(vec![self.span(text, Role::Dim)]));
+                lines.extend(wrapped(text, Role::Dim));
             }
         }
         for (y, line) in (area.y..area.bottom()).zip(&lines) {

@@ -11,15 +11,15 @@ mod state;
 mod timers;
 mod turn;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
 use parlor_client::{DuringTurn, MessageId, SessionId};
 
 pub use self::options::{Start, TerminalOptions};
 use self::state::{
-    AnsweredRequest, Completion, CompletionItem, Forking, FormState, Note, OpenAt, Opening, PendingRemoval,
-    QueuedPrompt, Reopening,
+    Answer, AnsweredRequest, Completion, CompletionItem, Forking, FormState, Note, OpenAt, Opening,
+    PendingRemoval, QueuedPrompt, Reopening,
 };
 pub use self::state::{Detached, Focus, Link};
 use crate::clean::Clean;
@@ -77,14 +77,16 @@ pub struct App {
     size: (u16, u16),
     focus: Focus,
     overlays: Vec<Overlay>,
+    /// For each row of the overlay that was drawn last, the index of the item at it.
+    overlay_items: Vec<Option<usize>>,
     sessions: Sessions,
     list_cursor: Option<SessionId>,
     list_filter: String,
     list_scroll: usize,
     requests: Vec<Request>,
     answered: Vec<AnsweredRequest>,
-    /// The requests that this client answered and that are not closed yet.
-    answered_here: HashSet<String>,
+    /// The requests that this client answered and that are not closed yet, and how.
+    answered_here: HashMap<String, Answer>,
     /// The request that the person put off with Esc.
     put_off: Option<String>,
     /// When a request took the focus from the input by itself.
@@ -103,12 +105,13 @@ pub struct App {
     has_ended: bool,
     /// Whether a session was open before: until then what is typed is for the first one.
     has_opened: bool,
-    /// What to select when it is open.
+    /// The entry to select as soon as the session has it.
     open_at: Option<OpenAt>,
     next_ticket: u64,
     input: InputBox,
     drafts: HashMap<Option<SessionId>, String>,
-    history: Vec<String>,
+    /// Prompts that were sent or replaced, the latest first, each with the session that was open.
+    history: Vec<(Option<SessionId>, String)>,
     history_index: Option<usize>,
     queued_cursor: Option<usize>,
     completion: Option<Completion>,
@@ -143,6 +146,10 @@ pub struct App {
     sending: (usize, Option<Timestamp>),
     was_busy: bool,
     prompts_sent: u64,
+    /// The texts of queued prompts that the person withdrew here.
+    withdrawn: Vec<String>,
+    /// The input as it was when texts of withdrawn prompts were put into it.
+    returned: Option<String>,
     last_escape: Option<Timestamp>,
     /// When the client said that another Esc cancels the turn.
     cancel_announced: Option<Timestamp>,
@@ -150,6 +157,8 @@ pub struct App {
     last_key: Option<Timestamp>,
     ignore_keys_until: Option<Timestamp>,
     has_focus: bool,
+    /// Whether the terminal may not report the focus, and has not done so yet.
+    is_focus_unknown: bool,
     is_started: bool,
     start: Start,
     version: String,
@@ -175,13 +184,14 @@ impl App {
             size: (80, 24),
             focus: Focus::Input,
             overlays: Vec::new(),
+            overlay_items: Vec::new(),
             sessions: Sessions::default(),
             list_cursor: None,
             list_filter: String::new(),
             list_scroll: 0,
             requests: Vec::new(),
             answered: Vec::new(),
-            answered_here: HashSet::new(),
+            answered_here: HashMap::new(),
             put_off: None,
             took_focus: None,
             request_scroll: 0,
@@ -223,12 +233,15 @@ impl App {
             sending: (0, None),
             was_busy: false,
             prompts_sent: 0,
+            withdrawn: Vec::new(),
+            returned: None,
             last_escape: None,
             cancel_announced: None,
             last_interrupt: None,
             last_key: None,
             ignore_keys_until: None,
             has_focus: true,
+            is_focus_unknown: false,
             is_started: false,
             start,
             version,
@@ -268,18 +281,21 @@ impl App {
         match event {
             Event::Key(key) => self.on_key(key, effects),
             Event::Paste(text) => self.on_paste(&text, effects),
-            Event::Wheel(rows) => self.on_wheel(rows),
+            Event::Wheel { rows, column, row } => self.on_wheel(rows, (column, row)),
             Event::Click(column, row) => self.on_click(column, row, effects),
             Event::Resize(width, height) => self.size = (width, height),
             Event::Focus(has_focus) => {
                 self.has_focus = has_focus;
+                self.is_focus_unknown = false;
                 if has_focus {
                     self.mark_seen(effects);
                 }
             }
+            Event::FocusUnknown => self.is_focus_unknown = true,
             Event::Tick => {}
             Event::Edited(text) => self.input.set(text.trim_end_matches('\n')),
             Event::LoginEnded(outcome) => self.on_login_ended(outcome, effects),
+            Event::NotCopied(text) => effects.push(Effect::CopyBySequence(text)),
             Event::Note(text) => self.note(&text),
             Event::Failed(text) => self.fail(&text),
             Event::Files(files) => self.on_files(files),
@@ -287,7 +303,7 @@ impl App {
         }
     }
 
-    /// What follows from the new state, whatever the event was.
+    /// Updates everything that is derived from the state, after any event.
     fn after_event(&mut self, effects: &mut Vec<Effect>) {
         let waiting = self.own_requests().into_iter().filter_map(|request| match &request.subject {
             Subject::Permission(permission) => permission.tool_call.clone(),
@@ -334,7 +350,7 @@ impl App {
         effects.extend(id.map(|id| Effect::Send(Call::InSession(id, call))));
     }
 
-    /// What is left to do when the client ends without a key.
+    /// Returns the effects that are due when the client ends without a key.
     pub fn end(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.quit(&mut effects);
@@ -368,10 +384,15 @@ impl App {
     }
 
     fn add_to_history(&mut self, text: String) {
-        self.history.retain(|known| *known != text);
-        self.history.insert(0, text);
+        self.history.retain(|(_, known)| *known != text);
+        self.history.insert(0, (self.open_id(), text));
         self.history.truncate(MAX_HISTORY);
         self.history_index = None;
+    }
+
+    /// Whether the person may not see the screen, so that a notification is useful.
+    fn is_away(&self) -> bool {
+        !self.has_focus || self.is_focus_unknown
     }
 
     fn is_offline(&self) -> bool {

@@ -6,7 +6,7 @@ use parlor_client::SessionId;
 use crate::keys::KeyMap;
 use crate::theme::Theme;
 
-/// What the client is started with.
+/// The settings and arguments of the client.
 #[derive(Debug, Clone)]
 pub struct TerminalOptions {
     /// Styles and marks.
@@ -21,7 +21,7 @@ pub struct TerminalOptions {
     pub cwd: String,
     /// The agent of new sessions; the default one if missing.
     pub agent: Option<String>,
-    /// What to show first.
+    /// The session that is shown first.
     pub start: Start,
     /// The version of the program.
     pub version: String,
@@ -31,7 +31,7 @@ pub struct TerminalOptions {
     pub login: Vec<String>,
 }
 
-/// What the client shows first.
+/// The session that the client shows first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
     /// The latest session of the directory, or a new one.

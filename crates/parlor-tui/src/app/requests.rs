@@ -1,15 +1,14 @@
 //! The requests that wait for a person: which one is shown, and who answered.
 
-use parlor_client::EntryId;
+use parlor_client::{EntryId, Object};
 
-use super::{AnsweredRequest, App, Focus, FormState, GUARD_TIME, Link, TYPING_TIME};
+use super::{Answer, AnsweredRequest, App, CANCELLING, Focus, FormState, GUARD_TIME, Link, TYPING_TIME};
 use crate::clean::Clean;
 use crate::event::Effect;
 use crate::field::TextField;
 use crate::form::FieldValue;
 use crate::overlay::Overlay;
 use crate::request::{Request, Subject};
-use crate::theme::Role;
 
 /// How many answered requests the inbox lists.
 const MAX_ANSWERED: usize = 20;
@@ -46,7 +45,7 @@ impl App {
                 continue;
             }
             is_new = true;
-            if !self.has_focus {
+            if self.is_away() {
                 let text = format!(
                     "{} asks: {} ({})",
                     request.agent,
@@ -127,43 +126,56 @@ impl App {
 
     /// Remembers how a request was answered, and says so.
     fn on_closed(&mut self, request: &Request) {
-        let is_here = self.answered_here.remove(&request.id);
-        let decision = self.decision_about(request, is_here);
-        let closed = if is_here { "answered here" } else { "answered or withdrawn" };
-        let outcome = decision.clone().unwrap_or_else(|| Clean::line(closed));
-        let is_rejected = outcome.as_str().to_lowercase().starts_with("reject");
-        let role = if is_rejected { Role::Error } else { Role::Added };
-        let (title, details) = (request.session_title.clone(), request.details());
-        self.answered.insert(0, AnsweredRequest { title, details, outcome, role, at: self.look.now });
-        self.answered.truncate(MAX_ANSWERED);
+        let here = self.answered_here.remove(&request.id);
+        let is_here = here.is_some();
         let is_own = self.open_id().is_some_and(|id| id == request.session);
-        if let Some(decision) = decision.filter(|_| is_own && !is_here) {
-            self.note(&format!("Request answered: {decision}"));
+        let elsewhere =
+            || Answer { text: Clean::line("answered elsewhere or withdrawn"), is_rejection: None };
+        let outcome = here.or_else(|| self.decision_about(request)).unwrap_or_else(elsewhere);
+        let is_cancelling = self.note.as_ref().is_some_and(|note| note.text.as_str() == CANCELLING);
+        if is_own && !is_here && !is_cancelling {
+            let what = if matches!(request.subject, Subject::Form(_)) { "Form" } else { "Request" };
+            let separator = if outcome.is_rejection.is_some() { " answered:" } else { "" };
+            self.note(&format!("{what}{separator} {}", outcome.text));
         }
+        let (title, details) = (request.session_title.clone(), request.details());
+        self.answered.insert(0, AnsweredRequest { title, details, outcome, at: self.look.now });
+        self.answered.truncate(MAX_ANSWERED);
     }
 
-    /// The decision about a request, as the transcript of the open session has it.
-    fn decision_about(&self, request: &Request, is_here: bool) -> Option<Clean> {
+    /// The decision of another client about a request, as the transcript of the open session has it.
+    fn decision_about(&self, request: &Request) -> Option<Answer> {
         let conversation = self.conversation.as_ref().filter(|open| open.id == request.session)?;
-        let Subject::Permission(permission) = &request.subject else { return None };
-        let tool_call = permission.tool_call.as_ref()?.to_string();
+        let is_about = |fields: &Object| match &request.subject {
+            Subject::Permission(permission) => {
+                let tool_call = permission.tool_call.as_ref().map(ToString::to_string);
+                tool_call.is_some() && fields.get_string("toolCallId") == tool_call
+            }
+            // The text is all that a form and the decision about it have in common.
+            Subject::Form(form) => fields.get_string("title").as_deref() == Some(form.message()),
+            Subject::Unknown(_) => false,
+        };
         let transcript = conversation.transcript();
         let decision = transcript.entries().iter().rev().take(50).find(|entry| {
             let fields = &entry.body().fields;
             matches!(entry.id(), EntryId::Event(_))
                 && fields.get_string("type").as_deref() == Some("decision")
-                && fields.get_string("toolCallId").as_ref() == Some(&tool_call)
+                && is_about(fields)
         })?;
         let fields = &decision.body().fields;
-        let option = fields.get_object("option").and_then(|option| option.get_string("name"));
-        let by = fields.get_object("by").unwrap_or_default();
-        let name = by.get_string("name");
-        let by = match name {
-            _ if is_here => "here".to_owned(),
-            Some(name) => parlor_client::acted_where(&name),
-            None => "by another client".to_owned(),
-        };
-        Some(Clean::line(&format!("{} {by}", option.unwrap_or_else(|| "answered".to_owned()))))
+        let option = fields.get_object("option").unwrap_or_default();
+        let kind = option.get_string("kind").unwrap_or_default();
+        let outcome = fields.get_string("outcome").unwrap_or_default();
+        let is_rejection = kind.starts_with("reject") || matches!(outcome.as_str(), "decline" | "cancel");
+        let chosen = option.get_string("name").unwrap_or_else(|| match outcome.as_str() {
+            "accept" => "sent".to_owned(),
+            "decline" => "declined".to_owned(),
+            _ => "answered".to_owned(),
+        });
+        let name = fields.get_object("by").and_then(|by| by.get_string("name"));
+        let by =
+            name.map_or_else(|| "by another client".to_owned(), |name| parlor_client::acted_where(&name));
+        Some(Answer { text: Clean::line(&format!("{chosen} {by}")), is_rejection: Some(is_rejection) })
     }
 
     /// Copies the value of a text field of the form to the text that is edited, and back before it changes.

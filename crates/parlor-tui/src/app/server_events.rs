@@ -1,17 +1,17 @@
 //! What the server reports.
 
-use parlor_client::{EntryId, SessionId, Slot};
+use parlor_client::{EntryId, Json, SessionId, Slot};
 
 use super::{App, Focus, Link, OpenAt, Opening, REOPEN_TIMES, Reopening, Start};
 use crate::clean::Clean;
 use crate::conversation::Conversation;
-use crate::event::{Call, Effect, Event, Failure, Opened};
+use crate::event::{Call, Effect, Event, Failure, Hit, Opened};
 use crate::overlay::Overlay;
 
 impl App {
     pub(super) fn on_server_event(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
-            Event::Connected { server } => self.on_connected(&server, effects),
+            Event::Connected => self.on_connected(effects),
             Event::Disconnected { server, reason, is_down, retry_at } => {
                 let since = match &self.link {
                     Link::Retrying { since, .. } => *since,
@@ -37,6 +37,7 @@ impl App {
                 {
                     self.note("The session was archived by another client. A prompt restores it.");
                 }
+                self.notify_ended(&changed, effects);
                 self.sessions.change(changed, &removed);
                 self.mark_seen(effects);
             }
@@ -50,19 +51,24 @@ impl App {
             Event::Opened(opened) => self.on_opened(*opened, effects),
             Event::OpenFailed { ticket, failure } => self.on_open_failed(ticket, &failure),
             Event::SessionLost { ticket } => self.on_session_lost(ticket),
-            Event::Older { session, page, before } => {
-                if let Some(conversation) = self.conversation.as_mut().filter(|open| open.id == session) {
+            Event::Older { session, cursor, page, before } => {
+                if let Some(conversation) = self.loading_older(&session, &cursor) {
                     conversation.add_older(*page, before);
                     self.select_opened();
                 }
             }
-            Event::OlderFailed(session) => {
-                if let Some(conversation) = self.conversation.as_mut().filter(|open| open.id == session) {
-                    conversation.is_loading_older = false;
-                    conversation.older = None;
+            Event::OlderFailed { session, cursor, reason } => {
+                let now = self.look.now;
+                if let Some(conversation) = self.loading_older(&session, &cursor) {
+                    conversation.retry_older(now);
+                    // A lost connection is shown by itself.
+                    if self.link == Link::Live && self.reopening.is_none() {
+                        self.fail(&format!("Cannot load earlier messages: {reason}. Trying again"));
+                    }
                 }
             }
             Event::PromptAccepted(session) => self.on_prompt_settled(&session),
+            Event::PromptWithdrawn { session, text } => self.on_prompt_withdrawn(&session, text),
             Event::PromptFailed { session, text, failure } => {
                 self.on_prompt_failed(&session, text, &failure);
             }
@@ -77,30 +83,18 @@ impl App {
                 }
                 self.fail(&reason);
             }
-            Event::Hits { generation, hits, millis } => {
-                if let Some(Overlay::Search(search)) = self.overlays.last_mut()
-                    && search.generation == generation
-                {
-                    search.millis = millis;
-                    search.is_answered = true;
-                    search.cursor = 0;
-                    match hits {
-                        Ok(hits) => (search.hits, search.problem) = (hits, None),
-                        Err(problem) => {
-                            (search.hits, search.problem) = (Vec::new(), Some(Clean::line(&problem)));
-                        }
-                    }
-                }
-            }
+            Event::Hits { generation, hits, millis } => self.on_hits(generation, hits, millis),
             Event::Changed
             | Event::Key(_)
             | Event::Paste(_)
-            | Event::Wheel(_)
+            | Event::Wheel { .. }
             | Event::Click(..)
             | Event::Resize(..)
             | Event::Focus(_)
+            | Event::FocusUnknown
             | Event::Tick
             | Event::Files(_)
+            | Event::NotCopied(_)
             | Event::Edited(_)
             | Event::LoginEnded(_)
             | Event::Note(_)
@@ -108,7 +102,25 @@ impl App {
         }
     }
 
-    fn on_connected(&mut self, _server: &str, effects: &mut Vec<Effect>) {
+    fn on_hits(&mut self, generation: u64, hits: Result<Vec<Hit>, String>, millis: u64) {
+        let Some(Overlay::Search(search)) = self.overlays.last_mut() else { return };
+        if search.generation != generation {
+            return;
+        }
+        (search.millis, search.is_answered, search.cursor) = (millis, true, 0);
+        (search.hits, search.problem) = match hits {
+            Ok(hits) => (hits, None),
+            Err(problem) => (Vec::new(), Some(Clean::line(&problem))),
+        };
+    }
+
+    /// The open session, if its earlier entries were requested with this cursor: a page that arrives late is not added again.
+    fn loading_older(&mut self, session: &SessionId, cursor: &Json) -> Option<&mut Conversation> {
+        let open = self.conversation.as_mut().filter(|open| open.id == *session)?;
+        Some(open).filter(|open| open.is_loading_older && open.older.as_ref() == Some(cursor))
+    }
+
+    fn on_connected(&mut self, effects: &mut Vec<Effect>) {
         let lost = match std::mem::replace(&mut self.link, Link::Live) {
             Link::Retrying { since, .. } if self.is_started => Some(since),
             Link::Retrying { .. } | Link::Connecting | Link::Live => None,
@@ -338,6 +350,7 @@ impl App {
             self.on_prompt_sent();
         }
         self.conversation = Some(conversation);
+        (self.withdrawn, self.returned) = (Vec::new(), None);
         let draft = self.drafts.remove(&Some(opened.id.clone()));
         if !keeps_input {
             self.input.set(&draft.unwrap_or_default());
@@ -385,6 +398,7 @@ impl App {
                 let is_it = |entry: &parlor_client::Entry| matches!(entry.id(), EntryId::ToolCall(known) if known.to_string() == id);
                 (conversation.select_where(is_it, &self.look), words)
             }
+            OpenAt::Match => return self.select_match_above(),
             OpenAt::List => {
                 self.open_at = None;
                 self.set_focus(Focus::Sessions);
@@ -400,6 +414,7 @@ impl App {
         };
         if is_found {
             conversation.matches = words;
+            conversation.reveal_words(&self.look);
             conversation.wants_first = false;
             self.open_at = None;
             if conversation.has_selection() {
@@ -411,6 +426,38 @@ impl App {
             if !conversation.wants_first {
                 self.open_at = None;
             }
+        }
+    }
+
+    /// Finds the words that are searched for in the messages that have just been loaded, or has the ones before them loaded.
+    fn select_match_above(&mut self) {
+        let Some(conversation) = &mut self.conversation else { return };
+        let is_found = conversation.has_match_above(&self.look);
+        if !is_found && conversation.older.is_some() {
+            conversation.wants_first = true;
+            return self.note("Searching in earlier messages");
+        }
+        self.open_at = None;
+        conversation.wants_first = false;
+        if !conversation.select_match(false, &self.look) {
+            self.note("No hits in this session");
+        }
+    }
+
+    /// Selects the next or previous entry with the words that are searched for. Earlier messages are loaded for it.
+    pub(super) fn find(&mut self, forward: bool) {
+        let Some(conversation) = &mut self.conversation else { return };
+        if conversation.matches.is_empty() {
+            return;
+        }
+        let has_hit = if forward {
+            conversation.select_match(true, &self.look)
+        } else {
+            conversation.has_match_above(&self.look) && conversation.select_match(false, &self.look)
+        };
+        if !has_hit {
+            self.open_at = Some(OpenAt::Match);
+            self.select_match_above();
         }
     }
 

@@ -35,7 +35,7 @@ pub enum Link {
         since: Timestamp,
         /// When the next attempt is made.
         next: Timestamp,
-        /// Where the server is.
+        /// The address of the server.
         server: Clean,
         /// Why.
         reason: Clean,
@@ -81,7 +81,7 @@ pub(super) struct Opening {
     pub(super) ticket: u64,
     /// The session, if it is not a new one.
     pub(super) session: Option<SessionId>,
-    /// What the client says when the session is open.
+    /// The note when the session is open.
     pub(super) note: Option<String>,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Forking {
     pub(super) call: u64,
     /// The prompt that was edited and its new text, if the fork is made for one.
     pub(super) edited: Option<(MessageId, String)>,
-    /// What the client says when the fork is open.
+    /// The note when the fork is open.
     pub(super) note: String,
     /// The request that opens the fork, as soon as there is a fork.
     pub(super) ticket: Option<u64>,
@@ -112,11 +112,11 @@ pub(super) struct Reopening {
 /// A file or a command that completes a word.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CompletionItem {
-    /// What is inserted.
+    /// The text that replaces the word.
     pub(super) insert: String,
-    /// What follows a command.
+    /// The arguments of a command.
     pub(super) hint: Clean,
-    /// What it does.
+    /// The description of a command.
     pub(super) about: Clean,
     /// How well it fits.
     pub(super) score: i32,
@@ -141,13 +141,21 @@ pub(super) struct QueuedPrompt {
     pub(super) text: String,
 }
 
+/// How a request was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// The choice, and the client that made it.
+    pub(super) text: Clean,
+    /// Whether that rejects the request; `None` if it is not known.
+    pub(super) is_rejection: Option<bool>,
+}
+
 /// A request that was answered while the client ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AnsweredRequest {
     pub(super) title: Clean,
     pub(super) details: Clean,
-    pub(super) outcome: Clean,
-    pub(super) role: Role,
+    pub(super) outcome: Answer,
     pub(super) at: Timestamp,
 }
 
@@ -164,11 +172,13 @@ pub(super) struct FormState {
     pub(super) problem: Option<Clean>,
 }
 
-/// What to select in a session when it is open.
+/// The entry or pane that is selected as soon as a session is open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OpenAt {
     Message(MessageId, Vec<String>),
     ToolCall(String, Vec<String>),
+    /// The last entry above the selected one that has the words that are searched for.
+    Match,
     Request,
     /// Nothing: the list keeps the focus.
     List,

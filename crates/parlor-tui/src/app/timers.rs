@@ -17,6 +17,9 @@ impl App {
             due.extend(self.removals.iter().map(|removal| removal.at + UNDO_TIME));
             due.extend(self.reopening.filter(|_| self.opening.is_none()).map(|reopening| reopening.at));
         }
+        if let Some(conversation) = self.conversation.as_ref().filter(|_| self.link == Link::Live) {
+            due.extend(conversation.older_retry.filter(|retry| *retry > now));
+        }
         if let Some(Overlay::Search(search)) = self.overlays.last() {
             due.extend(search.changed.map(|changed| changed + SEARCH_DELAY));
         }

@@ -5,6 +5,8 @@ use parlor_client::SessionId;
 use super::state::Link;
 use super::{App, CANCELLING};
 use crate::event::{Call, Effect};
+use crate::keys::{Action, KeyContext};
+use crate::sessions::{RowState, SessionRow};
 
 impl App {
     /// Notices the beginning and the end of turns.
@@ -27,10 +29,23 @@ impl App {
             self.note = None;
         }
         if let Some(started) = self.turn_started.take()
-            && !self.has_focus
+            && self.is_away()
         {
             let time = crate::time::clock(crate::time::seconds_between(started, now));
             effects.push(Effect::Notify(format!("Turn ended after {time} ({})", self.session_title())));
+        }
+    }
+
+    /// Notifies about turns of other sessions that have ended.
+    pub(super) fn notify_ended(&self, changed: &[SessionRow], effects: &mut Vec<Effect>) {
+        let open = self.open_id();
+        for row in changed.iter().filter(|row| self.is_away() && Some(&row.id) != open.as_ref()) {
+            let before = self.sessions.get(&row.id).and_then(|known| known.turn_ended);
+            let is_known = self.sessions.get(&row.id).is_some();
+            if is_known && row.turn_ended > before && !row.is_archived {
+                let how = if row.state == RowState::Failed { "failed" } else { "ended" };
+                effects.push(Effect::Notify(format!("Turn {how} ({})", row.title)));
+            }
         }
     }
 
@@ -66,6 +81,33 @@ impl App {
         }
         let left = self.sending.0.saturating_sub(1);
         self.sending = (left, self.sending.1.filter(|_| left > 0));
+    }
+
+    /// A queued prompt was withdrawn. Unless the person did that here, its text comes back: into the input, or into the history if
+    /// something else is being written.
+    pub(super) fn on_prompt_withdrawn(&mut self, session: &SessionId, text: String) {
+        self.on_prompt_settled(session);
+        if let Some(index) = self.withdrawn.iter().position(|known| *known == text) {
+            self.withdrawn.remove(index);
+            return;
+        }
+        if self.open_id().as_ref() != Some(session) || self.forking.is_some() {
+            self.drafts.entry(Some(session.clone())).or_insert(text);
+            return self.note("A queued prompt was withdrawn. It is in the input of its session");
+        }
+        self.history_index = None;
+        let written = self.input.full_text();
+        if self.input.is_blank() {
+            self.input.set(&text);
+        } else if self.returned.as_ref() == Some(&written) {
+            self.input.set(&format!("{written}\n\n{text}"));
+        } else {
+            self.add_to_history(text);
+            let key = self.keys.label(KeyContext::Input, Action::History);
+            return self.note(&format!("A queued prompt was not sent. {key} finds it"));
+        }
+        self.returned = Some(self.input.full_text());
+        self.note("What was queued was not sent. It is in the input again");
     }
 
     /// Whether a prompt would be sent at once, and not wait for a connection or a session.

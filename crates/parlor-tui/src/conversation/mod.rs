@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use parlor_client::{
     Activity, ConfigOption, Entry, EntryId, Json, Role, Session, SessionId, Slot, Snapshot, State, ToolCall,
     ToolCallId, ToolCallStatus, Transcript, is_numbered,
@@ -21,10 +21,13 @@ use parlor_client::{
 pub use self::selection::NumberedText;
 pub use self::turn::{Doing, TurnChanges};
 use crate::clean::Clean;
+use crate::entry::tool_view::shown_input;
 use crate::entry::{EntryTimes, EntryView, Fold};
 use crate::theme::Theme;
+use parlor_view::content_block;
+use parlor_view::tool_call::ToolDetails;
 
-/// What everything is drawn with.
+/// The theme, time and paths that everything is drawn with.
 #[derive(Debug, Clone)]
 pub struct Look {
     /// Styles and marks.
@@ -89,10 +92,18 @@ pub struct ItemKey {
     created: u64,
 }
 
+/// The pauses before entries that could not be loaded are requested again.
+const OLDER_RETRIES: [SignedDuration; 4] = [
+    SignedDuration::from_secs(1),
+    SignedDuration::from_secs(2),
+    SignedDuration::from_secs(5),
+    SignedDuration::from_secs(10),
+];
+
 /// The page of entries that the session itself has; earlier pages have lower numbers.
 const LIVE: u32 = u32::MAX;
 
-/// What an entry is, as far as the layout depends on it.
+/// The kinds of entries that have different blank lines around them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Prompt,
@@ -145,6 +156,10 @@ pub struct Conversation {
     pub older_messages: usize,
     /// Whether entries before the first page were requested.
     pub is_loading_older: bool,
+    /// How often they could not be loaded in succession.
+    older_failures: usize,
+    /// When entries that could not be loaded are requested again.
+    pub older_retry: Option<Timestamp>,
     /// Whether all earlier entries are to be loaded.
     pub wants_first: bool,
     items: Vec<Item>,
@@ -183,6 +198,8 @@ impl Conversation {
             older: None,
             older_messages: 0,
             is_loading_older: false,
+            older_failures: 0,
+            older_retry: None,
             wants_first: false,
             items: Vec::new(),
             views: HashMap::new(),
@@ -223,6 +240,14 @@ impl Conversation {
     pub fn reconnect(&mut self, replica: Replica) {
         self.replica = replica;
         self.is_loading_older = false;
+        (self.older_failures, self.older_retry) = (0, None);
+    }
+
+    /// Keeps the cursor for entries that could not be loaded, and requests them again later.
+    pub fn retry_older(&mut self, now: Timestamp) {
+        self.is_loading_older = false;
+        self.older_retry = Some(now + OLDER_RETRIES[self.older_failures.min(OLDER_RETRIES.len() - 1)]);
+        self.older_failures += 1;
     }
 
     /// Adds the entries before the first page.
@@ -230,6 +255,7 @@ impl Conversation {
         let first = self.pages.first().map_or(LIVE, |(number, _)| *number);
         let number = first - 1;
         self.is_loading_older = false;
+        (self.older_failures, self.older_retry) = (0, None);
         self.older = before;
         let messages = page.entries().iter().filter(|entry| is_numbered(entry)).count();
         self.older_messages = self.older_messages.saturating_sub(messages);
@@ -486,8 +512,26 @@ fn note_terminals(entry: &Entry, shown: &mut Vec<String>) {
     }
 }
 
-/// The text of an entry, for copying and finding.
-pub fn entry_text(entry: &Entry) -> String {
+/// The text of an entry in which words are found: with the input of a tool and the output of its terminals.
+fn found_text(entry: &Entry, transcript: &Transcript, cwd: &str) -> String {
+    let mut text = entry_text(entry);
+    if let EntryId::ToolCall(_) = entry.id() {
+        let details = ToolDetails::of_entry(entry, cwd);
+        let input = shown_input(&details, cwd).map(content_block::compact);
+        for part in [details.command.as_deref(), input.as_deref()].into_iter().flatten() {
+            text.push('\n');
+            text.push_str(part);
+        }
+        for terminal in details.terminals().filter_map(|id| transcript.get(&EntryId::Terminal(id.clone()))) {
+            text.push('\n');
+            text.push_str(&String::from_utf8_lossy(&terminal.body().output));
+        }
+    }
+    text
+}
+
+/// The text of an entry as plain text.
+fn entry_text(entry: &Entry) -> String {
     let body = entry.body();
     let mut parts = Vec::new();
     parts.extend(body.fields.get_string("title"));

@@ -99,10 +99,13 @@ impl Conversation {
 
     /// The present anchor.
     fn top(&mut self, look: &Look) -> Option<Anchor> {
-        if self.is_following || self.anchor.is_none() {
-            return self.end_anchor(look);
+        let end = self.end_anchor(look);
+        let anchor = self.anchor.filter(|_| !self.is_following);
+        // What is shown may have become shorter: no blank rows are shown below the end while something is hidden above.
+        match (anchor, end) {
+            (Some(anchor), Some(end)) if (anchor.key, anchor.row) <= (end.key, end.row) => Some(anchor),
+            (_, end) => end,
         }
-        self.anchor
     }
 
     /// Scrolls by rows: up if the number is negative.
@@ -183,7 +186,10 @@ impl Conversation {
 
     /// Whether the view shows its first entry, so that earlier ones are needed.
     pub fn needs_older(&mut self, look: &Look) -> bool {
-        if self.older.is_none() || self.is_loading_older {
+        if self.older.is_none()
+            || self.is_loading_older
+            || self.older_retry.is_some_and(|retry| look.now < retry)
+        {
             return false;
         }
         let is_at_start = match self.top(look) {

@@ -1,11 +1,13 @@
 //! The selected entry of a conversation.
 
+use ratatui::text::Line;
+
 use parlor_client::{Entry, EntryId, MessageId, Role, Transcript};
 
 use crate::clean::Clean;
 use crate::entry::Fold;
 
-use super::{Anchor, Conversation, Kind, Look, entry_text};
+use super::{Anchor, Conversation, Kind, Look, found_text};
 
 /// The text of a message with its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,12 +187,26 @@ impl Conversation {
         };
     }
 
+    /// Whether an entry is shown and has the words that are searched for.
+    fn is_match(&mut self, index: usize, look: &Look) -> bool {
+        let matches = &self.matches;
+        let has_words = |entry: &Entry, transcript: &Transcript| {
+            let text = found_text(entry, transcript, &self.cwd).to_lowercase();
+            matches.iter().all(|word| text.contains(word.as_str()))
+        };
+        !matches.is_empty()
+            && self.with_entry(index, has_words).unwrap_or(false)
+            && self.height(index, look) > 0
+    }
+
+    /// Whether an entry above the selected one has the words that are searched for.
+    pub fn has_match_above(&mut self, look: &Look) -> bool {
+        let start = self.selected_index().unwrap_or(self.items.len());
+        (0..start).rev().any(|index| self.is_match(index, look))
+    }
+
     /// Selects the next or previous entry that has the words that are searched for.
     pub fn select_match(&mut self, forward: bool, look: &Look) -> bool {
-        let matches = self.matches.clone();
-        if matches.is_empty() {
-            return false;
-        }
         let count = self.items.len();
         let start = self.selected_index().unwrap_or(if forward { 0 } else { count });
         let order: Vec<usize> = if forward {
@@ -198,17 +214,41 @@ impl Conversation {
         } else {
             (0..start).rev().chain((start..count).rev()).collect()
         };
-        let has_words = |entry: &Entry| {
-            let text = entry_text(entry).to_lowercase();
-            matches.iter().all(|word| text.contains(word.as_str()))
-        };
-        let found = order
-            .into_iter()
-            .find(|index| self.with_entry(*index, |entry, _| has_words(entry)).unwrap_or(false));
-        let Some(index) = found else { return false };
+        let Some(index) = order.into_iter().find(|index| self.is_match(*index, look)) else { return false };
         self.selected = Some(self.items[index].key);
         self.reveal(index, look);
+        self.reveal_words(look);
         true
+    }
+
+    /// Shows the words that are searched for in the selected entry: unfolds it if it hides them, and scrolls to them.
+    pub fn reveal_words(&mut self, look: &Look) {
+        let Some(index) = self.selected_index().filter(|_| !self.matches.is_empty()) else { return };
+        let words = self.matches.clone();
+        let text = |line: &Line<'_>| line.to_string().to_lowercase();
+        let shown_words = |lines: &[Line<'_>]| {
+            let all = lines.iter().map(text).collect::<Vec<_>>().join(" ");
+            words.iter().filter(|word| all.contains(word.as_str())).count()
+        };
+        let count = |this: &mut Self, fold| this.with_lines(index, fold, look, shown_words).unwrap_or(0);
+        if count(self, Some(Fold::Unfolded)) > count(self, None) {
+            self.folds.insert(self.items[index].key, Fold::Unfolded);
+        }
+        // The first of the lines with the most words.
+        let best = |lines: &[Line<'_>]| {
+            let counts = lines.iter().map(|line| shown_words(std::slice::from_ref(line)));
+            counts
+                .enumerate()
+                .max_by_key(|(row, count)| (*count, std::cmp::Reverse(*row)))
+                .map(|(row, _)| row)
+        };
+        let row = self.with_lines(index, None, look, best).flatten();
+        let row = isize::try_from(row.unwrap_or(0)).unwrap_or(0);
+        let shown = self.visible(look);
+        let first = shown.iter().find(|(shown, _)| *shown == index).map_or(0, |(_, first)| *first);
+        if !(0..self.page()).contains(&(first + row)) {
+            self.scroll(first + row - self.page() / 4, look);
+        }
     }
 
     /// Reads the selected entry.

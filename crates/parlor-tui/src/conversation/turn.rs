@@ -9,7 +9,7 @@ use parlor_view::tool_call::ToolDetails;
 use super::{Conversation, ItemKey, LIVE, created_at};
 use crate::clean::Clean;
 
-/// What the agent is doing.
+/// The activity of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Doing {
     /// In a few words, such as `Running cargo test`.
@@ -30,7 +30,7 @@ pub struct TurnChanges {
 }
 
 impl Conversation {
-    /// What the agent is doing now.
+    /// The present activity: the latest tool call that runs, else writing or thinking.
     pub fn doing(&self) -> Doing {
         let transcript = self.replica.read();
         let since = |entry: &Entry| {
@@ -128,7 +128,7 @@ pub(super) fn last_edit(transcript: &Transcript) -> Option<ItemKey> {
     turn.find(is_edit).map(|entry| ItemKey { page: LIVE, created: entry.created() })
 }
 
-/// What a running tool call is called on the turn line.
+/// The name of a running tool call on the turn line.
 fn running(title: &str, kind: Option<&ToolKind>) -> String {
     let title = title.trim_matches('`');
     match kind {

@@ -18,7 +18,7 @@ use parlor_view::tool_call::{ToolContent, ToolDetails, ToolStatus, ToolSubject, 
 
 const THEME: Theme = Theme { colors: Colors::Ansi, is_light: false, is_ascii: false };
 
-/// What a person copies of an entry: the text of a message without its marks, the output of a tool call, the items of a plan.
+/// The text that a person copies of an entry: the text of a message without its marks, the output of a tool call, the items of a plan.
 pub fn plain(entry: &Entry, transcript: &Transcript, cwd: &str) -> String {
     let body = entry.body();
     match entry.id() {
@@ -158,7 +158,7 @@ fn tool_markdown(details: &ToolDetails, transcript: &Transcript) -> String {
     text
 }
 
-/// What a tool call produced, each with its language.
+/// The results of a tool call, each with its language.
 fn tool_parts(details: &ToolDetails, transcript: &Transcript) -> Vec<(String, &'static str)> {
     let mut parts = Vec::new();
     for content in &details.content {

@@ -133,6 +133,16 @@ pub(crate) fn first_line(text: &str) -> String {
             Event::Text(text) | Event::Code(text) | Event::Html(text) | Event::InlineHtml(text) => {
                 line.push_str(text.trim_end_matches('\n'));
             }
+            // Marks inside of a line do not end it.
+            Event::End(
+                TagEnd::Emphasis
+                | TagEnd::Strong
+                | TagEnd::Strikethrough
+                | TagEnd::Superscript
+                | TagEnd::Subscript
+                | TagEnd::Link
+                | TagEnd::Image,
+            ) => {}
             Event::SoftBreak | Event::HardBreak | Event::End(_) | Event::Rule if !line.trim().is_empty() => {
                 break;
             }
@@ -202,7 +212,7 @@ fn blocks(text: &str, number: Option<u64>, layout: MarkdownLayout, is_open: bool
     renderer.rows
 }
 
-/// What is before the rows of a container.
+/// The marks before the rows of a container.
 #[derive(Debug)]
 struct Prefix {
     /// Before its first row; `None` if that is written.

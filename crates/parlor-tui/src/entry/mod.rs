@@ -16,7 +16,7 @@ pub(crate) mod markdown;
 pub mod request;
 pub(crate) mod row;
 mod table;
-mod tool_view;
+pub(crate) mod tool_view;
 
 #[cfg(test)]
 mod tests;
@@ -66,7 +66,7 @@ pub struct EntryTimes {
     pub ended: Option<Timestamp>,
 }
 
-/// What an entry is rendered with.
+/// Everything beside the entry that its lines are made from.
 #[derive(Debug, Clone, Copy)]
 pub struct EntryContext<'a> {
     /// Styles and marks.
@@ -102,7 +102,7 @@ pub struct EntryView {
     screens: Screens,
 }
 
-/// What the lines of an entry depend on, beside the entry.
+/// Identifies rendered lines: they are made again if it changes, or the entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Key {
     width: usize,
@@ -350,8 +350,9 @@ impl Key {
     fn new(entry: &Entry, context: &EntryContext<'_>, width: usize, fold: Fold) -> Self {
         let is_thought = matches!(entry.id(), EntryId::Message(Sender::Thought, _));
         let is_running = is_running(entry, context.transcript);
-        let has_clock =
-            matches!(entry.id(), EntryId::ToolCall(_) | EntryId::Terminal(_)) || (is_thought && is_running);
+        let is_busy = context.transcript.state().is_none_or(|state| state.activity.is_busy());
+        let has_clock = (is_busy && matches!(entry.id(), EntryId::ToolCall(_) | EntryId::Terminal(_)))
+            || (is_thought && is_running);
         let is_timed = context.times.ended.is_none() && context.times.started.is_some();
         let seconds = if is_timed && has_clock { context.now.as_second() } else { 0 };
         let day = context.now.to_zoned(context.zone.clone()).day();

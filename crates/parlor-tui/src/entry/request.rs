@@ -12,7 +12,7 @@ use crate::text::short_path;
 use crate::theme::{Role, Theme};
 use parlor_view::content_block;
 use parlor_view::diff::{self, FileDiff};
-use parlor_view::tool_call::{ToolContent, ToolDetails, ToolSubject};
+use parlor_view::tool_call::{ToolContent, ToolDetails};
 
 /// Columns of the names of rows.
 const LABEL: usize = 11;
@@ -26,7 +26,7 @@ const MAX_DIFF: usize = 10_000;
 /// Lines around a change that are shown.
 const CONTEXT: usize = 1;
 
-/// What a permission request permits.
+/// The tool call of a permission request, ready to be shown in full.
 #[derive(Debug, Clone)]
 pub struct RequestDetails {
     /// The request in a few words, after `claude asks: `: `run a command (execute)`, `edit 2 files`.
@@ -34,6 +34,7 @@ pub struct RequestDetails {
     /// Lines that are added and removed, if files are changed.
     pub counts: Option<(usize, usize)>,
     details: ToolDetails,
+    title: Option<String>,
     says: Option<String>,
 }
 
@@ -48,21 +49,16 @@ impl RequestDetails {
         let diffs: Vec<FileDiff> = details.diffs().cloned().collect();
         let says = params.get_string("description").filter(|text| !text.trim().is_empty());
         let headline = Clean::line(&headline(&details));
-        // The title may say more than the command and the paths.
-        let is_shown = |text: &String| {
-            let name = |diff: &FileDiff| diff.path.rsplit('/').next().unwrap_or_default().to_owned();
-            let bare = text.strip_prefix("Run ").unwrap_or(text).trim_matches('`');
-            let is_command = details.command.as_ref().is_some_and(|command| command.contains(bare));
-            is_command
-                || diffs.iter().any(|diff| text.contains(&name(diff)))
-                || headline.as_str().contains(Clean::line(text).as_str())
-        };
-        let title = Some(details.title.clone()).filter(|title| !title.trim().is_empty() && !is_shown(title));
-        let says = match (says, title.filter(|_| details.command.is_some() || !diffs.is_empty())) {
-            (Some(says), Some(title)) if says != title => Some(format!("{title}\n{says}")),
-            (says, title) => says.or(title),
-        };
-        Self { headline, counts: (!diffs.is_empty()).then(|| diff::total(&diffs)), details, says }
+        // The headline is cut where it does not fit, so that a title is shown below it, unless other rows have all of it.
+        let title = Some(details.title.clone())
+            .filter(|title| !title.trim().is_empty() && says.as_ref() != Some(title))
+            .filter(|title| !is_shown(title, &details) && !is_tool_call_id(title, params, &details));
+        Self { headline, counts: (!diffs.is_empty()).then(|| diff::total(&diffs)), details, title, says }
+    }
+
+    /// The request in the fewest words, for one that is shown in full elsewhere: `run a command`, `edit 2 files`.
+    pub fn short_headline(&self) -> Clean {
+        Clean::line(&short_headline(&self.details))
     }
 
     /// The request in one line for a list: `run rm -rf target`, `edit src/http.rs`.
@@ -79,7 +75,7 @@ impl RequestDetails {
         if let Some(command) = &details.command {
             rows.command(command);
         }
-        if let Some(directory) = details.directory.as_ref().filter(|_| details.command.is_some()) {
+        if let Some(directory) = &details.directory {
             rows.named("directory", "in ", &short_path(directory, context.home));
         }
         let diffs: Vec<&FileDiff> = details.diffs().collect();
@@ -90,8 +86,17 @@ impl RequestDetails {
             rows.named("path", "", &format!("{path}{line}"));
         }
         rows.diffs(&diffs);
+        // The headline may be cut before it.
+        let is_named =
+            is_clear(details) || (details.command.is_some() && details.kind == Some(ToolKind::Execute));
+        if let Some(kind) = details.kind.as_ref().filter(|_| !is_named) {
+            rows.named("kind", "kind ", &kind.to_string());
+        }
         if let Some(tool) = &details.tool {
             rows.named("tool", "tool ", tool);
+        }
+        if let Some(title) = &self.title {
+            rows.named("title", "", title);
         }
         if let Some(says) = &self.says {
             rows.named("says", "", says);
@@ -122,7 +127,7 @@ impl RequestDetails {
             details.diffs().flat_map(|diff| &diff.lines).filter(|line| count(&line.text) > 0).collect();
         let in_diffs: usize = lines.iter().map(|line| count(&line.text)).sum();
         let texts =
-            [Some(&details.title), details.command.as_ref(), details.directory.as_ref(), self.says.as_ref()];
+            [self.title.as_ref(), details.command.as_ref(), details.directory.as_ref(), self.says.as_ref()];
         let mut elsewhere: usize = texts.into_iter().flatten().map(|text| count(text)).sum();
         elsewhere += details.paths.iter().map(|(path, _)| count(path)).sum::<usize>();
         elsewhere += details.diffs().map(|diff| count(&diff.path)).sum::<usize>();
@@ -147,27 +152,72 @@ impl RequestDetails {
     }
 }
 
-fn headline(details: &ToolDetails) -> String {
-    let kind = details.kind.as_ref().map(ToString::to_string);
-    let with_kind = |text: String| match &kind {
-        Some(kind) => format!("{text} ({kind})"),
-        None => text,
+/// Whether the rows of the command, of the tool or of the paths have every word of a title.
+fn is_shown(title: &str, details: &ToolDetails) -> bool {
+    let verb = match details.summary().0 {
+        "Edit" | "Create" => vec!["Edit", "Create", "Update", "Write", "Modify"],
+        verb => vec![verb],
     };
-    if details.command.is_some() {
-        return with_kind("run a command".to_owned());
+    let bare = title.strip_prefix("Run ").unwrap_or(title).trim_matches('`');
+    if details.command.as_ref().is_some_and(|command| command.contains(bare))
+        || details.tool.as_deref() == Some(title)
+    {
+        return true;
     }
-    let (verb, subject) = details.summary();
-    let subject = match subject {
-        // `2 files: a, b`: the names follow in the body.
-        ToolSubject::Text(text) if details.diffs().count() > 1 => {
-            text.split(':').next().unwrap_or_default().to_owned()
-        }
-        ToolSubject::Command(text) | ToolSubject::Path(text) | ToolSubject::Text(text) => text,
+    let paths = || {
+        details
+            .paths
+            .iter()
+            .map(|(path, _)| path)
+            .chain(details.diffs().map(|diff| &diff.path))
+            .map(String::as_str)
     };
-    let words = format!("{} {subject}", verb.to_lowercase()).trim_start().to_owned();
-    let is_clear =
-        matches!(details.kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move)) && !verb.is_empty();
-    if is_clear { words } else { with_kind(words) }
+    let is_end = |whole: &str, end: &str| {
+        whole.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+    };
+    title.split_whitespace().enumerate().all(|(index, word)| {
+        let word = word.trim_matches('`');
+        (index == 0 && verb.iter().any(|verb| verb.eq_ignore_ascii_case(word)))
+            || (!word.is_empty() && paths().any(|path| is_end(path, word) || is_end(word, path)))
+    }) && paths().next().is_some()
+}
+
+/// Whether the agent gave no title, so that the id stands for it, but something that says more.
+fn is_tool_call_id(title: &str, params: &Object, details: &ToolDetails) -> bool {
+    let call = params.get_object("toolCall").or_else(|| params.get_object("subject")?.get_object("toolCall"));
+    let id = call.and_then(|call| call.get_string("toolCallId"));
+    id.as_deref() == Some(title) && (details.command.is_some() || details.input.is_some())
+}
+
+/// Whether the verb of the headline says what kind of operation it is.
+fn is_clear(details: &ToolDetails) -> bool {
+    matches!(details.kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move))
+        && !details.summary().0.is_empty()
+}
+
+fn headline(details: &ToolDetails) -> String {
+    let words = if details.command.is_none() && details.diffs().count() < 2 {
+        details.summary_line()
+    } else {
+        short_headline(details)
+    };
+    match &details.kind {
+        Some(kind) if !is_clear(details) || details.command.is_some() => format!("{words} ({kind})"),
+        Some(_) | None => words,
+    }
+}
+
+fn short_headline(details: &ToolDetails) -> String {
+    if details.command.is_some() {
+        return "run a command".to_owned();
+    }
+    let words = details.summary_line();
+    let has_files = details.diffs().count().max(details.paths.len()) > 1;
+    match words.split_once(": ") {
+        // `edit 2 files: a, b`: the names are in the body.
+        Some((files, _)) if details.kind == Some(ToolKind::Edit) && has_files => files.to_owned(),
+        Some(_) | None => words,
+    }
 }
 
 /// Rows with a name at the left; on narrow screens without.

@@ -15,7 +15,7 @@ pub(crate) struct Text {
     spans: Vec<(String, Style)>,
 }
 
-/// Where a line may be broken.
+/// The places at which a line may be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrap {
     /// At spaces and beside wide characters, or anywhere in a word that is longer than a row.

@@ -37,7 +37,7 @@ fn time(text: &str) -> Timestamp {
     format!("2026-11-17T{text}Z").parse().unwrap()
 }
 
-/// What an entry is rendered with at 14:05.
+/// A context at 14:05.
 fn context<'a>(theme: &'a Theme, transcript: &'a Transcript) -> EntryContext<'a> {
     EntryContext {
         theme,
@@ -645,4 +645,11 @@ proptest! {
 fn a_message_id_may_be_anything() {
     let id = EntryId::Message(Sender::Agent, MessageId::from(""));
     assert_eq!(transcript(&message("x").replace("\"m\"", "\"\"")).entries()[0].id(), &id);
+}
+
+#[test]
+fn the_first_line_goes_on_after_marks_inside_of_it() {
+    let first_line = super::markdown::first_line;
+    assert_eq!(first_line("**the files** [first](https://x)\nsecond"), "the files first");
+    assert_eq!(first_line("# One `two`\n\nthree"), "One two");
 }

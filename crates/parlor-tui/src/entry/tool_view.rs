@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use parlor_client::{Entry, EntryId, TerminalId, ToolKind, Transcript};
+use parlor_client::{Entry, EntryId, Json, TerminalId, ToolKind, Transcript};
 use ratatui::style::{Color, Modifier, Style};
 
 use super::markdown::{MarkdownLayout, code_line, markdown};
@@ -131,11 +131,19 @@ pub(crate) fn with_marks(rows: Vec<Text>, mark: &Text, right: Text, width: usize
         .collect()
 }
 
+/// The input of a tool, if an unfolded entry shows it: a command, a path or a change says it in other words.
+pub(crate) fn shown_input<'a>(details: &'a ToolDetails, cwd: &str) -> Option<&'a Json> {
+    let is_named = details.command.is_some() || !details.paths.is_empty() || details.diffs().next().is_some();
+    details.unshown_input(None, cwd).filter(|_| !is_named)
+}
+
 /// The results and the duration at the right edge of the title.
 fn right(details: &ToolDetails, context: &EntryContext<'_>, width: usize) -> Text {
     let theme = *context.theme;
     let dim = theme.style(Role::Dim);
-    let is_open = matches!(details.status, ToolStatus::Running | ToolStatus::Pending);
+    // One that was left open does not go on after the turn.
+    let is_busy = context.transcript.state().is_none_or(|state| state.activity.is_busy());
+    let is_open = is_busy && matches!(details.status, ToolStatus::Running | ToolStatus::Pending);
     let times = context.times;
     let duration = match (times.started, times.ended) {
         (Some(started), _) if is_open => Some(time::clock(time::seconds_between(started, context.now))),
@@ -168,7 +176,7 @@ fn counts(added: &str, removed: &str, theme: Theme) -> Text {
         .with_own(format!("-{removed}"), theme.style(Role::Removed))
 }
 
-/// What a tool call shows below its title.
+/// The rows of a tool call below its title.
 struct Body<'a> {
     details: &'a ToolDetails,
     context: &'a EntryContext<'a>,
@@ -258,9 +266,7 @@ impl Body<'_> {
         let (details, theme) = (self.details, *self.context.theme);
         let dim = theme.style(Role::Dim);
         let mut rows = Vec::new();
-        let is_named =
-            details.command.is_some() || !details.paths.is_empty() || details.diffs().next().is_some();
-        if let Some(input) = details.unshown_input(None, self.context.cwd).filter(|_| !is_named) {
+        if let Some(input) = shown_input(details, self.context.cwd) {
             let input = Text::own("input ", dim).with_foreign(theme, &content_block::compact(input), dim);
             rows.extend(input.wrap(self.room(), self.room(), Wrap::Words));
         }
@@ -453,7 +459,7 @@ pub(crate) fn diff_rows(
     rows
 }
 
-/// What happens to a file, its path, and how many lines change.
+/// The operation on a file, its path, and how many lines change.
 fn heading_parts(diff: &FileDiff, theme: Theme) -> (Text, Clean, Text) {
     let what = match diff.operation {
         FileOperation::Edit => String::new(),

@@ -2,7 +2,7 @@
 
 macro_rules! actions {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// What a key does.
+        /// An action that a key can have.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Action {
             $($(#[$doc])* $variant,)*

@@ -130,11 +130,11 @@ const HELP: &[(KeyContext, &[Keys], &str)] = &[
 /// One row of the help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HelpRow {
-    /// Where the keys work.
+    /// The pane in which the keys work.
     pub context: KeyContext,
     /// The keys.
     pub keys: String,
-    /// What they do.
+    /// The description of their actions.
     pub text: &'static str,
 }
 

@@ -2,6 +2,7 @@
 
 mod row;
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use parlor_client::SessionId;
@@ -48,8 +49,8 @@ fn session_line(id: SessionId) -> ListLine {
 #[derive(Debug, Default)]
 pub struct Sessions {
     rows: HashMap<SessionId, SessionRow>,
-    /// The order while the list has the focus; `None` if it follows the activity.
-    frozen: Option<Vec<SessionId>>,
+    /// The place of each session while the list has the focus; `None` if it follows the activity.
+    frozen: Option<HashMap<SessionId, usize>>,
     /// Sessions whose forks are folded.
     pub collapsed: HashSet<SessionId>,
     /// Whether archived sessions are listed.
@@ -132,19 +133,19 @@ impl Sessions {
 
     fn latest_where(&self, is_shown: impl Fn(&SessionRow) -> bool) -> Vec<&SessionRow> {
         let mut rows: Vec<_> = self.rows.values().filter(|row| is_shown(row)).collect();
-        rows.sort_by(|a, b| b.active.cmp(&a.active).then_with(|| a.id.to_string().cmp(&b.id.to_string())));
-        if let Some(frozen) = &self.frozen {
-            let position = |row: &SessionRow| frozen.iter().position(|id| *id == row.id);
-            // New sessions come first, as they would without a cursor.
-            rows.sort_by_key(|row| position(row).map_or(0, |index| index + 1));
-        }
+        // New sessions come first in a frozen order, as they would without a cursor.
+        let position = |row: &SessionRow| {
+            self.frozen.as_ref().and_then(|frozen| frozen.get(&row.id)).map_or(0, |index| index + 1)
+        };
+        rows.sort_by_cached_key(|row| (position(row), Reverse(row.active), row.id.to_string()));
         rows
     }
 
     /// Keeps the present order until [`thaw`](Self::thaw), so that rows do not move under the cursor.
     pub fn freeze(&mut self) {
         if self.frozen.is_none() {
-            self.frozen = Some(self.latest_where(|_| true).into_iter().map(|row| row.id.clone()).collect());
+            let rows = self.latest_where(|_| true).into_iter().map(|row| row.id.clone());
+            self.frozen = Some(rows.zip(0..).collect());
         }
     }
 
@@ -161,8 +162,10 @@ impl Sessions {
         }
         let (roots, children) = self.forests(|row| self.is_active(row));
         let mut directories: Vec<(&str, Vec<&SessionRow>)> = Vec::new();
+        let mut indexes: HashMap<&str, usize> = HashMap::new();
         for row in roots {
-            match directories.iter_mut().find(|(cwd, _)| *cwd == row.cwd) {
+            let index = *indexes.entry(&row.cwd).or_insert(directories.len());
+            match directories.get_mut(index) {
                 Some((_, rows)) => rows.push(row),
                 None => directories.push((&row.cwd, vec![row])),
             }
@@ -195,7 +198,7 @@ impl Sessions {
                 fuzzy::fit(filter, &text).map(|(score, _)| (score, row.id.clone()))
             })
             .collect();
-        fits.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+        fits.sort_by_key(|(score, _)| Reverse(*score));
         fits.into_iter().map(|(_, id)| session_line(id)).collect()
     }
 

@@ -56,7 +56,7 @@ pub(super) struct SentPrompt {
     pub(super) during_turn: DuringTurn,
 }
 
-/// What is done with a request that an agent sent directly.
+/// The end of a request that an agent sent directly.
 #[derive(Debug)]
 pub(super) enum DirectAnswer {
     Result(Object),
@@ -64,7 +64,7 @@ pub(super) enum DirectAnswer {
     Cancelled,
 }
 
-/// What tasks share.
+/// The state that tasks share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     control: Option<Client>,
@@ -86,7 +86,7 @@ pub(super) struct Backend {
     calls: Vec<JoinHandle<()>>,
 }
 
-/// What every task needs.
+/// The handles that every task has.
 #[derive(Clone)]
 pub(super) struct Context {
     target: Arc<Target>,
@@ -222,7 +222,7 @@ impl Context {
     async fn follow(&self, client: &Client) -> Result<(), Error> {
         let mut notifications = client.notifications();
         self.shared().control = Some(client.clone());
-        self.event(Event::Connected { server: self.target.name() }).await;
+        self.event(Event::Connected).await;
         client.subscribe_list_with_archived().await?;
         self.send_agents().await?;
         // Archived sessions may be many, and are not shown at first.
@@ -274,7 +274,7 @@ impl Context {
         let requests = client.requests();
         let session = client.new_session(Path::new(cwd)).await;
         let session = session.map_err(|error| format!("the agent created no session: {error}"))?;
-        self.event(Event::Connected { server: self.target.name() }).await;
+        self.event(Event::Connected).await;
         self.adopt(0, client, session, cwd.to_owned(), requests, false).await;
         Ok(())
     }
@@ -345,7 +345,10 @@ impl Context {
                 shared.direct.insert(id.clone(), sender);
                 id
             };
-            let shown = Request::of_peer(id.clone(), &request, &session.transcript(), &cwd, Timestamp::now());
+            let agent = agent_name(session.client().info());
+            let transcript = session.transcript();
+            let shown = Request::of_peer(id.clone(), &request, &transcript, (&agent, &cwd), Timestamp::now());
+            drop(transcript);
             self.event(Event::Requests(vec![shown], Vec::new())).await;
             tokio::spawn(self.clone().answer_directly(id, request, answer));
         }
@@ -417,6 +420,13 @@ impl Context {
         self.prompt(prompt).await;
         Ok(())
     }
+}
+
+/// The name that an agent gives itself in `initialize`.
+fn agent_name(info: &Object) -> String {
+    let info = info.get_object("info").unwrap_or_default();
+    let mut names = ["title", "name"].into_iter().filter_map(|member| info.get_string(member));
+    names.find(|name| !name.trim().is_empty()).unwrap_or_else(|| "agent".to_owned())
 }
 
 fn agents_in(result: &Object) -> Vec<AgentInfo> {
@@ -494,6 +504,14 @@ mod tests {
     use std::io::ErrorKind;
 
     use super::*;
+
+    #[test]
+    fn an_agent_has_the_name_that_it_gives_itself() {
+        let info = |text: &str| parlor_client::Json::parse(text).unwrap().to_object().unwrap();
+        assert_eq!(agent_name(&info(r#"{"info":{"name":"kimi","title":"Kimi Code"}}"#)), "Kimi Code");
+        assert_eq!(agent_name(&info(r#"{"info":{"name":"kimi","title":" "}}"#)), "kimi");
+        assert_eq!(agent_name(&info("{}")), "agent");
+    }
 
     #[test]
     fn the_client_gives_up_only_if_another_attempt_would_fail_in_the_same_way() {

@@ -109,8 +109,8 @@ impl Context {
                 self.event(Event::Note(note)).await;
                 Ok(())
             }
-            SessionCall::Older(before) => {
-                self.older(id, &before).await;
+            SessionCall::Older(cursor) => {
+                self.older(id, &cursor).await;
                 Ok(())
             }
         }
@@ -132,7 +132,7 @@ impl Context {
                 return;
             }
             Err(error) if error.code() == Some(code::REQUEST_CANCELLED) => {
-                Event::PromptAccepted(sent.session)
+                Event::PromptWithdrawn { session: sent.session, text: sent.text }
             }
             Err(error) => {
                 Event::PromptFailed { session: sent.session, text: sent.text, failure: failure(&error) }
@@ -241,14 +241,17 @@ impl Context {
     }
 
     /// Loads earlier entries and reports them.
-    async fn older(&self, id: SessionId, before: &Json) {
+    async fn older(&self, id: SessionId, cursor: &Json) {
         let loaded = match self.session(&id) {
-            Ok((session, _)) => session.older(before, TAIL_ENTRIES).await,
+            Ok((session, _)) => session.older(cursor, TAIL_ENTRIES).await,
             Err(error) => Err(error),
         };
         let event = match loaded {
-            Ok(page) => Event::Older { session: id, page: Box::new(page.transcript), before: page.before },
-            Err(_) => Event::OlderFailed(id),
+            Ok(page) => {
+                let (page, before) = (Box::new(page.transcript), page.before);
+                Event::Older { session: id, cursor: cursor.clone(), page, before }
+            }
+            Err(error) => Event::OlderFailed { session: id, cursor: cursor.clone(), reason: reason(&error) },
         };
         self.event(event).await;
     }

@@ -1,16 +1,25 @@
 //! The clipboard: programs of the system, or an escape sequence.
 
-use std::io::{self, Write, stdout};
+use std::io::{Write, stdout};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+
+use tokio::sync::mpsc;
 
 use crate::Event;
 use crate::text::count;
 
 /// How much text is copied with an escape sequence: terminals ignore longer ones.
 const MAX_OSC52: usize = 74_000;
+
+/// How long a program may take.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The pause before a program that runs is asked again whether it has ended.
+const POLL: Duration = Duration::from_millis(5);
 
 /// A program that copies its standard input.
 struct CopyProgram {
@@ -42,33 +51,79 @@ const COPY_PROGRAMS: [CopyProgram; 5] = [
     CopyProgram { name: "tmux", args: &["load-buffer", "-w", "-"], variables: &["TMUX"], is_remote: true },
 ];
 
-/// Copies a text: with a program of the system, else with an escape sequence. Over ssh a program would copy to the other machine.
-pub(super) fn copy(text: &str) -> Event {
-    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_remote = ["SSH_TTY", "SSH_CONNECTION"].iter().any(is_set);
-    let is_usable = |program: &&CopyProgram| {
-        let has_variable = program.variables.is_empty() || program.variables.iter().any(is_set);
-        has_variable && (program.is_remote || !is_remote)
+/// Copies a text with a program of the system, and reports the outcome. Over ssh a program would copy to the other machine. A thread
+/// of its own waits for the program, and none waits for the thread: the program may hang.
+pub(super) fn copy(text: String, events: mpsc::Sender<Event>) {
+    std::thread::spawn(move || {
+        let is_copied =
+            usable_programs().any(|program| copy_with(program.name, program.args, &text, TIMEOUT));
+        let event = if is_copied { copied(&text) } else { Event::NotCopied(text) };
+        let _ = events.blocking_send(event);
+    });
+}
+
+/// Copies a text with an escape sequence.
+pub(super) fn copy_by_sequence(text: &str) -> Event {
+    let write = || {
+        let mut out = stdout();
+        write!(out, "\u{1b}]52;c;{}\u{7}", STANDARD.encode(text))?;
+        out.flush()
     };
-    let is_copied = COPY_PROGRAMS.iter().filter(is_usable).any(|program| copy_with(program, text));
-    if is_copied || (text.len() <= MAX_OSC52 && copy_by_sequence(text).is_ok()) {
-        Event::Note(format!("Copied {}", count(text.lines().count(), "line")))
+    if text.len() <= MAX_OSC52 && write().is_ok() {
+        copied(text)
     } else {
         Event::Failed("Cannot copy here; v opens the text in $PAGER".to_owned())
     }
 }
 
-fn copy_by_sequence(text: &str) -> io::Result<()> {
-    let mut out = stdout();
-    write!(out, "\u{1b}]52;c;{}\u{7}", STANDARD.encode(text))?;
-    out.flush()
+fn copied(text: &str) -> Event {
+    Event::Note(format!("Copied {}", count(text.lines().count(), "line")))
 }
 
-/// Runs a program that copies its standard input. Returns false if it is not there or fails.
-fn copy_with(program: &CopyProgram, text: &str) -> bool {
-    let mut command = Command::new(program.name);
-    command.args(program.args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+fn usable_programs() -> impl Iterator<Item = &'static CopyProgram> {
+    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_remote = ["SSH_TTY", "SSH_CONNECTION"].iter().any(is_set);
+    COPY_PROGRAMS.iter().filter(move |program| {
+        let has_variable = program.variables.is_empty() || program.variables.iter().any(is_set);
+        has_variable && (program.is_remote || !is_remote)
+    })
+}
+
+/// Runs a program that copies its standard input. Returns false if it is not there, fails, or does not end in time.
+fn copy_with(name: &str, args: &[&str], text: &str, timeout: Duration) -> bool {
+    let mut command = Command::new(name);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let Ok(mut child) = command.spawn() else { return false };
-    let written = child.stdin.take().is_some_and(|mut stdin| stdin.write_all(text.as_bytes()).is_ok());
-    child.wait().is_ok_and(|status| status.success()) && written
+    let Some(mut stdin) = child.stdin.take() else { return false };
+    // Writing ends when the program has read everything, or has ended.
+    let text = text.to_owned();
+    let written = std::thread::spawn(move || stdin.write_all(text.as_bytes()).is_ok());
+    let until = Instant::now() + timeout;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success() && written.join().unwrap_or(false),
+            Ok(None) if Instant::now() < until => std::thread::sleep(POLL),
+            Ok(None) | Err(_) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return false;
+            }
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_hangs_is_given_up() {
+        let timeout = Duration::from_millis(50);
+        // More than a pipe holds.
+        let text = "x".repeat(1 << 20);
+        assert!(!copy_with("sleep", &["600"], &text, timeout));
+        assert!(!copy_with("no-such-program", &[], &text, timeout));
+        assert!(!copy_with("sh", &["-c", "cat >/dev/null; exit 1"], &text, Duration::from_secs(60)));
+        assert!(copy_with("cat", &[], &text, Duration::from_secs(60)));
+    }
 }

@@ -64,7 +64,7 @@ impl EscapeFilter {
 /// How long a sequence can be.
 const MAX_SEQUENCE: usize = 32;
 
-/// What held events are together.
+/// The meaning of held events together.
 enum Joined {
     Key(KeyEvent),
     /// A whole sequence that is not a key.
@@ -143,7 +143,7 @@ mod tests {
             .collect()
     }
 
-    /// What a text becomes that arrives byte by byte within the time.
+    /// The events of a text that arrives byte by byte within the time.
     fn filtered(text: &str) -> Vec<Event> {
         let mut filter = EscapeFilter::default();
         let now = Instant::now();

@@ -14,15 +14,18 @@ mod terminal;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crossterm::event::{Event as TerminalEvent, EventStream, KeyEventKind, MouseButton, MouseEventKind};
+use crossterm::event::{
+    Event as TerminalEvent, EventStream, KeyEventKind, MouseButton, MouseEvent, MouseEventKind,
+};
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
 use self::backend::Backend;
 use self::escape::EscapeFilter;
+pub(crate) use self::search::MAX_HITS;
 pub use self::target::Target;
-use self::terminal::Screen;
+use self::terminal::{Screen, is_in_tmux};
 use crate::clean::Clean;
 use crate::{App, Detached, Effect, Event, TerminalOptions};
 
@@ -58,6 +61,11 @@ pub async fn run(options: TerminalOptions, target: Target) -> Result<Option<Deta
     let backend = Backend::start(target, sender.clone()).await.map_err(ShellError::Start)?;
     let screen = Screen::open()?;
     let (width, height) = screen.size()?;
+    let mut pending = VecDeque::from([Event::Resize(width, height)]);
+    // tmux reports the focus only with `focus-events on`, and then at once.
+    if is_in_tmux() {
+        pending.push_back(Event::FocusUnknown);
+    }
     let mut shell = Shell {
         app,
         backend,
@@ -66,7 +74,7 @@ pub async fn run(options: TerminalOptions, target: Target) -> Result<Option<Deta
         escape: EscapeFilter::default(),
         sender,
         login,
-        pending: VecDeque::from([Event::Resize(width, height)]),
+        pending,
     };
     shell.run(events).await
 }
@@ -145,10 +153,8 @@ impl Shell {
         match effect {
             Effect::Send(call) => self.backend.send(call),
             Effect::Reconnect => self.backend.reconnect(),
-            Effect::Copy(text) => {
-                let event = clipboard::copy(&text);
-                self.pending.push_back(event);
-            }
+            Effect::Copy(text) => clipboard::copy(text, self.sender.clone()),
+            Effect::CopyBySequence(text) => self.pending.push_back(clipboard::copy_by_sequence(&text)),
             Effect::Notify(text) => Screen::notify(&Clean::line(&text)),
             Effect::WindowTitle(title) => Screen::set_title(&Clean::line(&title)),
             Effect::OpenLink(url) => self.pending.push_back(external::open_link(&url)),
@@ -260,6 +266,10 @@ fn until(time: Timestamp) -> Instant {
     Instant::now() + Duration::try_from(left).unwrap_or(Duration::ZERO)
 }
 
+fn wheel(rows: isize, mouse: MouseEvent) -> Event {
+    Event::Wheel { rows, column: mouse.column, row: mouse.row }
+}
+
 /// The event of the client for one of the terminal.
 fn translate(event: TerminalEvent) -> Option<Event> {
     match event {
@@ -269,8 +279,8 @@ fn translate(event: TerminalEvent) -> Option<Event> {
         TerminalEvent::FocusGained => Some(Event::Focus(true)),
         TerminalEvent::FocusLost => Some(Event::Focus(false)),
         TerminalEvent::Mouse(mouse) => match mouse.kind {
-            MouseEventKind::ScrollUp => Some(Event::Wheel(-WHEEL_ROWS)),
-            MouseEventKind::ScrollDown => Some(Event::Wheel(WHEEL_ROWS)),
+            MouseEventKind::ScrollUp => Some(wheel(-WHEEL_ROWS, mouse)),
+            MouseEventKind::ScrollDown => Some(wheel(WHEEL_ROWS, mouse)),
             MouseEventKind::Down(MouseButton::Left) => Some(Event::Click(mouse.column, mouse.row)),
             MouseEventKind::Down(_)
             | MouseEventKind::Up(_)

@@ -7,7 +7,7 @@ use crate::clean::Clean;
 use crate::event::{Event, Hit};
 
 /// How many hits a search returns.
-const MAX_HITS: u64 = 50;
+pub(crate) const MAX_HITS: usize = 50;
 
 impl Context {
     /// Searches and reports the hits.
@@ -19,7 +19,7 @@ impl Context {
         session: Option<SessionId>,
     ) {
         let started = std::time::Instant::now();
-        let mut params = Object::new().with("query", query).with("limit", MAX_HITS);
+        let mut params = Object::new().with("query", query).with("limit", MAX_HITS as u64);
         if let Some(cwd) = cwd {
             params.set("cwd", cwd);
         }

@@ -8,7 +8,7 @@ use parlor_client::{Agent, Client, Connector, Error, Hello, Json, Version};
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the client connects to.
+/// A server, or an agent without one.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// The Unix socket of a local server.

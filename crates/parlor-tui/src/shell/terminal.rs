@@ -93,17 +93,30 @@ impl Screen {
 
     /// Rings the bell and sends a desktop notification.
     pub(super) fn notify(text: &Clean) {
-        let text: String = text.as_str().chars().filter(|letter| *letter != ';').take(200).collect();
         let term = std::env::var("TERM").unwrap_or_default();
-        let is_777 = term.starts_with("rxvt") || term.starts_with("foot");
-        let sequence = if is_777 {
-            format!("\u{1b}]777;notify;parlor;{text}\u{7}")
-        } else {
-            format!("\u{1b}]9;{text}\u{7}")
-        };
         let mut out = stdout();
-        let _ = write!(out, "\u{7}{sequence}").and_then(|()| out.flush());
+        let _ = write!(out, "{}", notification(text, &term, is_in_tmux())).and_then(|()| out.flush());
     }
+}
+
+/// Whether tmux is between the client and the terminal.
+pub(super) fn is_in_tmux() -> bool {
+    std::env::var_os("TMUX").is_some_and(|value| !value.is_empty())
+}
+
+/// The bell and the sequence of a desktop notification. tmux passes the sequence on if `allow-passthrough` is set.
+fn notification(text: &Clean, term: &str, is_in_tmux: bool) -> String {
+    let text: String = text.as_str().chars().filter(|letter| *letter != ';').take(200).collect();
+    let is_777 = term.starts_with("rxvt") || term.starts_with("foot");
+    let sequence = if is_777 {
+        format!("\u{1b}]777;notify;parlor;{text}\u{7}")
+    } else {
+        format!("\u{1b}]9;{text}\u{7}")
+    };
+    if is_in_tmux {
+        return format!("\u{7}\u{1b}Ptmux;{}\u{1b}\\", sequence.replace('\u{1b}', "\u{1b}\u{1b}"));
+    }
+    format!("\u{7}{sequence}")
 }
 
 impl Drop for Screen {
@@ -139,4 +152,18 @@ fn leave() {
         Print(POP_TITLE),
     );
     let _ = disable_raw_mode();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_rings_the_bell_and_passes_through_tmux() {
+        let text = Clean::line("claude asks; now");
+        assert_eq!(notification(&text, "xterm-256color", false), "\u{7}\u{1b}]9;claude asks now\u{7}");
+        assert_eq!(notification(&text, "foot", false), "\u{7}\u{1b}]777;notify;parlor;claude asks now\u{7}");
+        let in_tmux = "\u{7}\u{1b}Ptmux;\u{1b}\u{1b}]9;claude asks now\u{7}\u{1b}\\";
+        assert_eq!(notification(&text, "tmux-256color", true), in_tmux);
+    }
 }

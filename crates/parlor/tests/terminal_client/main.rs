@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod conversation;
+mod keys;
 mod requests;
 mod server;
 mod sessions;

@@ -67,6 +67,40 @@ fn a_server_that_does_not_respond_leaves_the_client_usable() {
     drop(listener);
 }
 
+#[test]
+fn a_server_that_answers_late_is_waited_for() {
+    let mut scenario = Scenario::new(PARLOR);
+    std::fs::write(scenario.work().join("config.toml"), "[server]\nhosts = [\"localhost\"]\n").unwrap();
+    scenario.serve(&["--agent", "demo", "--config", "config.toml"]);
+    scenario.new_session("say worth the wait");
+    let (listener, port) = (std::net::TcpListener::bind("127.0.0.1:0").unwrap(), port(&scenario));
+    let url = format!("ws://localhost:{}", listener.local_addr().unwrap().port());
+    let (answers, late) = std::sync::mpsc::channel::<()>();
+    // Everything that the server sends waits until the test says so. The threads end with the connections.
+    std::thread::spawn(move || {
+        let mut late = Some(late);
+        for client in listener.incoming().flatten() {
+            let server = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let (mut to_server, mut from_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from_client, &mut to_server));
+            let _ = late.take().map(|late| late.recv());
+            let (mut from_server, mut to_client) = (server, client);
+            std::thread::spawn(move || std::io::copy(&mut from_server, &mut to_client));
+        }
+    });
+    let mut command = scenario.command(&["attach", "--server", &url]);
+    let token = std::fs::read_to_string(scenario.data().join("token")).unwrap();
+    command.env("PARLOR_TOKEN", token.trim());
+    let mut screen = Screen::run(&command, 80, 24);
+    screen.wait_for("Connecting to the server");
+    screen.press("typed meanwhile");
+    screen.wait_for("› typed meanwhile");
+    answers.send(()).unwrap();
+    screen.wait_for("\n   worth the wait");
+    screen.wait_for("› typed meanwhile");
+    assert_eq!(screen.detach(), Some(0));
+}
+
 /// Runs the client with a server at an address, and has a turn.
 fn prompt_at(scenario: &Scenario, url: &str) {
     let mut command = scenario.command(&["attach", "--server", url]);

@@ -1,11 +1,14 @@
 //! Keys of the input: editing, sending, history, completion and queued prompts.
 
+use std::collections::HashSet;
+
 use crossterm::event::KeyCode;
 use jiff::SignedDuration;
-use parlor_client::DuringTurn;
+use parlor_client::{DuringTurn, SessionId};
 
 use crate::app::{App, Completion, CompletionItem, Focus, MAX_HISTORY, Opening};
 use crate::clean::Clean;
+use crate::conversation::Conversation;
 use crate::event::{Call, Effect, SessionCall};
 use crate::fuzzy;
 use crate::input::Completed;
@@ -138,12 +141,18 @@ impl App {
         self.input.set(&text.unwrap_or_default());
     }
 
-    /// The prompts that were sent: those of the session, then others, the latest first.
-    pub(super) fn history(&self) -> Vec<String> {
-        let mut prompts =
-            self.conversation.as_ref().map(crate::conversation::Conversation::prompts).unwrap_or_default();
-        prompts.extend(self.history.iter().cloned());
-        let mut seen = std::collections::HashSet::new();
+    /// The prompts that were sent, the latest first: those that were written here for the session, which may wait in its queue, then
+    /// the others of the session, then those of other sessions.
+    pub(in crate::app) fn history(&self) -> Vec<String> {
+        let open = self.open_id();
+        let (own, others): (Vec<_>, Vec<_>) = self.history.iter().partition(|(session, _)| *session == open);
+        let texts = |prompts: Vec<&(Option<SessionId>, String)>| {
+            prompts.into_iter().map(|(_, text)| text.clone()).collect::<Vec<_>>()
+        };
+        let mut prompts = texts(own);
+        prompts.extend(self.conversation.as_ref().map(Conversation::prompts).unwrap_or_default());
+        prompts.extend(texts(others));
+        let mut seen = HashSet::new();
         prompts.retain(|prompt| !prompt.trim().is_empty() && seen.insert(prompt.clone()));
         prompts.truncate(MAX_HISTORY);
         prompts
@@ -159,13 +168,17 @@ impl App {
         match self.keys.action(KeyContext::Messages, key) {
             Some(Action::Edit) => {
                 self.replace_input(&prompt.text);
+                self.withdrawn.push(prompt.text);
                 self.send_to_session(SessionCall::Withdraw(prompt.id), effects);
             }
             Some(Action::Withdraw) => {
+                self.add_to_history(prompt.text.clone());
+                self.withdrawn.push(prompt.text);
                 self.send_to_session(SessionCall::Withdraw(prompt.id), effects);
                 self.note("Withdrawn");
             }
             Some(Action::SendNow) => {
+                self.withdrawn.push(prompt.text.clone());
                 self.send_to_session(SessionCall::Withdraw(prompt.id), effects);
                 self.send_prompt(prompt.text, DuringTurn::SteerOrCancel, effects);
             }

@@ -27,9 +27,7 @@ impl App {
             Action::NextPrompt => conversation.select_next_prompt(look),
             Action::Toggle => conversation.toggle(look),
             Action::ToggleAll => conversation.toggle_all(),
-            Action::NextHit | Action::PreviousHit
-                if conversation.select_match(action == Action::NextHit, look) => {}
-            Action::NextHit | Action::PreviousHit => self.note("No hits here"),
+            Action::NextHit | Action::PreviousHit => self.find(action == Action::NextHit),
             Action::Find => self.ask("Find", String::new(), AskPurpose::Find),
             Action::Copy | Action::CopyMarkdown => self.copy(action == Action::CopyMarkdown, effects),
             Action::View => {
@@ -137,7 +135,7 @@ impl App {
     }
 }
 
-/// What is selected, as far as its actions differ.
+/// The kinds of entries that have different actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::app) enum SelectedKind {
     Prompt,

@@ -14,14 +14,14 @@ mod sessions;
 use crossterm::event::KeyCode;
 
 pub(super) use self::messages::SelectedKind;
-use super::{App, CANCELLING, Focus, GUARD_TIME, INTERRUPT_TIME, Link, TAB_GUARD_TIME};
+use super::{App, CANCELLING, Focus, GUARD_TIME, INTERRUPT_TIME, Link, OpenAt, TAB_GUARD_TIME};
 use crate::event::{Call, Effect, SessionCall};
 use crate::keys::{Action, Key, KeyContext};
 use crate::overlay::{AskPurpose, HelpView, InboxView, Overlay, Search};
 use crate::theme::Role;
 
 impl App {
-    /// Where the keys go.
+    /// The table of the keys that work now.
     fn key_context(&self) -> KeyContext {
         match (self.overlays.last(), self.focus) {
             (Some(overlay), _) => overlay.key_context(),
@@ -155,6 +155,12 @@ impl App {
                 true
             }
             Focus::Messages => {
+                if self.open_at.take_if(|at| *at == OpenAt::Match).is_some() {
+                    if let Some(conversation) = &mut self.conversation {
+                        conversation.wants_first = false;
+                    }
+                    return true;
+                }
                 if let Some(results) = self.results.take() {
                     self.overlays.push(*results);
                     return true;

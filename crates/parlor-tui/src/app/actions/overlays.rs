@@ -7,7 +7,6 @@ use crate::event::{Call, Effect};
 use crate::field::TextField;
 use crate::keys::{Action, Key};
 use crate::overlay::{Ask, AskPurpose, Choice, Overlay, step};
-use crate::request::selection;
 
 impl App {
     pub(super) fn ask(&mut self, title: &'static str, text: String, purpose: AskPurpose) {
@@ -123,9 +122,7 @@ impl App {
             AskPurpose::Find => {
                 let Some(conversation) = &mut self.conversation else { return };
                 conversation.matches = text.split_whitespace().map(str::to_lowercase).collect();
-                if !text.is_empty() && !conversation.select_match(false, &self.look) {
-                    self.note("No hits here");
-                }
+                self.find(false);
             }
             AskPurpose::Filter => self.open_listed(effects),
         }
@@ -165,14 +162,14 @@ impl App {
                 let number = digit.and_then(|digit| usize::try_from(digit).ok()?.checked_sub(1));
                 let request = self.requests.iter().find(|request| Some(&request.id) == current.as_ref());
                 let option = request.zip(number).and_then(|(request, number)| request.options().get(number));
-                if let (Some(result), Some(id)) = (option.map(selection), current) {
-                    self.send_answer(id, result, effects);
+                if let (Some(option), Some(id)) = (option.cloned(), current) {
+                    self.select_option(id, &option, effects);
                 }
             }
         }
     }
 
-    fn open_hit(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn open_hit(&mut self, effects: &mut Vec<Effect>) {
         let Some(Overlay::Search(search)) = self.overlays.last() else { return };
         let Some(hit) = search.hits.get(search.cursor).cloned() else { return };
         let words = search.words();

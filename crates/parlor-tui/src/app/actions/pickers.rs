@@ -6,7 +6,7 @@ use crate::app::{App, Focus};
 use crate::clean::Clean;
 use crate::event::{Call, Effect, SessionCall};
 use crate::keys::{Action, KeyContext};
-use crate::overlay::{AskPurpose, Choice, Overlay, PickItem, Picker};
+use crate::overlay::{AskPurpose, Choice, Overlay, PickItem, Picker, PickerKind};
 use crate::sessions::RowState;
 use crate::theme::{Mark, Role};
 
@@ -30,9 +30,7 @@ impl App {
             needs_confirmation: false,
         };
         let items = rows.into_iter().map(item).collect();
-        let mut picker = Picker::new("Open a session", items);
-        picker.subtitle = Clean::line(&self.sessions.len().to_string());
-        self.overlays.push(Overlay::Picker(picker));
+        self.overlays.push(Overlay::Picker(Picker::new(PickerKind::Session, items)));
     }
 
     /// Offers a new session with the text of the picker of sessions.
@@ -41,7 +39,7 @@ impl App {
         let with = agent.map(|agent| format!(" with {agent}")).unwrap_or_default();
         let path = self.look.short_path(&self.new_cwd);
         let Some(Overlay::Picker(picker)) = self.overlays.last_mut() else { return };
-        if picker.title != "Open a session" {
+        if picker.kind != PickerKind::Session {
             return;
         }
         picker.items.retain(|item| !matches!(item.choice, Choice::NewSession(_)));
@@ -61,50 +59,48 @@ impl App {
     }
 
     pub(super) fn pick_command(&mut self) {
-        const COMMANDS: [(Action, &str); 17] = [
-            (Action::OpenSession, "Open a session"),
-            (Action::NewSession, "New session"),
-            (Action::Inbox, "Inbox"),
-            (Action::Search, "Search all sessions"),
-            (Action::Options, "Model, mode and options"),
-            (Action::Fork, "Fork here"),
-            (Action::Edit, "Edit the prompt"),
-            (Action::Regenerate, "Regenerate the answer"),
-            (Action::OtherAgent, "Continue with another agent"),
-            (Action::ForkTree, "Fork tree"),
-            (Action::Title, "Change the title"),
-            (Action::Filter, "Directory of new sessions"),
-            (Action::Archive, "Archive or restore this session"),
-            (Action::Archived, "Show or hide archived sessions"),
-            (Action::Delete, "Delete this session"),
-            (Action::Undo, "Undo"),
-            (Action::Help, "Help"),
+        const COMMANDS: [(Choice, &str); 18] = [
+            (Choice::Action(Action::OpenSession), "Open a session"),
+            (Choice::Action(Action::NewSession), "New session"),
+            (Choice::Action(Action::Inbox), "Inbox"),
+            (Choice::Action(Action::Search), "Search all sessions"),
+            (Choice::Action(Action::Options), "Model, mode and options"),
+            (Choice::Action(Action::Fork), "Fork here"),
+            (Choice::Action(Action::Edit), "Edit the prompt"),
+            (Choice::Action(Action::Regenerate), "Regenerate the answer"),
+            (Choice::Action(Action::OtherAgent), "Continue with another agent"),
+            (Choice::Action(Action::ForkTree), "Fork tree"),
+            (Choice::Action(Action::Title), "Change the title"),
+            (Choice::Directory, "Directory of new sessions"),
+            (Choice::Action(Action::Archive), "Archive or restore this session"),
+            (Choice::Action(Action::Archived), "Show or hide archived sessions"),
+            (Choice::Action(Action::Delete), "Delete this session"),
+            (Choice::Action(Action::Undo), "Undo"),
+            (Choice::Action(Action::Help), "Help"),
+            (Choice::Action(Action::Detach), "Detach"),
         ];
-        let item = |(action, name): (Action, &str)| {
+        let item = |(choice, name): (Choice, &str)| {
             let contexts = [KeyContext::Messages, KeyContext::Sessions];
-            let key = contexts.into_iter().find_map(|context| self.keys.key(context, action));
-            let key = key.filter(|_| action != Action::Filter).map(|key| key.to_string());
+            let key = match choice {
+                Choice::Action(Action::Detach) => Some("Ctrl-C Ctrl-C".to_owned()),
+                Choice::Action(action) => contexts
+                    .into_iter()
+                    .find_map(|context| self.keys.key(context, action))
+                    .map(|key| key.to_string()),
+                _ => None,
+            };
             PickItem {
                 section: None,
                 mark: None,
                 name: Clean::line(name),
                 about: Clean::default(),
                 right: Clean::line(&key.unwrap_or_default()),
-                choice: Choice::Action(action),
+                choice,
                 needs_confirmation: false,
             }
         };
-        let mut items: Vec<_> = COMMANDS.into_iter().map(item).collect();
-        items.push(PickItem {
-            section: None,
-            mark: None,
-            name: Clean::line("Detach"),
-            about: Clean::default(),
-            right: Clean::line("Ctrl-C Ctrl-C"),
-            choice: Choice::Action(Action::Detach),
-            needs_confirmation: false,
-        });
-        self.overlays.push(Overlay::Picker(Picker::new("All commands", items)));
+        let items = COMMANDS.into_iter().map(item).collect();
+        self.overlays.push(Overlay::Picker(Picker::new(PickerKind::Command, items)));
     }
 
     pub(super) fn pick_history(&mut self) {
@@ -118,7 +114,7 @@ impl App {
             needs_confirmation: false,
         };
         let items = self.history().into_iter().map(item).collect();
-        self.overlays.push(Overlay::Picker(Picker::new("History", items)));
+        self.overlays.push(Overlay::Picker(Picker::new(PickerKind::History, items)));
     }
 
     pub(super) fn pick_agent(&mut self, is_fork: bool, effects: &mut Vec<Effect>) {
@@ -145,8 +141,8 @@ impl App {
         let mut agents: Vec<_> = self.agents.iter().collect();
         agents.sort_by_key(|agent| !agent.is_installed);
         let items = agents.into_iter().map(item).collect();
-        let title = if is_fork { "Continue with another agent" } else { "Agent of the new session" };
-        self.overlays.push(Overlay::Picker(Picker::new(title, items)));
+        let kind = if is_fork { PickerKind::OtherAgent } else { PickerKind::NewAgent };
+        self.overlays.push(Overlay::Picker(Picker::new(kind, items)));
     }
 
     pub(super) fn pick_option(&mut self, effects: &mut Vec<Effect>) {
@@ -209,9 +205,8 @@ impl App {
             self.note("The agent has no model, mode or other options");
             return;
         }
-        let mut picker = Picker::new("Model, mode and options", items);
+        let mut picker = Picker::new(PickerKind::Options, items);
         picker.subtitle = self.session_title();
-        picker.is_options = true;
         picker.footer = self.session_facts();
         self.overlays.push(Overlay::Picker(picker));
     }
@@ -257,6 +252,10 @@ impl App {
                 self.replace_input(&text);
             }
             Choice::Action(action) => self.run_command(action, effects),
+            Choice::Directory => {
+                let cwd = self.look.short_path(&self.new_cwd).to_string();
+                self.ask("Directory", cwd, AskPurpose::Directory);
+            }
             Choice::Option { option, value, note } => {
                 let note = if self.is_busy() { format!("{note} (from the next turn)") } else { note };
                 self.send_to_session(SessionCall::SetOption { option, value, note }, effects);
@@ -314,10 +313,6 @@ impl App {
             return;
         }
         match action {
-            Action::Filter => {
-                let cwd = self.look.short_path(&self.new_cwd).to_string();
-                self.ask("Directory", cwd, AskPurpose::Directory);
-            }
             Action::Fork | Action::Edit | Action::Regenerate | Action::OtherAgent => {
                 if self.conversation.is_some() {
                     self.branch(action, effects);

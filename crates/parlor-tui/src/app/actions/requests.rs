@@ -1,9 +1,11 @@
 //! Keys of permission requests and forms.
 
-use crossterm::event::KeyCode;
-use parlor_client::{Elicitation, PermissionOptionKind};
+use std::collections::hash_map::Entry;
 
-use crate::app::App;
+use crossterm::event::KeyCode;
+use parlor_client::{Elicitation, Object, PermissionOption, PermissionOptionKind};
+
+use crate::app::{Answer, App};
 use crate::clean::Clean;
 use crate::event::{Call, Effect};
 use crate::form::{FieldValue, Form};
@@ -38,19 +40,29 @@ impl App {
         let chosen = number.checked_sub(1).and_then(|index| request.options().get(index)).cloned();
         if let Some(option) = chosen {
             let id = request.id.clone();
-            self.send_answer(id, selection(&option), effects);
+            self.select_option(id, &option, effects);
         }
     }
 
-    /// Sends the answer to a request.
-    pub(super) fn send_answer(
-        &mut self,
-        id: String,
-        result: parlor_client::Object,
-        effects: &mut Vec<Effect>,
-    ) {
+    /// Selects an option of a request.
+    pub(super) fn select_option(&mut self, id: String, option: &PermissionOption, effects: &mut Vec<Effect>) {
+        let is_rejection =
+            matches!(option.kind, PermissionOptionKind::RejectOnce | PermissionOptionKind::RejectAlways);
+        let text = Clean::line(&format!("{} (here)", option.name));
+        self.send_answer(id, selection(option), Answer { text, is_rejection: Some(is_rejection) }, effects);
+    }
+
+    /// Sends a form, or declines it.
+    fn send_form(&mut self, id: String, values: Option<Object>, effects: &mut Vec<Effect>) {
+        let text = Clean::line(if values.is_some() { "sent here" } else { "declined here" });
+        let answer = Answer { text, is_rejection: Some(values.is_none()) };
+        self.send_answer(id, values.unwrap_or_else(Elicitation::decline), answer, effects);
+    }
+
+    fn send_answer(&mut self, id: String, result: Object, answer: Answer, effects: &mut Vec<Effect>) {
         // The first answer counts.
-        if self.answered_here.insert(id.clone()) {
+        if let Entry::Vacant(entry) = self.answered_here.entry(id.clone()) {
+            entry.insert(answer);
             effects.push(Effect::Send(Call::Answer { id, result }));
         }
     }
@@ -67,8 +79,8 @@ impl App {
         };
         match permission.only_option(&kind) {
             Some(option) => {
-                let (id, result) = (id.clone(), selection(option));
-                self.send_answer(id, result, effects);
+                let (id, option) = (id.clone(), option.clone());
+                self.select_option(id, &option, effects);
             }
             None if permission.options.iter().any(|option| option.kind == kind) => {
                 self.note("Several options fit this key: choose by number");
@@ -108,11 +120,11 @@ impl App {
             match (action, key.typed()) {
                 (Some(Action::Open), _) => {
                     effects.push(Effect::OpenLink(url));
-                    let result = Form::accept(form).unwrap_or_else(|_| Elicitation::decline());
-                    self.send_answer(id, result, effects);
+                    let values = Form::accept(form).ok();
+                    self.send_form(id, values, effects);
                 }
                 (_, Some('y')) => effects.push(Effect::Copy(url)),
-                (_, Some('n')) => self.send_answer(id, Elicitation::decline(), effects),
+                (_, Some('n')) => self.send_form(id, None, effects),
                 _ => return false,
             }
             return true;
@@ -171,11 +183,11 @@ impl App {
         let Some(Request { id, subject: Subject::Form(form), .. }) = self.shown_request() else { return };
         let id = id.clone();
         if is_declined {
-            self.send_answer(id, Elicitation::decline(), effects);
+            self.send_form(id, None, effects);
             return;
         }
         match form.accept() {
-            Ok(result) => self.send_answer(id, result, effects),
+            Ok(values) => self.send_form(id, Some(values), effects),
             Err((field, problem)) => {
                 self.form.problem = Some(Clean::line(&problem));
                 self.go_to_field(field);

@@ -14,16 +14,20 @@ impl App {
         self.sessions.lines(&self.list_filter).iter().filter_map(ListLine::session).cloned().collect()
     }
 
+    /// Moves the cursor of the list.
+    pub(super) fn step_list(&mut self, forward: bool) {
+        let listed = self.listed();
+        let index = self.list_cursor.as_ref().and_then(|id| listed.iter().position(|known| known == id));
+        self.list_cursor = listed.get(index.map_or(0, |index| step(index, listed.len(), forward))).cloned();
+    }
+
     pub(super) fn on_session_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
         let listed = self.listed();
         let index = self.list_cursor.as_ref().and_then(|id| listed.iter().position(|known| known == id));
         let go = |index: usize| listed.get(index).cloned();
         let current = index.and_then(go);
         match action {
-            Action::Next => self.list_cursor = go(index.map_or(0, |index| step(index, listed.len(), true))),
-            Action::Previous => {
-                self.list_cursor = go(index.map_or(0, |index| step(index, listed.len(), false)));
-            }
+            Action::Next | Action::Previous => self.step_list(action == Action::Next),
             Action::First => self.list_cursor = go(0),
             Action::Last => self.list_cursor = listed.last().cloned(),
             Action::Open => self.open_listed(effects),

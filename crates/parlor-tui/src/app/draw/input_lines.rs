@@ -12,7 +12,7 @@ use crate::text::{cut, cut_path, pad};
 use crate::theme::{Mark, Role};
 
 impl App {
-    /// What is possible with the selected entry.
+    /// The keys for the selected entry.
     pub(super) fn action_line(&self, columns: u16) -> Option<Line<'static>> {
         if self.focus != Focus::Messages {
             return None;
@@ -68,20 +68,26 @@ impl App {
                 "          ".to_owned()
             };
             let text = Clean::line(prompt.text.lines().next().unwrap_or_default());
+            let keys = "e edit  w withdraw  s send now";
             let hint = match (is_selected, index == 0) {
-                (true, _) => "e edit  w withdraw  s send now".to_owned(),
+                (true, _) if self.is_narrow() => String::new(),
+                (true, _) => keys.to_owned(),
                 (false, true) if !self.is_narrow() => format!("{} selects", self.mark(Mark::Up)),
                 (false, _) => String::new(),
             };
             let role = if is_selected { Role::Accent } else { Role::Dim };
             let left =
                 vec![self.span(lead, Role::Accent), self.span(label, role), Span::raw(text.to_string())];
-            self.spread(left, vec![self.span(hint, role)], columns)
+            let mut lines = vec![self.spread(left, vec![self.span(hint, role)], columns)];
+            if is_selected && self.is_narrow() {
+                lines.push(Line::from(self.span(keys, role)));
+            }
+            lines
         };
-        shown.map(line).collect()
+        shown.flat_map(line).collect()
     }
 
-    /// What to know while there is no connection.
+    /// The address of the server and how to start it, while there is no connection.
     pub(super) fn offline_lines(&self, columns: u16) -> Vec<Line<'static>> {
         let Link::Retrying { server, reason, is_down, .. } = &self.link else { return Vec::new() };
         let lead = if self.is_narrow() { "" } else { "   " };

@@ -1,5 +1,6 @@
 //! The list of sessions.
 
+use parlor_client::SessionId;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -15,6 +16,16 @@ use crate::time::{age, clock, seconds_between};
 
 /// How many requests the list shows.
 const MAX_LISTED_REQUESTS: usize = 3;
+
+/// A row of the list.
+enum ListRow {
+    Line(ListLine),
+    /// The agent and the state of the session above it, on narrow screens.
+    Detail(SessionId),
+    Blank,
+    /// Why there are no sessions.
+    Nothing,
+}
 
 impl App {
     /// The lines of the fork tree before a session: for each level, whether another fork follows.
@@ -78,57 +89,64 @@ impl App {
         lines
     }
 
-    /// The lines of the list with what they are, beginning below the head.
-    fn list_lines(&self, columns: u16) -> Vec<(Option<ListLine>, Line<'static>)> {
-        let mut drawn = Vec::new();
-        let lead = if self.is_narrow() { "" } else { " " };
+    /// The rows of the list below its head.
+    fn list_rows(&self) -> Vec<ListRow> {
+        let mut rows = Vec::new();
         for line in self.sessions.lines(&self.list_filter) {
-            match &line {
-                ListLine::Directory(cwd) => {
-                    if !drawn.is_empty() {
-                        drawn.push((None, Line::default()));
-                    }
-                    let path = crate::text::cut_path(
-                        self.look.short_path(cwd).as_str(),
-                        usize::from(columns) - 2,
-                        self.mark(Mark::Ellipsis),
-                    );
-                    drawn.push((None, Line::from(vec![self.span(format!("{lead}{path}"), Role::Dim)])));
-                }
-                ListLine::Archived(count) => {
-                    if !drawn.is_empty() {
-                        drawn.push((None, Line::default()));
-                    }
-                    let key = self.keys.label(KeyContext::Sessions, Action::Archived);
-                    let verb = if self.sessions.shows_archived { "hides" } else { "shows" };
-                    let left = vec![self.span(format!("{lead}{count} archived"), Role::Dim)];
-                    let right = vec![self.span(format!("{key} {verb}{lead}"), Role::Dim)];
-                    drawn.push((Some(line.clone()), self.spread(left, right, columns)));
-                }
-                ListLine::Session { id, branches } => {
-                    let Some(row) = self.sessions.get(id) else { continue };
-                    let is_current = self.focus == Focus::Sessions && self.list_cursor.as_ref() == Some(id);
-                    drawn.push((Some(line.clone()), self.list_row_line(row, branches, columns, is_current)));
-                    if is_current && self.is_narrow() {
-                        let state = self.state_word(row);
-                        let about = format!("   {}, {state}", row.agent);
-                        drawn.push((
-                            None,
-                            Line::from(vec![self.span(cut(&about, usize::from(columns), "…"), Role::Dim)]),
-                        ));
-                    }
-                }
+            let has_detail = self.is_narrow() && line.session().is_some_and(|id| self.is_list_cursor(id));
+            if !matches!(line, ListLine::Session { .. }) && !rows.is_empty() {
+                rows.push(ListRow::Blank);
+            }
+            let detail = line.session().filter(|_| has_detail).cloned().map(ListRow::Detail);
+            rows.push(ListRow::Line(line));
+            rows.extend(detail);
+        }
+        if rows.is_empty() {
+            rows.push(ListRow::Nothing);
+        }
+        rows
+    }
+
+    fn is_list_cursor(&self, id: &SessionId) -> bool {
+        self.focus == Focus::Sessions && self.list_cursor.as_ref() == Some(id)
+    }
+
+    fn list_row_text(&self, row: &ListRow, columns: u16) -> Line<'static> {
+        let lead = if self.is_narrow() { "" } else { " " };
+        match row {
+            ListRow::Blank => Line::default(),
+            ListRow::Line(ListLine::Directory(cwd)) => {
+                let path = self.look.short_path(cwd);
+                let room = usize::from(columns) - 2;
+                let path = crate::text::cut_path(path.as_str(), room, self.mark(Mark::Ellipsis));
+                Line::from(self.span(format!("{lead}{path}"), Role::Dim))
+            }
+            ListRow::Line(ListLine::Archived(count)) => {
+                let key = self.keys.label(KeyContext::Sessions, Action::Archived);
+                let verb = if self.sessions.shows_archived { "hides" } else { "shows" };
+                let left = vec![self.span(format!("{lead}{count} archived"), Role::Dim)];
+                let right = vec![self.span(format!("{key} {verb}{lead}"), Role::Dim)];
+                self.spread(left, right, columns)
+            }
+            ListRow::Line(ListLine::Session { id, branches }) => {
+                let row = self.sessions.get(id);
+                row.map(|row| self.list_row_line(row, branches, columns, self.is_list_cursor(id)))
+                    .unwrap_or_default()
+            }
+            ListRow::Detail(id) => {
+                let Some(row) = self.sessions.get(id) else { return Line::default() };
+                let about = format!("   {}, {}", row.agent, self.state_word(row));
+                Line::from(self.span(cut(&about, usize::from(columns), self.mark(Mark::Ellipsis)), Role::Dim))
+            }
+            ListRow::Nothing => {
+                let text = match (self.sessions.is_loaded, self.list_filter.is_empty()) {
+                    (false, _) => "loading …",
+                    (true, true) => "No sessions yet",
+                    (true, false) => "No sessions match",
+                };
+                Line::from(self.span(format!("{lead}  {text}"), Role::Dim))
             }
         }
-        if drawn.is_empty() {
-            let text = match (self.sessions.is_loaded, self.list_filter.is_empty()) {
-                (false, _) => "loading …",
-                (true, true) => "No sessions yet",
-                (true, false) => "No sessions match",
-            };
-            drawn.push((None, Line::from(vec![self.span(format!("{lead}  {text}"), Role::Dim)])));
-        }
-        drawn
     }
 
     fn list_row_line(
@@ -187,24 +205,28 @@ impl App {
 
     pub(super) fn draw_list(&mut self, area: Rect, buf: &mut Buffer) {
         let head = self.list_head(area.width);
-        let lines = self.list_lines(area.width);
+        let rows = self.list_rows();
         for (y, line) in (area.y..area.bottom()).zip(&head) {
             buf.set_line(area.x, y, line, area.width);
         }
         let top = area.y + u16::try_from(head.len()).unwrap_or(0);
         let height = usize::from(area.bottom().saturating_sub(top));
-        let cursor = lines.iter().position(|(line, _)| {
-            matches!(line, Some(ListLine::Session { id, .. }) if self.list_cursor.as_ref() == Some(id))
-        });
+        let is_cursor = |row: &ListRow| match row {
+            ListRow::Line(ListLine::Session { id, .. }) => self.list_cursor.as_ref() == Some(id),
+            ListRow::Line(_) | ListRow::Blank | ListRow::Detail(_) | ListRow::Nothing => false,
+        };
+        let cursor = rows.iter().position(is_cursor);
         // The cursor stays on the screen.
         if let Some(cursor) = cursor.filter(|_| self.focus == Focus::Sessions) {
             self.list_scroll =
                 self.list_scroll.min(cursor.saturating_sub(1)).max((cursor + 2).saturating_sub(height));
         }
-        self.list_scroll = self.list_scroll.min(lines.len().saturating_sub(height));
-        let shown = lines.iter().skip(self.list_scroll).take(height);
-        for (y, (_, line)) in (top..area.bottom()).zip(shown) {
-            buf.set_line(area.x, y, line, area.width);
+        self.list_scroll = self.list_scroll.min(rows.len().saturating_sub(height));
+        // Only the rows on the screen are laid out: there may be thousands.
+        let shown = rows.iter().skip(self.list_scroll).take(height);
+        for (y, row) in (top..area.bottom()).zip(shown) {
+            let line = self.list_row_text(row, area.width);
+            buf.set_line(area.x, y, &line, area.width);
             if line.style.add_modifier.contains(Modifier::REVERSED) {
                 buf.set_style(Rect { x: area.x, y, width: area.width, height: 1 }, line.style);
             }
@@ -216,6 +238,9 @@ impl App {
         let width = self.list_width();
         let head = self.list_head(width).len();
         let index = usize::from(row).checked_sub(head)? + self.list_scroll;
-        self.list_lines(width).into_iter().nth(index)?.0
+        match self.list_rows().into_iter().nth(index)? {
+            ListRow::Line(line) => Some(line),
+            ListRow::Blank | ListRow::Detail(_) | ListRow::Nothing => None,
+        }
     }
 }

@@ -12,14 +12,19 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::App;
-use crate::clean::Clean;
 use crate::field::TextField;
 use crate::overlay::Overlay;
-use crate::text::width;
 use crate::theme::{Mark, Role};
 
-/// The lines of a drawn overlay: what is above the status line, and where the cursor is.
-type Drawn = (Vec<Line<'static>>, Option<(usize, usize)>);
+/// The rows of an overlay above the status line.
+#[derive(Default)]
+struct Drawn {
+    lines: Vec<Line<'static>>,
+    /// The row and the column of the cursor.
+    cursor: Option<(usize, usize)>,
+    /// For each line the index of the item that it belongs to.
+    items: Vec<Option<usize>>,
+}
 
 impl App {
     /// Whether the topmost overlay takes the whole screen.
@@ -32,15 +37,16 @@ impl App {
         let body = Rect { height: area.height - 1, ..area };
         let mut overlays = std::mem::take(&mut self.overlays);
         let full = overlays.iter_mut().rev().find(|overlay| !matches!(overlay, Overlay::Ask(_)));
-        let ((lines, cursor), hints) = match full {
+        let (Drawn { lines, cursor, items }, hints) = match full {
             Some(Overlay::Picker(picker)) => (self.picker_lines(picker, body), self.picker_hints(picker)),
             Some(Overlay::Inbox(inbox)) => (self.inbox_lines(inbox, body), self.inbox_hints()),
             Some(Overlay::Search(search)) => (self.search_lines(search, body), self.search_hints()),
             Some(Overlay::Forks(forks)) => (self.fork_lines(forks, body), self.fork_hints(forks)),
             Some(Overlay::Help(help)) => (self.help_lines(help, body), Self::help_hints()),
-            Some(Overlay::Ask(_)) | None => ((Vec::new(), None), Vec::new()),
+            Some(Overlay::Ask(_)) | None => (Drawn::default(), Vec::new()),
         };
         self.overlays = overlays;
+        self.overlay_items = items;
         for (y, line) in (body.y..body.bottom()).zip(&lines) {
             buf.set_line(body.x, y, line, body.width);
             if line.style.add_modifier.contains(Modifier::REVERSED) {
@@ -60,16 +66,11 @@ impl App {
         };
         let line = match (&self.note, self.overlays.last()) {
             (_, Some(Overlay::Ask(ask))) => {
-                let label = format!(" {}: ", ask.title);
-                let before = width(&label) + width(Clean::line(ask.text.before_cursor()).as_str());
-                position =
-                    Some(Position::new(u16::try_from(before).unwrap_or(0).min(area.width - 1), status.y));
-                Line::from(vec![
-                    self.span(label, Role::Accent),
-                    Span::raw(Clean::line(ask.text.text()).to_string()),
-                ])
+                let (line, column) = self.field_line(format!(" {}: ", ask.title), &ask.text, status.width);
+                position = Some(Position::new(column, status.y));
+                line
             }
-            (_, Some(Overlay::Forks(_))) if !self.removals.is_empty() => {
+            (None, Some(Overlay::Forks(_))) if !self.removals.is_empty() => {
                 self.removal_line(status.width).unwrap_or_default()
             }
             (Some(note), _) => {
@@ -91,13 +92,9 @@ impl App {
     }
 
     /// The line of a text field, and the column of its cursor.
-    fn query_line(&self, query: &TextField) -> (Line<'static>, usize) {
-        let text = Clean::line(query.text()).to_string();
-        let line = Line::from(vec![
-            self.span(format!(" {} ", self.mark(Mark::Prompt)), Role::Accent),
-            Span::raw(text),
-        ]);
-        (line, 3 + width(Clean::line(query.before_cursor()).as_str()))
+    fn query_line(&self, query: &TextField, columns: u16) -> (Line<'static>, usize) {
+        let (line, column) = self.field_line(format!(" {} ", self.mark(Mark::Prompt)), query, columns);
+        (line, usize::from(column))
     }
 
     /// A text in which some characters are marked as matches.

@@ -1,4 +1,4 @@
-//! Draws a request or a form in place of the input.
+//! Draws a request in place of the input.
 
 use std::rc::Rc;
 
@@ -6,17 +6,15 @@ use jiff::Timestamp;
 use parlor_client::Transcript;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
-use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::{App, HEADER_ROWS, Hint};
 use crate::clean::Clean;
 use crate::conversation::margin;
 use crate::entry::{EntryContext, EntryTimes};
-use crate::form::{FieldValue, Form};
 use crate::keys::{Action, KeyContext};
 use crate::request::{Permission, Request, Subject};
-use crate::text::{cut, pad, width, wrap};
+use crate::text::{cut, width, wrap};
 use crate::theme::{Mark, Role};
 use crate::time::{clock, seconds_between};
 
@@ -26,6 +24,9 @@ pub(in crate::app) struct DrawnRequest {
     key: (String, Option<Timestamp>, u16),
     lines: Rc<Vec<Line<'static>>>,
 }
+
+/// Shown with a request from the answer until the server closes it.
+pub(super) const SENDING_ANSWER: &str = "sending the answer";
 
 /// The columns of a request in a pager.
 const PAGER_COLUMNS: u16 = 100;
@@ -147,7 +148,7 @@ impl App {
     }
 
     /// The line above a request.
-    fn request_rule(&self, request: &Request, columns: u16) -> Line<'static> {
+    pub(super) fn request_rule(&self, request: &Request, columns: u16) -> Line<'static> {
         let count = self.own_requests().len();
         let of = if count > 1 { format!("  1 of {count}") } else { String::new() };
         let text = format!("! {} asks: {}{of}", self.requesting_agent(), self.summary_of(request));
@@ -155,15 +156,18 @@ impl App {
         if let (Subject::Permission(permission), false) = (&request.subject, self.is_narrow()) {
             parts.extend(permission.details.counts.map(|(added, removed)| format!("+{added} -{removed}")));
         }
-        let waits = request.opened.filter(|_| !self.is_narrow());
-        parts.extend(waits.map(|opened| format!("waits {}", clock(seconds_between(opened, self.look.now)))));
+        if self.answered_here.contains_key(&request.id) {
+            parts = vec![SENDING_ANSWER.to_owned()];
+        } else if let Some(opened) = request.opened.filter(|_| !self.is_narrow()) {
+            parts.push(format!("waits {}", clock(seconds_between(opened, self.look.now))));
+        }
         let text_right = parts.join(&format!(" {} ", self.mark(Mark::Dot)));
         let right =
             if text_right.is_empty() { Vec::new() } else { vec![self.span(text_right, Role::Warning)] };
         self.rule(vec![self.span(text, Role::Warning)], right, columns, Role::Warning)
     }
 
-    /// What is asked for; on narrow screens without the kind.
+    /// The headline of a request; on narrow screens without the kind.
     pub(super) fn summary_of(&self, request: &Request) -> String {
         if self.is_narrow() { request.short_summary() } else { request.summary() }
     }
@@ -177,7 +181,7 @@ impl App {
         }
     }
 
-    fn wrapped(&self, text: &str, columns: u16, role: Role) -> Vec<Line<'static>> {
+    pub(super) fn wrapped(&self, text: &str, columns: u16, role: Role) -> Vec<Line<'static>> {
         let lead = usize::from(margin(columns)) * 3;
         let rows = Clean::lines(text)
             .into_iter()
@@ -228,7 +232,7 @@ impl App {
         let ellipsis = self.mark(Mark::Ellipsis);
         let mut lines = Vec::new();
         let Subject::Permission(permission) = &request.subject else { return lines };
-        lines.extend(self.options_below(permission, columns));
+        lines.extend(self.options_below(permission, columns, true));
         if permission.options.is_empty() {
             lines.push(Line::from(vec![self.span(format!("{lead}The agent offers no options."), Role::Dim)]));
         }
@@ -242,7 +246,13 @@ impl App {
     }
 
     /// The options of a permission below each other. Their texts are never cut: they say what is permitted.
-    pub(super) fn options_below(&self, permission: &Permission, columns: u16) -> Vec<Line<'static>> {
+    /// After a rejection in place of the input the person can write, which the inbox does not offer.
+    pub(super) fn options_below(
+        &self,
+        permission: &Permission,
+        columns: u16,
+        has_input: bool,
+    ) -> Vec<Line<'static>> {
         const INSTEAD: &str = ", then write what to do instead";
         let lead = if margin(columns) == 0 { "" } else { "   " };
         let mut lines = Vec::new();
@@ -258,172 +268,12 @@ impl App {
                 let has_room = width(&text) + width(INSTEAD) <= room;
                 let mark = if row == 0 { mark.clone() } else { " ".repeat(width(&mark)) };
                 let mut spans = vec![Span::raw(lead), self.span(mark, Role::Accent), Span::raw(text)];
-                if is_rejection && row == last && has_room {
+                if is_rejection && has_input && row == last && has_room {
                     spans.push(self.span(INSTEAD, Role::Dim));
                 }
                 lines.push(Line::from(spans));
             }
         }
         lines
-    }
-
-    fn draw_form(&mut self, request: &Request, area: Rect, buf: &mut Buffer) -> Option<Position> {
-        let Subject::Form(form) = &request.subject else { return None };
-        let (lines, cursor) = self.form_lines(form, area.width);
-        let body = area.height.saturating_sub(HEADER_ROWS);
-        let wanted = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(1);
-        let panel = wanted.min(body);
-        let view = Rect { y: area.y + HEADER_ROWS, height: body - panel, ..area };
-        if view.height > 0 {
-            self.draw_conversation(view, buf);
-        }
-        buf.set_line(area.x, view.bottom(), &self.request_rule(request, area.width), area.width);
-        let top = view.bottom() + 1;
-        let room = usize::from(area.bottom().saturating_sub(top));
-        // The row of the cursor stays on the screen.
-        let first = (cursor.0 + 2).saturating_sub(room).min(lines.len().saturating_sub(room));
-        for (y, line) in (top..area.bottom()).zip(lines.iter().skip(first)) {
-            buf.set_line(area.x, y, line, area.width);
-        }
-        let column = cursor.1?;
-        let y = top + u16::try_from(cursor.0.checked_sub(first)?).ok()?;
-        Some(Position::new(
-            (area.x + u16::try_from(column).ok()?).min(area.right() - 1),
-            y.min(area.bottom() - 1),
-        ))
-    }
-
-    /// The lines of a form, the row of the cursor, and its column in a text.
-    #[expect(clippy::too_many_lines, reason = "one arm for each type of field")]
-    fn form_lines(&self, form: &Form, columns: u16) -> (Vec<Line<'static>>, (usize, Option<usize>)) {
-        let is_narrow = margin(columns) == 0;
-        let lead = if is_narrow { 0 } else { 3 };
-        let indent = " ".repeat(lead);
-        let mut cursor = (0, None);
-        if let Some(url) = form.url() {
-            // The address is above the agent's text, so that a long text does not hide it.
-            let mut lines = Vec::new();
-            for row in wrap(Clean::line(url).as_str(), usize::from(columns) - lead) {
-                let host = url
-                    .split("://")
-                    .nth(1)
-                    .and_then(|rest| rest.split(['/', '?', '#']).next())
-                    .unwrap_or_default();
-                let host = Clean::line(host).to_string();
-                let mut spans = vec![Span::raw(indent.clone())];
-                match row.split_once(host.as_str()).filter(|_| !host.is_empty()) {
-                    Some((before, after)) => spans.extend([
-                        Span::raw(before.to_owned()),
-                        Span::styled(host, Style::new().add_modifier(Modifier::BOLD)),
-                        Span::raw(after.to_owned()),
-                    ]),
-                    None => spans.push(Span::raw(row)),
-                }
-                lines.push(Line::from(spans));
-            }
-            lines.push(Line::default());
-            lines.extend(self.wrapped(form.message(), columns, Role::Text));
-            return (lines, cursor);
-        }
-        let mut lines = self.wrapped(form.message(), columns, Role::Text);
-        lines.push(Line::default());
-        let titles = form.fields.iter().map(|field| width(field.title.as_str()) + 2).max().unwrap_or(0);
-        let titles = (titles + 2).min(usize::from(columns) / 3);
-        for (index, field) in form.fields.iter().enumerate() {
-            let is_current = self.form.cursor == index;
-            let star = if field.is_required() { " *" } else { "" };
-            let title = pad(&format!("{}{star}", field.title), titles, self.mark(Mark::Ellipsis));
-            let title_role = if is_current { Role::Accent } else { Role::Text };
-            let title_span = self.span(title, title_role);
-            let blank = " ".repeat(lead + titles);
-            let first = lines.len();
-            if is_current {
-                cursor.0 = first;
-            }
-            let mut values: Vec<Vec<Span<'static>>> = Vec::new();
-            match &field.value {
-                FieldValue::Text(text) => {
-                    let typed = if is_current { self.form.text.text() } else { text };
-                    let before = if is_current { self.form.text.before_cursor() } else { "" };
-                    let shown = |text: &str| {
-                        let mask = if self.look.theme.is_ascii { "*" } else { "•" };
-                        if field.is_secret() {
-                            mask.repeat(text.chars().count())
-                        } else {
-                            Clean::line(text).to_string()
-                        }
-                    };
-                    if is_current {
-                        cursor.1 = Some(lead + titles + width(&shown(before)));
-                    }
-                    values.push(vec![Span::raw(shown(typed))]);
-                }
-                FieldValue::Boolean(value) => {
-                    let mark = if *value { "[x]" } else { "[ ]" };
-                    values.push(vec![self.span(mark, title_role)]);
-                }
-                FieldValue::One { options, chosen } => {
-                    let radio = self.mark(Mark::Radio);
-                    for (index, (_, name)) in options.iter().enumerate() {
-                        let mark =
-                            if *chosen == Some(index) { format!("({radio}) ") } else { "( ) ".to_owned() };
-                        values.push(vec![Span::raw(mark), Span::raw(name.to_string())]);
-                    }
-                }
-                FieldValue::Many { options, chosen, cursor } => {
-                    let mut spans = Vec::new();
-                    for (index, (_, name)) in options.iter().enumerate() {
-                        let mark = if chosen.get(index) == Some(&true) { "[x] " } else { "[ ] " };
-                        let style = if is_current && *cursor == index {
-                            self.style(Role::Selected)
-                        } else {
-                            Style::new()
-                        };
-                        spans.push(Span::styled(format!("{mark}{name}"), style));
-                        spans.push(Span::raw("   "));
-                    }
-                    values.push(spans);
-                }
-            }
-            for (row, value) in values.into_iter().enumerate() {
-                let mut spans = if row == 0 {
-                    vec![Span::raw(indent.clone()), title_span.clone()]
-                } else {
-                    vec![Span::raw(blank.clone())]
-                };
-                spans.extend(value);
-                lines.push(Line::from(self.cut_spans(spans, usize::from(columns))));
-            }
-            let about = [field.description.as_ref().map(ToString::to_string), field.limits()];
-            let about: Vec<String> = about.into_iter().flatten().collect();
-            if !about.is_empty() {
-                for row in wrap(&about.join("; "), usize::from(columns).saturating_sub(blank.len())) {
-                    lines.push(Line::from(vec![Span::raw(blank.clone()), self.span(row, Role::Dim)]));
-                }
-            }
-            lines.push(Line::default());
-        }
-        if let Some(problem) = &self.form.problem {
-            let text = format!("{indent}{} {problem}", self.mark(Mark::Failed));
-            lines.push(Line::from(vec![
-                self.span(cut(&text, usize::from(columns), self.mark(Mark::Ellipsis)), Role::Error),
-            ]));
-            lines.push(Line::default());
-        }
-        let button = |text: &'static str, index: usize| {
-            let role = if self.form.cursor == index { Role::Selected } else { Role::Text };
-            self.span(text, role)
-        };
-        let fields = form.fields.len();
-        if self.form.cursor >= fields {
-            cursor = (lines.len(), None);
-        }
-        lines.push(Line::from(vec![
-            Span::raw(indent),
-            button("[ Submit ]", fields),
-            Span::raw("   "),
-            button("[ Decline ]", fields + 1),
-        ]));
-        (lines, cursor)
     }
 }

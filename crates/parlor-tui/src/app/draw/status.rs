@@ -16,7 +16,10 @@ impl App {
     pub(super) fn draw_status(&self, area: Rect, buf: &mut Buffer) {
         let right = self.context_spans(area.width);
         let lead = if self.is_narrow() { "" } else { " " };
-        if let Some(line) = self.removal_line(area.width) {
+        // A note is about the last key, and so shorter than the time in which a removal can be taken back.
+        if self.note.is_none()
+            && let Some(line) = self.removal_line(area.width)
+        {
             buf.set_line(area.x, area.y, &line, area.width);
             return;
         }
@@ -32,7 +35,7 @@ impl App {
         buf.set_line(area.x, area.y, &line, area.width);
     }
 
-    /// What was archived or deleted, while it can be taken back.
+    /// Names the last archiving or deletion, and the key that takes it back.
     pub(super) fn removal_line(&self, columns: u16) -> Option<Line<'static>> {
         let removal = self.removals.last()?;
         let lead = if self.is_narrow() { "" } else { " " };

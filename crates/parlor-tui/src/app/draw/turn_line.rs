@@ -14,7 +14,7 @@ use crate::time::{clock, moment, seconds_between, with_seconds};
 const SILENCE: u64 = 30;
 
 impl App {
-    /// What the agent is doing, or what it waits for.
+    /// The line above the input: the activity of the agent, or the person that it waits for.
     pub(in crate::app) fn turn_line(&self, columns: u16) -> Line<'static> {
         if let Some((text, right)) = self.problem() {
             let text = format!("{} {text}", self.mark(Mark::Failed));
@@ -74,10 +74,13 @@ impl App {
         self.rule(vec![self.span(left, left_role)], right, columns, role)
     }
 
-    /// What keeps a prompt from being sent, and what can be done about it.
+    /// The reason why no prompt can be sent, and the keys that help.
     fn problem(&self) -> Option<(String, String)> {
         let now = self.look.now;
-        let retry = |at| format!("retry in {} s{}Enter now", seconds_between(now, at), self.dot());
+        let retry = |at| match seconds_between(now, at) {
+            0 => "connecting".to_owned(),
+            left => format!("retry in {left} s{}Enter now", self.dot()),
+        };
         if let Link::Retrying { since, next, .. } = &self.link {
             let since = with_seconds(*since, &self.look.zone);
             return Some((format!("No connection to the server since {since}"), retry(*next)));

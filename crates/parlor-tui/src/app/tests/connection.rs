@@ -21,7 +21,7 @@ fn a_lost_connection_is_shown_and_keeps_what_is_written() {
     assert_eq!(script.press("Enter"), [Effect::Reconnect]);
     script.wait(38_000);
     script.event(lost());
-    let effects = script.event(Event::Connected { server: String::new() });
+    let effects = script.event(Event::Connected);
     assert!(matches!(call(&effects)[..], [Call::Open { .. }]), "{effects:?}");
     script.opened("s1", &[PROMPT, ANSWER, TOOL, RUNNING]);
     let screen = script.screen(80, 24);
@@ -134,7 +134,7 @@ fn a_prompt_that_is_sent_too_early_waits_for_the_connection() {
     let mut script = Script::new(Start::New);
     script.type_text("hello");
     assert_eq!(script.press("Enter"), []);
-    script.event(Event::Connected { server: String::new() });
+    script.event(Event::Connected);
     let effects = script.event(Event::List(Vec::new()));
     assert!(matches!(call(&effects)[..], [Call::New { prompt, .. }] if prompt == "hello"), "{effects:?}");
 }

@@ -1,6 +1,7 @@
 //! Screens of every size, in ASCII, and with hostile text.
 
 use super::*;
+use crate::event::Hit;
 
 #[test]
 fn the_conversation_is_drawn_at_every_width() {
@@ -229,4 +230,126 @@ fn a_thought_has_the_time_until_the_turn_went_on() {
     let later = PROMPT.replace("\"messageId\":\"", "\"messageId\":\"later");
     let mut script = Script::open(&[PROMPT, thought, &later, IDLE]);
     assert!(script.screen(80, 24).contains("Thought: two tests"));
+}
+
+#[test]
+fn sessions_can_be_told_apart_in_the_narrowest_picker() {
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    script.press("Ctrl-O");
+    let screen = script.screen(40, 24);
+    for title in ["Fix flaky port test", "Document the token", "Invoice rounding"] {
+        assert!(screen.contains(title), "{screen}");
+    }
+}
+
+#[test]
+fn the_selected_queued_prompt_is_readable_on_a_narrow_screen() {
+    let mut script = Script::open(&[PROMPT, QUEUE, RUNNING]);
+    script.press("Up");
+    let screen = script.screen(44, 20);
+    assert!(screen.contains("Then add an entry to CHANGELOG.m"), "{screen}");
+    assert!(screen.contains("e edit  w withdraw  s send now"), "{screen}");
+}
+
+#[test]
+fn the_scopes_of_a_search_are_on_a_narrow_screen() {
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    script.press("Ctrl-F");
+    let screen = script.screen(40, 20);
+    for text in ["all sessions", "directory", "this session", "Tab scope"] {
+        assert!(screen.contains(text), "{text}: {screen}");
+    }
+}
+
+#[test]
+fn as_many_hits_as_are_returned_are_not_called_all() {
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    script.press("Ctrl-F");
+    script.type_text("x");
+    script.wait(100);
+    let hit = Hit {
+        session: "s1".into(),
+        title: Clean::default(),
+        agent: Clean::default(),
+        cwd: String::new(),
+        message: Some("a".into()),
+        tool_call: None,
+        role: Clean::line("user"),
+        at: None,
+        snippet: Clean::line("x"),
+        matches: Vec::new(),
+    };
+    script.event(Event::Hits { generation: 1, hits: Ok(vec![hit.clone(); 50]), millis: 1 });
+    assert!(script.screen(80, 24).contains("the best 50 hits in 1 session"), "{}", script.screen(80, 24));
+    script.event(Event::Hits { generation: 1, hits: Ok(vec![hit; 49]), millis: 1 });
+    assert!(script.screen(80, 24).contains(" 49 hits in 1 session"));
+}
+
+#[test]
+fn the_start_screen_wraps_its_directory() {
+    let mut script = Script::connected(Start::New, &[]);
+    script.app.new_cwd = "/home/dev/src/a-directory-with-a-long-name/and/another/one/inside/of/it".to_owned();
+    for width in [40, 100] {
+        let screen = script.screen(width, 30);
+        let main: Vec<&str> =
+            screen.lines().take(8).map(|row| row.split('│').next_back().unwrap().trim()).collect();
+        assert!(main.join("").replace(' ', "").contains("/inside/of/it."), "{screen}");
+    }
+}
+
+#[test]
+fn the_list_grows_with_the_screen() {
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    let long = SESSIONS[1].replace("Axum upgrade", "Axum upgrade with all of its middleware");
+    script.event(Event::ListChanged(rows(&[&long]), Vec::new()));
+    assert!(!script.screen(120, 24).contains("all of its middleware"));
+    assert!(script.screen(240, 24).contains("Axum upgrade with all of its middleware"));
+}
+
+#[test]
+fn a_note_is_shown_while_a_removal_can_be_taken_back() {
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    script.press("Tab Tab x");
+    assert!(script.screen(80, 24).contains("Archived \"Fix flaky"));
+    script.press("Ctrl-C");
+    assert!(script.screen(80, 24).contains("Ctrl-C again detaches"), "{}", script.screen(80, 24));
+    script.wait(2_500);
+    assert!(script.screen(80, 24).contains("Archived \"Fix flaky"));
+}
+
+#[test]
+fn thousands_of_sessions_are_drawn_without_delay() {
+    let sessions: Vec<String> = (0..2_000)
+        .map(|number| {
+            format!(
+                r#"{{"sessionId":"n{number}","cwd":"/home/dev/{}","title":"number {number}","updatedAt":"2026-11-17T10:{:02}:00Z"}}"#,
+                number % 500,
+                number % 60
+            )
+        })
+        .collect();
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    script.event(Event::ListChanged(rows(&refs(&sessions)), Vec::new()));
+    script.press("Tab Tab");
+    let started = std::time::Instant::now();
+    for _ in 0..30 {
+        script.press("j");
+        script.screen(120, 36);
+    }
+    // With work that grows with the square of the sessions this takes many times as long.
+    assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_long_title_leaves_the_mode_in_the_header() {
+    let mut script = Script::open(&[PROMPT, OPTIONS, IDLE]);
+    let long = SESSIONS[0].replace("Fix flaky port test", &"a long title ".repeat(12));
+    script.event(Event::ListChanged(rows(&[&long]), Vec::new()));
+    for width in [60, 80, 100, 120] {
+        let screen = script.screen(width, 24);
+        let header = screen.lines().next().unwrap();
+        assert!(header.contains("a long title") && header.contains("mode ask"), "{header}");
+    }
+    let screen = script.screen(40, 24);
+    assert!(screen.starts_with("a long title a long title a long"), "{screen}");
 }

@@ -208,3 +208,39 @@ fn editing_a_prompt_keeps_what_was_being_written() {
     script.press("Esc");
     assert_eq!(script.app.input.text(), "half");
 }
+
+#[test]
+fn prompts_that_were_queued_when_the_turn_is_cancelled_come_back() {
+    let withdrawn = |text: &str| Event::PromptWithdrawn { session: "s1".into(), text: text.to_owned() };
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    for text in ["then this", "and that"] {
+        script.type_text(text);
+        script.press("Enter");
+    }
+    script.press("Esc");
+    script.event(withdrawn("then this"));
+    script.event(withdrawn("and that"));
+    assert_eq!(script.app.input.text(), "then this\n\nand that");
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("What was queued was not sent. It is in the input again"), "{screen}");
+    // What is being written stays; the history has what was queued.
+    script.press("Ctrl-A Ctrl-K Ctrl-K Ctrl-K Ctrl-K Ctrl-K");
+    script.app.input.set("other words");
+    script.event(withdrawn("and that"));
+    assert_eq!(script.app.input.text(), "other words");
+    assert!(script.screen(80, 24).contains("A queued prompt was not sent. Ctrl-R finds it"));
+    script.app.input.set("");
+    script.press("Up");
+    assert_eq!(script.app.input.text(), "and that");
+}
+
+#[test]
+fn a_prompt_that_the_person_withdraws_does_not_come_back() {
+    let mut script = Script::open(&[PROMPT, QUEUE, RUNNING]);
+    script.press("Up w");
+    let text = "Then add an entry to CHANGELOG.md.".to_owned();
+    script.event(Event::PromptWithdrawn { session: "s1".into(), text: text.clone() });
+    assert_eq!(script.app.input.text(), "");
+    // The history has it, before the prompts that the transcript has.
+    assert_eq!(script.app.history()[0], text);
+}

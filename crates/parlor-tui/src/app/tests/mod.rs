@@ -15,6 +15,7 @@ mod connection;
 mod drawing;
 mod fixtures;
 mod input;
+mod mouse;
 mod races;
 mod reading;
 mod requests;

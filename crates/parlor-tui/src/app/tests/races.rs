@@ -76,7 +76,7 @@ fn what_is_typed_before_the_first_session_is_open_stays_in_the_input() {
 fn late_answers_about_another_session_change_nothing() {
     let mut script = Script::open(&[PROMPT, IDLE]);
     script.app.conversation.as_mut().unwrap().older = Some(Json::parse("5").unwrap());
-    script.event(Event::OlderFailed("s2".into()));
+    script.event(older_failed("s2", 5));
     assert!(script.app.conversation.as_ref().unwrap().older.is_some());
     script.type_text("go on");
     script.press("Enter");
@@ -231,7 +231,7 @@ fn a_fork_that_fails_leaves_what_was_typed_in_the_parent_and_sends_nothing() {
     script.press("Esc");
     script.event(failed);
     assert_eq!(script.app.input.text(), "draft\nnext");
-    assert_eq!(script.app.history[0], edited);
+    assert_eq!(script.app.history[0].1, edited);
     // A fork that cannot be opened is not one to return from.
     let mut script = Script::open(&[PROMPT, ANSWER, IDLE]);
     script.press("Tab f");

@@ -245,3 +245,197 @@ fn the_inbox_answers_the_request_that_was_selected_and_not_one_that_took_its_pla
     script.wait(600);
     assert!(answers(&script.press("y"))[0].starts_with("r1 "));
 }
+
+/// A request of the open session about a tool call without a command, a diff and an input.
+fn titled(title: &str, kind: &str) -> String {
+    let start = COMMAND_REQUEST.find(r#""params""#).unwrap();
+    let options = r#"[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"n","name":"No","kind":"reject_once"}]"#;
+    let call = format!(r#"{{"toolCallId":"t9","title":"{title}","kind":"{kind}"}}"#);
+    format!(r#"{}"params":{{"options":{options}}},"toolCall":{call}}}"#, &COMMAND_REQUEST[..start])
+}
+
+/// The words of a screen, also of texts that are broken into rows.
+fn words(screen: &str) -> String {
+    screen.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_title_of_a_request_is_shown_whole_where_it_can_be_answered() {
+    const TITLE: &str = "Delete the production database prod-eu-1 and all of its backups in every region without asking anyone again";
+    for (title, kind) in [
+        (TITLE, "delete"),
+        ("Delete: /etc/passwd (and the backups)", "delete"),
+        (TITLE, "other"),
+        (TITLE, "edit"),
+    ] {
+        let mut script = Script::open(&[PROMPT, RUNNING]);
+        script.wait(5_000);
+        script.event(Event::Requests(requests(&[&titled(title, kind)]), Vec::new()));
+        for width in [40, 80, 99] {
+            let screen = script.screen(width, 24);
+            assert!(words(&screen).contains(title), "{screen}");
+            assert!(kind != "other" || screen.contains("other"), "the kind: {screen}");
+        }
+        script.press("Ctrl-T");
+        for width in [40, 80, 99] {
+            let screen = script.screen(width, 24);
+            assert!(words(&screen).contains(title), "{screen}");
+        }
+    }
+}
+
+#[test]
+fn a_title_that_names_a_file_and_more_is_shown_whole() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5_000);
+    let request =
+        EDIT_REQUEST.replace("s2", "s1").replace("Edit http.rs", "Edit http.rs and drop all tables");
+    script.event(Event::Requests(requests(&[&request]), Vec::new()));
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("Edit http.rs and drop all tables"), "{screen}");
+}
+
+#[test]
+fn a_directory_without_a_command_is_shown() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5_000);
+    let request = titled("Clean up", "other")
+        .replace(r#""kind":"other"}"#, r#""kind":"other","rawInput":{"cwd":"/etc"}}"#);
+    script.event(Event::Requests(requests(&[&request]), Vec::new()));
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("/etc"), "{screen}");
+}
+
+#[test]
+fn a_title_with_another_verb_than_the_kind_is_shown() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5_000);
+    let request = EDIT_REQUEST.replace("s2", "s1").replace("Edit http.rs", "Delete http.rs");
+    script.event(Event::Requests(requests(&[&request]), Vec::new()));
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("Delete http.rs"), "{screen}");
+}
+
+#[test]
+fn an_answer_on_its_way_is_shown() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5_000);
+    script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()));
+    script.wait(2_000);
+    script.press("y");
+    assert!(script.screen(80, 24).contains("sending the answer"), "{}", script.screen(80, 24));
+    script.press("Ctrl-T");
+    let screen = script.screen(80, 24);
+    assert!(screen.contains("sending the answer") && !screen.contains("write what to do"), "{screen}");
+}
+
+#[test]
+fn everything_of_a_form_is_on_the_screen() {
+    const TITLE: &str = "Which of the extensions may the program install on every machine of the cluster";
+    const OPTION: &str =
+        "everything that the vendor offers, also what is not tested and costs money each month";
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5_000);
+    let many: Vec<String> = (1..=12).map(|number| format!(r#""extension number {number}""#)).collect();
+    let request = FORM_REQUEST
+        .replace(r#""title":"Extensions""#, &format!(r#""title":"{TITLE}""#))
+        .replace("Database name", &format!("{TITLE}, by name"))
+        .replace(r#""pg_trgm","postgis","citext""#, &many.join(","))
+        .replace("one schema for all tenants", OPTION);
+    script.event(Event::Requests(requests(&[&request]), Vec::new()));
+    script.wait(600);
+    for width in [40, 80] {
+        let screen = words(&script.screen(width, 80));
+        for text in [TITLE, &format!("{TITLE}, by name *"), OPTION, "extension number 12"] {
+            assert!(screen.contains(text), "{text}: {screen}");
+        }
+    }
+    // The option under the cursor is on a small screen as well.
+    script.press("Tab Tab Tab");
+    for number in 1..=12 {
+        let option = format!("[ ] extension number {number}");
+        assert!(script.screen(40, 10).contains(&option), "{}", script.screen(40, 10));
+        script.press("Down");
+    }
+}
+
+#[test]
+fn a_text_that_is_longer_than_its_field_scrolls_with_the_cursor() {
+    let long = "a long text of many words that does not fit into the field of a form, up to its end";
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.wait(5_000);
+    script.event(Event::Requests(requests(&[FORM_REQUEST]), Vec::new()));
+    script.wait(600);
+    script.type_text(long);
+    for width in [40, 80] {
+        assert!(script.screen(width, 30).contains("up to its end█"), "{}", script.screen(width, 30));
+    }
+    script.press("Ctrl-A");
+    assert!(script.screen(40, 30).contains("█hopa long"), "{}", script.screen(40, 30));
+    // So do the filter of the sessions and the text of a picker.
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    script.press("Tab Tab /");
+    script.type_text(long);
+    assert!(script.screen(40, 30).contains("up to its end█"), "{}", script.screen(40, 30));
+    script.press("Esc Ctrl-O");
+    script.type_text(long);
+    assert!(script.screen(40, 30).contains("up to its end█"), "{}", script.screen(40, 30));
+}
+
+#[test]
+fn a_terminal_that_may_not_report_its_focus_notifies() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.event(Event::FocusUnknown);
+    let notifies = |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::Notify(_)));
+    assert!(notifies(&script.event(Event::Requests(requests(&[COMMAND_REQUEST]), Vec::new()))));
+    // It reports the focus after all.
+    script.event(Event::Focus(true));
+    assert!(!notifies(&script.event(Event::Requests(requests(&[EDIT_REQUEST]), Vec::new()))));
+}
+
+#[test]
+fn the_end_of_a_turn_in_another_session_notifies() {
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    let ended = SESSIONS[1].replace(
+        r#""state":"needs_you","openRequests":1"#,
+        r#""state":"failed","lastTurnEndedAt":"2026-11-17T14:05:29Z""#,
+    );
+    assert_eq!(script.event(Event::ListChanged(rows(&[&ended]), Vec::new())), [], "the person sees it");
+    let mut script = Script::open(&[PROMPT, RUNNING]);
+    script.event(Event::Focus(false));
+    let effects = script.event(Event::ListChanged(rows(&[&ended]), Vec::new()));
+    assert_eq!(effects, [Effect::Notify("Turn failed (Axum upgrade)".to_owned())]);
+    // The same end is not reported again.
+    assert_eq!(script.event(Event::ListChanged(rows(&[&ended]), Vec::new())), []);
+}
+
+#[test]
+fn a_form_that_another_client_answered_is_noted() {
+    let decision = r#"{"sessionUpdate":"_parlor_event","eventId":"e1","type":"decision","at":"2026-11-17T14:05:28Z","request":"elicitation/create","title":"How should the database be set up?","outcome":"decline","by":{"client":9,"name":"zed"}}"#;
+    for (updates, note) in [
+        (vec![PROMPT, RUNNING, decision], "Form answered: declined by zed"),
+        (vec![PROMPT, RUNNING], "Form answered elsewhere or withdrawn"),
+    ] {
+        let mut script = Script::open(&[PROMPT, RUNNING]);
+        script.event(Event::Requests(requests(&[FORM_REQUEST]), Vec::new()));
+        script.changed(&updates);
+        script.event(Event::Requests(Vec::new(), vec!["r3".to_owned()]));
+        let screen = script.screen(80, 24);
+        assert!(screen.contains(note), "{screen}");
+    }
+}
+
+#[test]
+fn the_inbox_says_only_what_is_known_of_an_answer() {
+    let mut script = Script::open(&[PROMPT, IDLE]);
+    script.event(Event::Requests(requests(&[EDIT_REQUEST, COMMAND_REQUEST]), Vec::new()));
+    script.press("Esc Ctrl-T");
+    script.press("n");
+    script.event(Event::Requests(Vec::new(), vec!["r1".to_owned(), "r2".to_owned()]));
+    let screen = script.screen(80, 24);
+    let row = |title: &str| screen.lines().find(|row| row.contains(title)).unwrap().to_owned();
+    assert!(row("Fix flaky").contains("✗") && row("Fix flaky").contains("Reject (here)"), "{screen}");
+    // That of another session may have been rejected elsewhere.
+    assert!(row("Axum").starts_with("     Axum"), "{screen}");
+    assert!(row("Axum").contains("answered elsewhere"), "{screen}");
+}

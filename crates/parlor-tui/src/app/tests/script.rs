@@ -49,7 +49,7 @@ impl Script {
     /// A client that is connected to a server with these sessions.
     pub(super) fn connected(start: Start, sessions: &[&str]) -> Self {
         let mut script = Self::new(start);
-        script.event(Event::Connected { server: "/data/parlor.sock".to_owned() });
+        script.event(Event::Connected);
         let agent = |name: &str, is_installed, is_default| AgentInfo {
             name: name.to_owned(),
             is_installed,
@@ -251,5 +251,16 @@ pub(super) fn disconnect(script: &mut Script) {
 }
 
 pub(super) fn connect(script: &mut Script) -> Vec<Effect> {
-    script.event(Event::Connected { server: "/data/parlor.sock".to_owned() })
+    script.event(Event::Connected)
+}
+
+pub(super) fn older_page(page: Transcript, cursor: u32, before: Option<u32>) -> Event {
+    let json = |number: u32| Json::parse(number.to_string()).unwrap();
+    let before = before.map(json);
+    Event::Older { session: "s1".into(), cursor: json(cursor), page: Box::new(page), before }
+}
+
+pub(super) fn older_failed(session: &str, cursor: u32) -> Event {
+    let cursor = Json::parse(cursor.to_string()).unwrap();
+    Event::OlderFailed { session: session.into(), cursor, reason: "the disk is full".to_owned() }
 }

@@ -225,14 +225,14 @@ fn a_session_that_is_deleted_elsewhere_keeps_the_draft() {
 #[test]
 fn the_latest_session_of_the_directory_is_opened() {
     let mut script = Script::new(Start::Latest);
-    script.event(Event::Connected { server: String::new() });
+    script.event(Event::Connected);
     let effects = script.event(Event::List(rows(SESSIONS)));
     assert!(
         matches!(call(&effects)[..], [Call::Open { id, .. }] if *id == SessionId::from("s1")),
         "{effects:?}"
     );
     let mut script = Script::new(Start::Named("axum".to_owned()));
-    script.event(Event::Connected { server: String::new() });
+    script.event(Event::Connected);
     let effects = script.event(Event::List(rows(SESSIONS)));
     assert!(
         matches!(call(&effects)[..], [Call::Open { id, .. }] if *id == SessionId::from("s2")),
@@ -245,7 +245,7 @@ fn a_name_that_several_sessions_have_leaves_the_choice_to_the_person() {
     let twin = SESSIONS[1].replace("\"s2\"", "\"s2b\"");
     let start = |name: &str| {
         let mut script = Script::new(Start::Named(name.to_owned()));
-        script.event(Event::Connected { server: String::new() });
+        script.event(Event::Connected);
         let effects = script.event(Event::List(rows(&[SESSIONS[0], SESSIONS[1], &twin])));
         (script, effects)
     };

@@ -49,15 +49,17 @@ impl App {
         let rows = forks.lines.iter().filter_map(|line| self.sessions.get(line.session()?));
         let right = rows.map(|row| width(&self.fork_age(row))).max().unwrap_or(0).max(4);
         let skipped = (forks.cursor + 2).saturating_sub(room);
+        let mut items = vec![None; lines.len()];
         for (index, line) in forks.lines.iter().enumerate().skip(skipped).take(room) {
             let ListLine::Session { id, branches } = line else { continue };
             if let Some(row) = self.sessions.get(id) {
                 lines.push(self.fork_line(row, branches, index == forks.cursor, (columns, right)));
+                items.push(Some(index));
             }
         }
         lines.push(Line::default());
         lines.extend(preview);
-        (lines, None)
+        Drawn { lines, cursor: None, items }
     }
 
     fn fork_line(
@@ -95,7 +97,7 @@ impl App {
         format!("{archived}{:>3}", age_of(row, self.look.now))
     }
 
-    /// Where a fork was made, and how the open session goes on there.
+    /// The message at which a fork was made, and how the open session goes on there.
     fn fork_preview(&self, row: &SessionRow, columns: u16) -> Vec<Line<'static>> {
         let Some(parent) = &row.parent else { return Vec::new() };
         let at = row.shared_messages.map(|number| format!(" after #{number}")).unwrap_or_default();

@@ -88,10 +88,10 @@ impl App {
         let mut shown: Vec<_> = lines.into_iter().skip(help.scroll).take(room).collect();
         let mut cursor = None;
         if let Some(query) = &help.query {
-            let (line, column) = self.query_line(query);
+            let (line, column) = self.query_line(query, area.width);
             shown.insert(0, line);
             cursor = Some((0, column));
         }
-        (shown, cursor)
+        Drawn { lines: shown, cursor, items: Vec::new() }
     }
 }

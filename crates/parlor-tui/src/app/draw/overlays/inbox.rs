@@ -6,6 +6,7 @@ use ratatui::text::{Line, Span};
 use super::Drawn;
 use crate::app::App;
 use crate::app::draw::Hint;
+use crate::app::draw::panels::SENDING_ANSWER;
 use crate::clean::Clean;
 use crate::keys::{Action, KeyContext};
 use crate::overlay::InboxView;
@@ -47,7 +48,8 @@ impl App {
         }
         let head = lines.len();
         let mut selected = 0..0;
-        for request in self.requests.iter().rev() {
+        let mut items = vec![None; head];
+        for (index, request) in self.requests.iter().rev().enumerate() {
             let first = lines.len();
             let is_current = inbox.selected() == Some(&request.id);
             let pointer = if is_current { self.mark(Mark::Prompt) } else { " " };
@@ -58,8 +60,11 @@ impl App {
                 self.bold(request.session_title.to_string()),
                 self.span(about, Role::Dim),
             ];
-            let waits =
-                request.opened.map(|opened| waiting(seconds_between(opened, now))).unwrap_or_default();
+            let waits = if self.answered_here.contains_key(&request.id) {
+                SENDING_ANSWER.to_owned()
+            } else {
+                request.opened.map(|opened| waiting(seconds_between(opened, now))).unwrap_or_default()
+            };
             lines.push(self.spread(left, vec![self.span(waits, Role::Dim)], columns));
             // The unfolded request has the command and the paths below.
             let summary = match &request.subject {
@@ -89,18 +94,24 @@ impl App {
             if is_current {
                 selected = first..lines.len();
             }
+            items.resize(lines.len(), Some(index));
             lines.push(Line::default());
+            items.push(None);
         }
         if !self.answered.is_empty() {
             lines.push(Line::default());
             lines.push(Line::from(vec![self.bold(" Answered")]));
             for answered in &self.answered {
-                let mark = if answered.role == Role::Error { Mark::Failed } else { Mark::Completed };
+                let (mark, role) = match answered.outcome.is_rejection {
+                    Some(true) => (self.mark(Mark::Failed), Role::Error),
+                    Some(false) => (self.mark(Mark::Completed), Role::Added),
+                    None => (" ", Role::Dim),
+                };
                 let left = vec![
-                    self.span(format!("   {} ", self.mark(mark)), answered.role),
+                    self.span(format!("   {mark} "), role),
                     Span::raw(pad(answered.title.as_str(), 22, ellipsis)),
                     Span::raw(format!(" {}", pad(answered.details.as_str(), 24, ellipsis))),
-                    self.span(format!(" {}", answered.outcome), Role::Dim),
+                    self.span(format!(" {}", answered.outcome.text), Role::Dim),
                 ];
                 let at = moment(answered.at, now, &self.look.zone);
                 lines.push(self.spread(left, vec![self.span(at, Role::Dim)], columns));
@@ -108,8 +119,10 @@ impl App {
         }
         // The selected request stays on the screen.
         let below = selected.end.saturating_sub(usize::from(area.height));
-        lines.drain(head..head + below.min(selected.start.saturating_sub(head)));
-        (lines, None)
+        let above = head..head + below.min(selected.start.saturating_sub(head));
+        lines.drain(above.clone());
+        items.drain(above);
+        Drawn { lines, cursor: None, items }
     }
 
     /// The options of a request in one line, if all of them fit, else below each other.
@@ -124,6 +137,6 @@ impl App {
         if used <= usize::from(columns) + 3 {
             return vec![Line::from(options)];
         }
-        self.options_below(permission, columns)
+        self.options_below(permission, columns, false)
     }
 }

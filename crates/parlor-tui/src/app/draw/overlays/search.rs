@@ -9,16 +9,20 @@ use crate::app::App;
 use crate::app::draw::Hint;
 use crate::keys::{Action, KeyContext};
 use crate::overlay::{Scope, Search};
+use crate::shell::MAX_HITS;
 use crate::text::{count, cut, pad, wrap};
 use crate::theme::{Mark, Role};
 use crate::time::{age, moment, seconds_between};
 
 impl App {
     pub(super) fn search_hints(&self) -> Vec<Hint> {
+        // The first ones stay where there is little room.
+        let (open, scope) =
+            if self.is_narrow() { ("open", "scope") } else { ("open at the message", "where to search") };
         vec![
+            (self.keys.label(KeyContext::List, Action::Open), open),
+            (self.keys.label(KeyContext::List, Action::Scope), scope),
             (self.arrows(), "move"),
-            (self.keys.label(KeyContext::List, Action::Open), "open at the message"),
-            (self.keys.label(KeyContext::List, Action::Scope), "where to search"),
             ("Esc".to_owned(), "close"),
         ]
     }
@@ -27,31 +31,9 @@ impl App {
         let columns = area.width;
         let now = self.look.now;
         let ellipsis = self.mark(Mark::Ellipsis);
-        let mut head = vec![self.bold(" Search")];
-        for (scope, name) in
-            [(Scope::All, "all sessions"), (Scope::Directory, "directory"), (Scope::Session, "this session")]
-        {
-            let style = if scope == search.scope {
-                Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
-            } else {
-                self.style(Role::Dim)
-            };
-            head.push(Span::raw("  "));
-            head.push(Span::styled(name, style));
-        }
-        let mut sessions: Vec<_> = search.hits.iter().map(|hit| hit.session.clone()).collect();
-        sessions.sort_by_key(ToString::to_string);
-        sessions.dedup();
-        let found = match (&search.problem, search.is_answered) {
-            (Some(_), _) | (None, false) => String::new(),
-            (None, true) if search.hits.is_empty() => "no hits".to_owned(),
-            (None, true) => {
-                let (hits, sessions) = (count(search.hits.len(), "hit"), count(sessions.len(), "session"));
-                format!("{hits} in {sessions}  {} ms", search.millis)
-            }
-        };
-        let mut lines = vec![self.spread(head, vec![self.span(found, Role::Dim)], columns)];
-        let (query, column) = self.query_line(&search.query);
+        let mut lines = self.search_head(search, columns);
+        let query_row = lines.len();
+        let (query, column) = self.query_line(&search.query, columns);
         lines.push(query);
         lines.push(Line::default());
         if let Some(problem) = &search.problem {
@@ -80,7 +62,8 @@ impl App {
                         Role::Dim,
                     ),
                 ];
-                rows.push(self.spread(left, vec![self.span(count(of_session, "hit"), Role::Dim)], columns));
+                let right = vec![self.span(count(of_session, "hit"), Role::Dim)];
+                rows.push((None, self.spread(left, right, columns)));
                 last = Some(&hit.session);
             }
             let is_current = index == search.cursor;
@@ -94,10 +77,14 @@ impl App {
             ];
             left.extend(self.snippet_spans(hit));
             let at = hit.at.map(|at| age(seconds_between(at, now))).unwrap_or_default();
-            rows.push(self.spread(left, vec![self.span(at, Role::Dim)], columns));
+            rows.push((Some(index), self.spread(left, vec![self.span(at, Role::Dim)], columns)));
         }
         let first = (cursor_row + 2).saturating_sub(room);
-        lines.extend(rows.into_iter().skip(first).take(room));
+        let mut items = vec![None; lines.len()];
+        for (item, line) in rows.into_iter().skip(first).take(room) {
+            items.push(item);
+            lines.push(line);
+        }
         lines.resize(usize::from(area.height).saturating_sub(preview + 1), Line::default());
         if let Some(hit) = search.hits.get(search.cursor) {
             let at = hit.at.map(|at| format!(", {}", moment(at, now, &self.look.zone))).unwrap_or_default();
@@ -116,7 +103,45 @@ impl App {
             let text = " \"two words\" together   begin*   -without   role: agent: cwd: since:7d";
             lines.push(Line::from(vec![self.span(cut(text, usize::from(columns), ellipsis), Role::Dim)]));
         }
-        (lines, Some((1, column)))
+        Drawn { lines, cursor: Some((query_row, column)), items }
+    }
+
+    /// The scopes, and the number of hits.
+    fn search_head(&self, search: &Search, columns: u16) -> Vec<Line<'static>> {
+        let mut scopes = Vec::new();
+        for (scope, name) in
+            [(Scope::All, "all sessions"), (Scope::Directory, "directory"), (Scope::Session, "this session")]
+        {
+            let style = if scope == search.scope {
+                Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
+            } else {
+                self.style(Role::Dim)
+            };
+            scopes.push(Span::raw("  "));
+            scopes.push(Span::styled(name, style));
+        }
+        let mut sessions: Vec<_> = search.hits.iter().map(|hit| hit.session.clone()).collect();
+        sessions.sort_by_key(ToString::to_string);
+        sessions.dedup();
+        let found = match (&search.problem, search.is_answered) {
+            (Some(_), _) | (None, false) => String::new(),
+            (None, true) if search.hits.is_empty() => "no hits".to_owned(),
+            (None, true) => {
+                // The server returns only the best ones.
+                let best = if search.hits.len() >= MAX_HITS { "the best " } else { "" };
+                let (hits, sessions) = (count(search.hits.len(), "hit"), count(sessions.len(), "session"));
+                let millis = if self.is_narrow() { String::new() } else { format!("  {} ms", search.millis) };
+                format!("{best}{hits} in {sessions}{millis}")
+            }
+        };
+        let found = vec![self.span(found, Role::Dim)];
+        let mut head = vec![self.bold(" Search")];
+        if self.is_narrow() {
+            vec![self.spread(head, found, columns), self.spread(scopes, Vec::new(), columns)]
+        } else {
+            head.extend(scopes);
+            vec![self.spread(head, found, columns)]
+        }
     }
 
     fn snippet_spans(&self, hit: &crate::event::Hit) -> Vec<Span<'static>> {
