@@ -144,8 +144,8 @@ impl Action {
         Ok(action)
     }
 
-    /// Whether it changes something, which observers may not.
-    pub(super) fn is_change(&self) -> bool {
+    /// Whether it needs a driver: it changes something, or reads more than the session, such as the names of files.
+    pub(super) fn needs_driver(&self) -> bool {
         match self {
             Self::Show { .. }
             | Self::Source { .. }
@@ -153,7 +153,6 @@ impl Action {
             | Self::Newer { .. }
             | Self::Find { .. }
             | Self::Latest
-            | Self::Complete { .. }
             | Self::Seen => false,
             Self::Prompt { .. }
             | Self::Withdraw { .. }
@@ -171,7 +170,8 @@ impl Action {
             | Self::Undelete
             | Self::Fork { .. }
             | Self::Edit { .. }
-            | Self::Regenerate { .. } => true,
+            | Self::Regenerate { .. }
+            | Self::Complete { .. } => true,
         }
     }
 
@@ -315,8 +315,8 @@ mod tests {
     }
 
     #[test]
-    fn observers_may_only_read() {
-        let is_change = |text: &str| Action::parse(text).unwrap().is_change();
+    fn observers_may_only_read_the_session() {
+        let needs_driver = |text: &str| Action::parse(text).unwrap().needs_driver();
         for text in [
             r#"{"do":"show","session":null}"#,
             r#"{"do":"source","message":"m","to":"copy"}"#,
@@ -324,10 +324,9 @@ mod tests {
             r#"{"do":"newer","after":"m-1"}"#,
             r#"{"do":"find","message":"m-1"}"#,
             r#"{"do":"latest"}"#,
-            r#"{"do":"complete","word":"@"}"#,
             r#"{"do":"seen"}"#,
         ] {
-            assert!(!is_change(text), "{text}");
+            assert!(!needs_driver(text), "{text}");
         }
         for text in [
             r#"{"do":"prompt","key":"k","text":"x"}"#,
@@ -347,8 +346,9 @@ mod tests {
             r#"{"do":"fork"}"#,
             r#"{"do":"edit","message":"m","text":"x"}"#,
             r#"{"do":"regenerate","message":"m"}"#,
+            r#"{"do":"complete","word":"@"}"#,
         ] {
-            assert!(is_change(text), "{text}");
+            assert!(needs_driver(text), "{text}");
         }
     }
 }

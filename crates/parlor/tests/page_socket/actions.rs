@@ -106,6 +106,7 @@ fn an_observer_sees_everything_and_changes_nothing() {
         json!({ "do": "rename", "title": "x" }),
         json!({ "do": "answer", "request": "r1" }),
         json!({ "do": "new", "agent": "demo", "directory": "/", "text": "" }),
+        json!({ "do": "complete", "word": "@" }),
     ] {
         watching.send(&action);
         let error = watching.wait_for("error", |_| true);
