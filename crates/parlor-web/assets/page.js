@@ -291,7 +291,7 @@ const patches = {
     if (id === "request") { replaceRequest(old, html); return; }
     swap(old, html);
     if (id === "head") onHead();
-    else if (id === "inbox") readRest();
+    else if (id === "inbox") { readRest(); restoreDrafts(); }
     else markCurrent();
   },
   // The latest entries: those that are shown already stay, and the others are replaced.
@@ -649,9 +649,16 @@ function placeRequest() {
   if (composer) composer.hidden = Boolean(card) && !composer.contains(document.activeElement);
   readRest();
 }
+// Content is hidden or shown without a scroll as well: by the size of the window, in details that open, with diffs side by side.
+const watchedSizes = new WeakSet(), cardSizes = new ResizeObserver(() => readRest());
 function readRest() {
   for (const rest of document.querySelectorAll(".rest[data-end]")) {
     const box = rest.parentElement;
+    for (const part of [box, ...box.children]) {
+      if (part === rest || watchedSizes.has(part)) continue;
+      watchedSizes.add(part);
+      cardSizes.observe(part);
+    }
     rest.textContent = box.scrollHeight - box.scrollTop - box.clientHeight < 4 ? rest.dataset.end : "More below";
   }
 }
@@ -948,6 +955,8 @@ showNotifications();
 localTimes(document);
 markLayout(document);
 markOwn(document);
+readRest();
+restoreDrafts();
 if (log) {
   for (const entry of log.querySelectorAll(":scope > .entry")) decorate(entry);
   mark(log.firstElementChild, "", log.dataset.before);
