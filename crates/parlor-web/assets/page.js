@@ -663,7 +663,6 @@ function readRest() {
   }
 }
 document.addEventListener("scroll", (event) => { if (event.target.querySelector?.(":scope > .rest")) readRest(); }, { capture: true, passive: true });
-function notNow(card) { perform(card.querySelector("[data-do=not_now]")); }
 function toRequest() {
   const card = $("request")?.querySelector(".req");
   if (card) card.querySelector(".opts .btn").focus(); else if ($("request")?.firstElementChild) location.assign("/inbox");
@@ -906,13 +905,15 @@ document.addEventListener("keydown", (event) => {
   if (event.isComposing) return;
   const target = event.target;
   const card = target.closest?.(".req");
+  // The keys of the inbox act on its current card, which shows them.
+  const current = document.querySelector("#inbox .item.cur .req");
   if (event.key === "." && event.ctrlKey) { event.preventDefault(); if (log) sendNow({ do: "stop" }); return; }
   if (event.key === "Escape") {
     if (closeMenus()) return;
     const form = target.closest?.(".edit-form");
     if (form) closeEditor(form);
-    else if (card) notNow(card);
-    else if (target.matches?.("input, textarea")) { target.blur(); view?.focus(); }
+    else if (target.matches?.("input, textarea") && !card) { target.blur(); view?.focus(); }
+    else if (card ?? current) (card ?? current).querySelector("[data-do=not_now]").click();
     else if (matchMedia("(max-width: 74.99em)").matches && root.dataset.details === "open") local.details();
     else select(null);
     return;
@@ -928,7 +929,7 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (/^[1-9]$/.test(event.key)) {
-    if (card) card.querySelectorAll(".opts [data-do=answer]")[event.key - 1]?.click();
+    if (card ?? current) (card ?? current).querySelectorAll(".opts [data-do=answer]")[event.key - 1]?.click();
     else if (menu?.id === "message-menu") menu.querySelectorAll("[data-agent]")[event.key - 1]?.click();
     return;
   }
