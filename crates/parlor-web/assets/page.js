@@ -329,16 +329,20 @@ const patches = {
   },
   page({ key, html, before, is_last: isLast, below: under }) { onPage(key, html, before, isLast, under); },
   announce,
-  error(text) { note(text, true); announce(text); loading = false; enableForms(); },
-  note(text) { note(text, false); announce(text); },
-  go(address) { if (address.startsWith("/") && !address.startsWith("//")) location.assign(address); },
-  sent({ key }) { outbox(outbox().filter((one) => one.key !== key)); files.delete(key); },
+  error(text) { note(text, true); announce(text); awaited = place = null; enableForms(); },
+  note(text) { note(text, false); announce(text); awaited = place = null; },
+  go(address) {
+    // What was written has become a session.
+    for (const form of document.querySelectorAll("form.start, .edit-form")) drafts(draftKeyOf(form), null);
+    if (address.startsWith("/") && !address.startsWith("//")) location.assign(address);
+  },
+  sent({ key }) { outbox(outbox().filter((one) => one.key !== key)); forgetFiles(key); },
   unsent({ key }) {
     const one = outbox().find((sent) => sent.key === key);
     outbox(outbox().filter((sent) => sent.key !== key));
     if (one && prompt) { prompt.value = [one.text, prompt.value].filter(Boolean).join("\n\n"); keepDraft(); }
     attached.push(...files.get(key) ?? []);
-    files.delete(key);
+    forgetFiles(key);
     showAttached();
   },
   source({ message, to, text }) {
@@ -492,8 +496,30 @@ function grow() {
   prompt.style.height = "auto";
   prompt.style.height = `${prompt.scrollHeight}px`;
 }
-function resend() {
-  if (prompt) for (const { key, text, now } of outbox()) send({ do: "prompt", key, text, now, files: files.get(key) ?? [] });
+// The files of a prompt are kept until the server has it. The storage of the outbox is too small for them.
+function keptFiles(mode, run) {
+  return new Promise((done) => {
+    try {
+      const opening = indexedDB.open("parlor", 1);
+      opening.onupgradeneeded = () => opening.result.createObjectStore("files");
+      opening.onerror = () => done(undefined);
+      opening.onsuccess = () => {
+        const transaction = opening.result.transaction("files", mode), request = run(transaction.objectStore("files"));
+        transaction.oncomplete = transaction.onabort = () => { opening.result.close(); done(request.result); };
+      };
+    } catch { done(undefined); }
+  });
+}
+const filesOf = async (key) => files.get(key) ?? await keptFiles("readonly", (kept) => kept.get(key)) ?? [];
+function forgetFiles(key) { if (files.delete(key)) keptFiles("readwrite", (kept) => kept.delete(key)); }
+async function resend() {
+  if (!prompt) return;
+  for (const { key, text, now, fileCount = 0 } of outbox()) {
+    const own = fileCount ? await filesOf(key) : [];
+    files.set(key, own);
+    if (own.length === fileCount) send({ do: "prompt", key, text, now, files: own });
+    else { patches.unsent({ key }); note("The files of a prompt that was not sent are lost.", true); }
+  }
 }
 
 function submitPrompt(now = false) {
@@ -501,8 +527,8 @@ function submitPrompt(now = false) {
   if (!text.trim() && !attached.length) return;
   const key = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
   const own = attached.splice(0);
-  if (own.length) files.set(key, own);
-  outbox([...outbox(), { key, text, now }]);
+  if (own.length) { files.set(key, own); keptFiles("readwrite", (kept) => kept.put(own, key)); }
+  outbox([...outbox(), { key, text, now, fileCount: own.length }]);
   prompt.value = "";
   keepDraft();
   showAttached();
@@ -597,6 +623,35 @@ function hideCompletions() {
   prompt.removeAttribute("aria-activedescendant");
 }
 
+// What a person writes elsewhere is kept for the tab: the first prompt of a session, an edited message, the values of a form.
+const drafts = (key, value) => {
+  const kept = store(sessionStorage, key, value === undefined ? undefined : value && JSON.stringify(value));
+  try { return JSON.parse(kept); } catch { return null; }
+};
+function draftKeyOf(form) {
+  if (form?.matches(".start")) return "draft:new";
+  if (form?.matches(".edit-form")) return `draft:edit:${session}:${form.dataset.message}`;
+  return form?.matches(".req") ? `draft:form:${requestName(form)}` : null;
+}
+function restoreDraft(form) {
+  const key = draftKeyOf(form), draft = form.dataset.restored ? null : drafts(key);
+  form.dataset.restored = "1";
+  if (!draft) return;
+  for (const field of form.elements) {
+    if (!field.name || ["file", "hidden"].includes(field.type)) continue;
+    const values = [draft[field.name] ?? []].flat();
+    if (field.type === "radio" || field.type === "checkbox") field.checked = values.includes(field.value);
+    else if (values.length) field.value = values[0];
+  }
+}
+const restoreDrafts = () => { for (const form of document.querySelectorAll("form.req, form.start")) restoreDraft(form); };
+document.addEventListener("input", (event) => {
+  const form = event.target.form, key = draftKeyOf(form);
+  // A secret is kept nowhere.
+  const secrets = key ? [...form.querySelectorAll("[type=password]")].map(({ name }) => [name, undefined]) : [];
+  if (key) drafts(key, { ...fieldsOf(form), ...Object.fromEntries(secrets) });
+});
+
 if (prompt) {
   prompt.value = store(localStorage, draftKey) ?? "";
   grow();
@@ -645,6 +700,7 @@ function replaceRequest(old, html) {
 }
 // A request takes the place of the composer, but not of one in which a person writes.
 function placeRequest() {
+  restoreDrafts();
   const card = $("request")?.querySelector(".req"), composer = $("composer");
   if (composer) composer.hidden = Boolean(card) && !composer.contains(document.activeElement);
   readRest();
@@ -757,10 +813,24 @@ function openEditor(id, text) {
   entry.classList.add("edit");
   const field = form.querySelector("textarea");
   field.value = text;
+  // What is attached stays, unless a person removes it.
+  form.querySelector(".chips").replaceChildren(...names.map((name, index) => {
+    const chip = chipOf(name, () => {
+      const dropped = document.createElement("input");
+      dropped.type = "hidden";
+      dropped.name = "dropped";
+      dropped.value = index;
+      chip.replaceWith(dropped);
+      field.focus();
+    });
+    return chip;
+  }));
+  restoreDraft(form);
   field.focus();
   entry.scrollIntoView({ block: "nearest" });
 }
 function closeEditor(form) {
+  drafts(draftKeyOf(form), null);
   const entry = form.closest(".entry");
   form.remove();
   entry?.classList.remove("edit");
