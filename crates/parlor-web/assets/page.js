@@ -165,9 +165,10 @@ function beat() {
 
 function onLost() {
   socket = null;
+  wantsLatest = false;
   clearTimeout(watchdog);
   lostAt ??= new Date();
-  loading = false;
+  awaited = null;
   enableForms();
   const pause = [300, 500, 1000, 2000, 4000, 8000][Math.min(attempts, 5)];
   attempts += 1;
@@ -300,6 +301,10 @@ const patches = {
     const fresh = [...elements(html).children];
     const known = fresh.findIndex((element) => $(element.id));
     if (known < 0 || below.length) {
+      // A connection that was lost does not take a person away from what is read: the page of that entry is requested, because the
+      // cursors of the pages around it may be unknown by now.
+      if (!wantsLatest && !following() && keepPlace()) return;
+      wantsLatest = false;
       releaseTools(log);
       log.replaceChildren(...fresh);
       below = [];
@@ -373,9 +378,22 @@ function openNewest() {
   for (const content of [".diff", ".term"]) [...log.querySelectorAll(`.call > .tool:not([data-s=you]):has(${content})`)].at(-1)?.setAttribute("open", "");
 }
 
-let loading = false;
+// The key of the page that was requested: another one is of no use by now.
+let awaited = null;
 // The keys of pages that are not shown below those that are, the next one last.
 let below = [];
+
+// A person wants to see the latest entries.
+let wantsLatest = false;
+// The entry that a person reads, and where it is in the view, while its page is requested again.
+let place = null;
+function keepPlace() {
+  const top = view.getBoundingClientRect().top;
+  const entry = [...log.children].find((one) => /^[mt]-/.test(one.id) && one.getBoundingClientRect().bottom > top);
+  if (!entry || !find(entry.id)) return false;
+  place = { id: entry.id, top: entry.getBoundingClientRect().top };
+  return true;
+}
 
 const following = () => !view || (below.length === 0 && view.scrollHeight - view.scrollTop - view.clientHeight < 48);
 function toEnd() { if (view) view.scrollTop = view.scrollHeight; }
@@ -392,17 +410,19 @@ function mark(element, key, before) {
 
 function onScroll() {
   updateLatest();
-  if (loading || !socket) return;
+  if (awaited !== null || !socket) return;
+  const older = (key) => { if (send({ do: "older", before: key })) awaited = key; };
   if (view.scrollTop < 1200 && log.dataset.before) {
     loading = send({ do: "older", before: log.dataset.before });
   } else if (below.length && view.scrollHeight - view.scrollTop - view.clientHeight < 1200) {
-    const key = below.at(-1);
-    loading = key ? send({ do: "older", before: key }) : send({ do: "newer", after: log.lastElementChild?.id ?? "" });
+    const after = log.lastElementChild?.id ?? "";
+    if (below.at(-1)) older(below.at(-1)); else if (send({ do: "newer", after })) awaited = `after:${after}`;
   }
 }
 
 function onPage(key, html, before, isLast, under) {
-  loading = false;
+  if (awaited !== (under ? "find" : key)) return;
+  awaited = null;
   if (under) { // A page that has a message which was searched for.
     releaseTools(log);
     const fresh = [...elements(html).children];
@@ -411,6 +431,13 @@ function onPage(key, html, before, isLast, under) {
     setBefore(before);
     // The first of them is the one next to the latest entries.
     below = ["", ...under];
+    const kept = place && $(place.id);
+    if (kept) {
+      view.scrollTop += kept.getBoundingClientRect().top - place.top;
+      place = null;
+      requestAnimationFrame(onScroll);
+      return;
+    }
     document.dispatchEvent(new CustomEvent("target"));
     return;
   }
@@ -431,8 +458,9 @@ function onPage(key, html, before, isLast, under) {
     trimTop();
     view.scrollTop = view.scrollHeight - fromEnd;
   }
-  // A page without anything new moves nothing, so no scroll asks for the next one.
-  onScroll();
+  // No scroll event asks for the next page if this one has nothing new, or if a person has moved back to the same place before the
+  // browser paints: it compares the places of two frames only.
+  requestAnimationFrame(onScroll);
 }
 
 // Removes whole pages at the end while there are too many entries.
@@ -463,7 +491,12 @@ function trimTop() {
 }
 
 const hashId = () => location.hash.slice(1);
-function findTarget() { send({ do: "find", message: hashId() }); }
+function find(id) {
+  if (!send({ do: "find", message: id })) return false;
+  awaited = "find";
+  return true;
+}
+function findTarget() { find(hashId()); }
 function showTarget() {
   const target = $(hashId());
   if (!target) return false;
@@ -858,7 +891,7 @@ const local = {
   theme: changeTheme,
   split: changeLayout,
   connect,
-  to_end() { if (below.length) sendNow({ do: "latest" }); else toEnd(); },
+  to_end() { if (!below.length) toEnd(); else if (sendNow({ do: "latest" })) wantsLatest = true; },
   details() {
     closeMenus();
     root.dataset.details = isDetailsOpen() ? "closed" : "open";

@@ -509,6 +509,17 @@ fn older_entries_are_loaded_without_a_jump_and_the_document_is_bounded() {
 }
 
 #[test]
+fn older_entries_are_requested_while_the_view_stays_at_its_top() {
+    let page = Page::new();
+    let id = page.new_session(&"stream 1 40\n".repeat(900));
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    // Goes back in the frame that moved the view, which is no scroll: the browser saw it in one place only.
+    tab.eval("(() => { const real = onPage; onPage = (...page) => { real(...page); view.scrollTop = 400; }; view.scrollTop = 400; })()");
+    tab.wait_for("!document.getElementById('log').dataset.before");
+}
+
+#[test]
 fn an_observer_sees_a_session_and_cannot_act() {
     let page = Page::new();
     let id = page.new_session("say hello");
