@@ -350,8 +350,8 @@ const patches = {
     forgetFiles(key);
     showAttached();
   },
-  source({ message, to, text }) {
-    if (to === "copy") copy(text, "Message copied"); else openEditor(message, text);
+  source({ message, to, text, files: names }) {
+    if (to === "copy") copy(text, "Message copied"); else openEditor(message, text, names);
   },
   new_error(text) { const box = $("new-error"); if (box) { box.textContent = text; enableForms(); } },
   notice({ tag, title, text, address }) {
@@ -573,23 +573,25 @@ function submitPrompt(now = false) {
 
 function showAttached() {
   const box = $("attached");
-  box?.replaceChildren(...attached.map((file, index) => {
-    const chip = document.createElement("span");
-    chip.className = "chip";
-    chip.textContent = file.name;
-    const remove = document.createElement("button");
-    remove.className = "btn quiet small";
-    remove.type = "button";
-    remove.textContent = "Remove";
-    remove.setAttribute("aria-label", `Remove ${file.name}`);
-    remove.onclick = () => { attached.splice(index, 1); showAttached(); field.focus(); };
-    chip.append(remove);
-    return chip;
-  }));
+  box?.replaceChildren(...attached.map((file, index) => chipOf(file.name, () => { attached.splice(index, 1); showAttached(); field.focus(); })));
+}
+function chipOf(name, onRemove) {
+  const chip = document.createElement("span");
+  chip.className = "chip";
+  chip.textContent = name;
+  const remove = document.createElement("button");
+  remove.className = "btn quiet small";
+  remove.type = "button";
+  remove.textContent = "Remove";
+  remove.setAttribute("aria-label", `Remove ${name}`);
+  remove.onclick = onRemove;
+  chip.append(remove);
+  return chip;
 }
 
 async function attach(list) {
-  for (const file of list) {
+  // The list of a field is emptied meanwhile.
+  for (const file of [...list]) {
     const total = attached.reduce((sum, one) => sum + one.data.length, 0);
     if (attached.length >= 20 || total + file.size * 1.4 > 20e6) { note("Attached files can have 15 MB in all, and there can be 20.", true); break; }
     const data = await new Promise((done, failed) => {
@@ -837,7 +839,7 @@ function act(name, entry, button) {
     else if (name === "edit") sendNow({ do: "source", message: own.id, to: "edit" });
   }
 }
-function openEditor(id, text) {
+function openEditor(id, text, names) {
   const entry = $(id);
   if (!entry || entry.querySelector(".edit-form")) return;
   entry.append($("edit-form").content.cloneNode(true));

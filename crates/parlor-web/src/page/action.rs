@@ -96,7 +96,13 @@ pub(super) enum Action {
         agent: Option<String>,
     },
     /// Forks before a prompt and sends another one there.
-    Edit { message: String, text: String },
+    Edit {
+        message: String,
+        text: String,
+        /// The numbers of the attachments that the prompt loses, as in [`TabPatch::Source`](super::to_tab::TabPatch::Source).
+        #[serde(default)]
+        dropped: Option<FieldValue>,
+    },
     /// Forks before a prompt and sends it again.
     Regenerate { message: String },
     /// Requests the text of a message, to copy or to edit it.
@@ -231,7 +237,12 @@ impl Action {
             Self::Fork { message, agent } => {
                 [message, agent].into_iter().flatten().try_for_each(|text| short(text))
             }
-            Self::Edit { message, text } => short(message).and_then(|()| long(text)),
+            Self::Edit { message, text, dropped } => {
+                if dropped.as_ref().is_some_and(|dropped| dropped.len() > MAX_VALUES) {
+                    return Err("The form has too many values.".to_owned());
+                }
+                short(message).and_then(|()| long(text))
+            }
             Self::Source { message, to } => short(message).and_then(|()| short(to)),
             Self::Withdraw { id: text }
             | Self::Dismiss { session: text }

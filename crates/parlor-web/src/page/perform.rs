@@ -144,7 +144,10 @@ impl Performer {
                 })
                 .await
             }
-            Action::Edit { message, text } => self.edit(&message, &text).await,
+            Action::Edit { message, text, dropped } => {
+                let dropped = dropped.as_ref().map_or(&[][..], FieldValue::as_slice);
+                self.edit(&message, &text, dropped).await
+            }
             Action::Regenerate { message } => {
                 let message = message_id(&message)?;
                 self.fork("_parlor/regenerate", |params| params.with("messageId", message.as_json())).await
@@ -164,9 +167,9 @@ impl Performer {
     async fn read(&self, action: Action) -> Result<Vec<TabPatch>, Error> {
         match action {
             Action::Source { message, to } => {
-                let text = self.source(&message).await?;
-                let text = text.ok_or(Error::Protocol("the session has no such message"))?;
-                Ok(vec![TabPatch::Source { message, to, text }])
+                let (text, attachments) = self.source(&message).await?;
+                let files = attachments.iter().map(prompt::attachment_name).collect();
+                Ok(vec![TabPatch::Source { message, to, text, files }])
             }
             Action::Older { before } => {
                 let page = self.feed()?.older(&before).await?;
@@ -242,10 +245,16 @@ impl Performer {
         }
     }
 
-    async fn edit(&self, message: &str, text: &str) -> Result<Vec<TabPatch>, Error> {
-        let message = message_id(message)?;
+    /// Sends another text in place of a prompt, with all that is attached to that except for what a person dropped.
+    async fn edit(&self, element: &str, text: &str, dropped: &[String]) -> Result<Vec<TabPatch>, Error> {
+        let message = message_id(element)?;
         let info = self.driver().await?.client.info().clone();
-        let content = match prompt::content(text, &[], Path::new(&self.feed()?.row.cwd), &info) {
+        let (_, attachments) = self.source(element).await?;
+        let kept =
+            attachments.into_iter().enumerate().filter(|(index, _)| !dropped.contains(&index.to_string()));
+        let kept: Vec<Object> = kept.map(|(_, block)| block).collect();
+        let cwd = Path::new(&self.feed()?.row.cwd);
+        let content = match prompt::content_with(text, &kept, &[], cwd, &info) {
             Ok(content) => content,
             Err(message) => return Ok(vec![TabPatch::Error(message)]),
         };
@@ -332,7 +341,13 @@ impl Performer {
     /// The text of a message.
     async fn source(&self, element: &str) -> Result<Option<String>, Error> {
         let feed = self.feed()?;
-        let text = |transcript: &Transcript| {
+        let cwd = Path::new(&feed.row.cwd);
+        let source = |body: &Body| {
+            let text = body.content.to_text();
+            let attachments = prompt::attachments(body, &text, cwd);
+            (text, attachments)
+        };
+        let found = |transcript: &Transcript| {
             let mut messages =
                 transcript.entries().iter().filter(|entry| matches!(entry.id(), EntryId::Message(..)));
             let found = messages.find(|entry| element_id(entry.id()) == element);
