@@ -261,6 +261,18 @@ function swap(old, html) {
   if (path) (fresh.matches(path) ? fresh : fresh.querySelector(path))?.focus({ preventScroll: true });
 }
 
+// Replaces only the parts that differ: an open list of models stays open while the use of the context changes.
+function replaceParts(old, fresh) {
+  const rest = [...old.children];
+  for (const part of [...fresh.children]) {
+    const same = rest.findIndex((one) => one.isEqualNode(part));
+    if (same < 0) { old.insertBefore(part, rest[0] ?? null); continue; }
+    for (const gone of rest.splice(0, same)) gone.remove();
+    rest.shift();
+  }
+  for (const gone of rest) gone.remove();
+}
+
 const patches = {
   put({ id, after, html }) {
     const old = $(id);
@@ -290,6 +302,7 @@ const patches = {
     count(old);
     if (fresh?.isEqualNode(old)) return;
     if (id === "request") { replaceRequest(old, html); return; }
+    if (id === "composer-bar") { replaceParts(old, fresh); return; }
     swap(old, html);
     if (id === "head") onHead();
     else if (id === "inbox") { readRest(); restoreDrafts(); }
