@@ -571,6 +571,24 @@ fn files_are_attached_by_drop_paste_and_picker() {
 }
 
 #[test]
+fn open_tool_calls_do_not_cover_the_button_to_the_latest_entries() {
+    let page = Page::new();
+    let id = page.new_session(&"terminal seq 30\n".repeat(12));
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    tab.eval("for (const call of log.querySelectorAll('details.tool')) call.open = true");
+    // The summary of an open call is below the button.
+    tab.eval(
+        "(() => { const below = document.getElementById('conversation').getBoundingClientRect().bottom - 20; \
+         const summary = log.querySelectorAll('.tool > summary')[6].getBoundingClientRect(); \
+         view.scrollTop += summary.top + summary.height / 2 - below; })()",
+    );
+    tab.wait_for("!document.querySelector('.latest').hidden");
+    tab.click("[data-do=to_end]");
+    tab.wait_for("following()");
+}
+
+#[test]
 fn a_request_notifies_a_person_who_looks_at_another_page() {
     let page = Page::new();
     let id = page.new_session("title The title\nsay hello");
