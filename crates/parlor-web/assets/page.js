@@ -1060,10 +1060,13 @@ document.addEventListener("keydown", (event) => {
 
 function showNotifications() {
   const button = $("notifications");
-  if (button && "Notification" in window) button.hidden = Notification.permission === "denied" || Boolean(store(localStorage, "notify"));
+  if (!button || !("Notification" in window)) return;
+  button.hidden = Notification.permission === "denied";
+  button.querySelector("span").textContent = store(localStorage, "notify") ? "Turn off notifications" : "Turn on notifications";
 }
 local.notifications = async () => {
-  if (await Notification.requestPermission() === "granted") store(localStorage, "notify", "1");
+  if (store(localStorage, "notify")) store(localStorage, "notify", null);
+  else if (await Notification.requestPermission() === "granted") store(localStorage, "notify", "1");
   showNotifications();
 };
 

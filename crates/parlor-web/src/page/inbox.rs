@@ -33,7 +33,7 @@ pub(super) fn page(content: &Markup) -> Markup {
                 a.btn.quiet.icon.back href="/" aria-label="Back to sessions" { (icon("back", "")) }
                 span.title.grow { "Inbox" }
                 button.btn.quiet.small id="notifications" type="button" data-do="notifications" hidden {
-                    (icon("bell", "")) "Turn on notifications"
+                    (icon("bell", "")) span { "Turn on notifications" }
                 }
             }
             div.scroll id="conversation" tabindex="0" role="region" aria-label="Inbox" { (content) }

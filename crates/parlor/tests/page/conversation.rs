@@ -596,7 +596,12 @@ fn a_request_notifies_a_person_who_looks_at_another_page() {
     let tab = page.open("/inbox");
     tab.wait_for("socket?.readyState === 1");
     tab.click("#notifications");
-    tab.wait_for("document.getElementById('notifications').hidden");
+    tab.wait_for("document.getElementById('notifications').textContent === 'Turn off notifications'");
+    tab.click("#notifications");
+    tab.wait_for("document.getElementById('notifications').textContent === 'Turn on notifications'");
+    assert_eq!(tab.eval("store(localStorage, 'notify')"), serde_json::Value::Null);
+    tab.click("#notifications");
+    tab.wait_for("document.getElementById('notifications').textContent === 'Turn off notifications'");
     tab.eval(
         "window.shown = []; const Real = Notification; \
          window.Notification = class extends Real { constructor(title, options) { super(title, options); \
