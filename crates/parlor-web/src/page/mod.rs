@@ -31,7 +31,7 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use jiff::Timestamp;
 use maud::Markup;
-use parlor_client::Snapshot;
+use parlor_client::{Client, Snapshot};
 use parlor_server::browsers::SignedIn;
 use parlor_server::hub::{ClientRole, Hub};
 use parlor_server::transport::{Page, PageUpgrade};
@@ -135,7 +135,8 @@ async fn session(
         Ok(Some(feed)) => {
             let connection = HubConnector::new(browser.role).connection(&state.hub);
             let agents = AgentChoiceRow::list(&connection).await.unwrap_or_default();
-            let agents: Vec<&str> = agents.iter().map(AgentChoiceRow::name).collect();
+            let installed = agents.iter().filter(|agent| agent.is_installed());
+            let agents: Vec<&str> = installed.map(AgentChoiceRow::name).collect();
             let (main, aside) = conversation::conversation(&feed, browser.role, &agents);
             respond(StatusCode::OK, layout::page(&feed.title(), &frame, &main, &aside))
         }
@@ -287,11 +288,9 @@ async fn session_export(State(state): State<Arc<PageState>>, Path(id): Path<Stri
         Ok(view) => view,
         Err(ListUnavailable) => return unavailable(),
     };
-    let Some(row) = view.row(&SessionId::from(id.as_str())) else {
-        return StatusCode::NOT_FOUND.into_response();
-    };
-    match read_transcript(&state.hub, row).await {
-        Ok(transcript) => {
+    match read_transcript(&state.hub, &view, &SessionId::from(id.as_str())).await {
+        Ok(None) => StatusCode::NOT_FOUND.into_response(),
+        Ok(Some((row, transcript))) => {
             let facts = [
                 ("Session", row.id.to_string()),
                 ("Agent", row.agent.clone()),
@@ -313,12 +312,33 @@ async fn session_export(State(state): State<Arc<PageState>>, Path(id): Path<Stri
 }
 
 /// Reads a session as an observer that leaves at once.
-async fn read_transcript(hub: &Arc<Hub>, row: &SessionRow) -> Result<Snapshot, parlor_client::Error> {
+async fn read_transcript(
+    hub: &Arc<Hub>,
+    view: &ListView,
+    id: &SessionId,
+) -> Result<Option<(SessionRow, Snapshot)>, parlor_client::Error> {
     let client = HubConnector::new(ClientRole::Observer).with_times().connect(hub).await?;
-    let session = client.load(&row.id, std::path::Path::new(&row.cwd)).await;
-    let transcript = session.map(|session| session.transcript());
+    let read = async {
+        let Some(row) = row_of(&client, view, id).await? else { return Ok(None) };
+        let session = client.load(&row.id, std::path::Path::new(&row.cwd)).await?;
+        Ok(Some((row, session.transcript())))
+    };
+    let read = read.await;
     client.disconnect().await;
-    transcript
+    read
+}
+
+/// A session as it is listed. The list that is followed may be older than the session, and has no subagents.
+async fn row_of(
+    client: &Client,
+    view: &ListView,
+    id: &SessionId,
+) -> Result<Option<SessionRow>, parlor_client::Error> {
+    if let Some(row) = view.row(id) {
+        return Ok(Some(row.clone()));
+    }
+    let listed = client.list_with_subagents().await?;
+    Ok(listed.iter().find(|listed| listed.id == *id).map(SessionRow::new))
 }
 
 /// When an entry was created, as far as the server said.

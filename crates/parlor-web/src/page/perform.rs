@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use super::action::{Action, Attachment};
 use super::feed::{DriverConnection, Feed};
 use super::hub_client::HubConnector;
+use super::new_session::{self, AgentChoiceRow};
 use super::prompt;
 use super::to_tab::{Completion, TabMessage, TabPatch};
 use super::{PageState, list_feed, new_session, side};
@@ -132,6 +133,9 @@ impl Performer {
                 Ok(Vec::new())
             }
             Action::Fork { message, agent } => {
+                if let Some(agent) = &agent {
+                    self.check_agent(agent).await?;
+                }
                 let message = message.as_deref().map(message_id).transpose()?;
                 self.fork("session/fork", |mut params| {
                     if let Some(message) = message {
@@ -335,7 +339,22 @@ impl Performer {
             cursor = page.before;
             keys.push(key);
         }
-        Ok(vec![TabPatch::Note("The message that the link names is not in this session.".to_owned())])
+        let text = if cursor.is_some() {
+            "The message that the link names is too far back to be shown. An export has it."
+        } else {
+            "The message that the link names is not in this session."
+        };
+        Ok(vec![TabPatch::Note(text.to_owned())])
+    }
+
+    /// Refuses an agent that is not installed: the session would fail at its next prompt.
+    async fn check_agent(&self, name: &str) -> Result<(), Error> {
+        let connection = HubConnector::new(ClientRole::Driver).connection(&self.state.hub);
+        let agents = AgentChoiceRow::list(&connection).await?;
+        match agents.iter().find(|agent| agent.name() == name) {
+            Some(agent) if !agent.is_installed() => Err(Error::Refused(format!("{name} is not installed"))),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// The text of a message.

@@ -153,6 +153,36 @@ fn messages_are_forked_edited_regenerated_and_copied() {
 }
 
 #[test]
+fn only_agents_that_are_installed_continue_a_session() {
+    let server = TestDir::new(PARLOR)
+        .agent("demo", &format!("{PARLOR} demo-agent"))
+        .agent("twin", &format!("{PARLOR} demo-agent"))
+        .agent("gone", "/nonexistent/agent")
+        .serve();
+    let session = new_session(&server, "say hello");
+    let browser = Browser::sign_in(&server, false);
+    let (_, _, page) = browser.get(&format!("/s/{session}"));
+    assert!(page.contains("data-agent=\"twin\"") && !page.contains("data-agent=\"gone\""));
+    let mut tab = browser.show(&session);
+    tab.send(&json!({ "do": "fork", "agent": "gone" }));
+    let error = tab.wait_for("error", |_| true);
+    assert_eq!(error, "Gone is not installed.");
+    tab.send(&json!({ "do": "fork", "agent": "twin" }));
+    tab.wait_for("go", |_| true);
+}
+
+#[test]
+fn the_details_have_the_plan_of_the_last_turn_only() {
+    let server = start_server();
+    let session = new_session(&server, "plan One;Two");
+    let browser = Browser::sign_in(&server, false);
+    let mut tab = browser.show(&session);
+    tab.wait_for_region("details-body", |html| html.contains("<h3>Plan"));
+    tab.prompt("say another turn");
+    tab.wait_for_region("details-body", |html| !html.contains("<h3>Plan"));
+}
+
+#[test]
 fn a_session_is_renamed_and_its_deletion_can_be_undone() {
     let server = start_server();
     let session = new_session(&server, "say hello");

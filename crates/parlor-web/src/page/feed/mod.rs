@@ -32,6 +32,7 @@ use super::list_feed::{InboxRequest, ListView};
 use super::regions;
 use super::session_row::SessionRow;
 use super::to_tab::{TabMessage, TabPatch};
+use super::{PageState, row_of};
 use crate::render::{Fragments, RequestCard, TurnFiles};
 
 /// Entries of a session that are loaded first.
@@ -167,15 +168,7 @@ impl Feed {
         let view = state.lists.view().await.map_err(|_| OpenError::Failed(Error::Disconnected))?;
         let client =
             HubConnector::new(ClientRole::Observer).with_clients().with_times().connect(&state.hub).await?;
-        let row = match view.row(id) {
-            Some(row) => row.clone(),
-            // The list that is followed may be older than the session, and has no subagents.
-            None => {
-                let listed = client.list_with_subagents().await?;
-                let listed = listed.iter().find(|listed| listed.id == *id);
-                listed.map(SessionRow::new).ok_or(OpenError::NoSession)?
-            }
-        };
+        let row = row_of(&client, &view, id).await?.ok_or(OpenError::NoSession)?;
         let session = client.load_tail(id, Path::new(&row.cwd), FIRST_ENTRIES).await?;
         let feed = Arc::new(Self {
             row,
