@@ -276,7 +276,7 @@ async fn session_media(
         Err(error) => return failed(&error),
     };
     match feed.media(&place).await {
-        Ok(Some((mime, bytes))) => ([(header::CONTENT_TYPE, mime)], bytes).into_response(),
+        Ok(Some(media)) => media.into_response(),
         Ok(None) => StatusCode::NOT_FOUND.into_response(),
         Err(error) => failed(&error),
     }
