@@ -43,7 +43,7 @@ use self::hub_client::HubConnector;
 use self::layout::Frame;
 use self::list_feed::{ListFeed, ListUnavailable, ListView};
 use self::new_session::AgentChoiceRow;
-use self::search::SearchResults;
+use self::search::{ResultsPlace, SearchResults};
 use self::session_row::SessionRow;
 use self::side::ShownPage;
 use crate::assets;
@@ -189,6 +189,8 @@ async fn search(
         Err(ListUnavailable) => return unavailable(),
     };
     let connection = HubConnector::new(ClientRole::Observer).connection(&state.hub);
+    let is_part = query.part.as_deref() == Some("hits");
+    let place = if is_part { ResultsPlace::Side } else { ResultsPlace::Page };
     let results = match SearchResults::find(&view, &connection, &query.q).await {
         Ok(results) => results.html(Timestamp::now()),
         Err(error) => return failed(&error),
