@@ -3,6 +3,7 @@
 mod action;
 mod archive;
 mod clients;
+mod compress;
 mod conversation;
 mod directories;
 mod feed;
@@ -56,9 +57,18 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 /// The page of a server.
 pub fn page(hub: Arc<Hub>) -> Page {
     let assets = Router::new()
-        .route("/assets/page.js", get(async || asset("text/javascript", assets::SCRIPT)))
-        .route("/assets/icon.svg", get(async || asset("image/svg+xml", assets::ICON)))
-        .route("/assets/page.css", get(async || asset("text/css", assets::STYLE)));
+        .route(
+            "/assets/page.js",
+            get(async |uri: Uri, headers: HeaderMap| compress::SCRIPT.response(&uri, &headers)),
+        )
+        .route(
+            "/assets/icon.svg",
+            get(async |uri: Uri, headers: HeaderMap| compress::ICON.response(&uri, &headers)),
+        )
+        .route(
+            "/assets/page.css",
+            get(async |uri: Uri, headers: HeaderMap| compress::STYLE.response(&uri, &headers)),
+        );
     Page { routes: routes(hub), assets, signed_out }
 }
 
@@ -90,6 +100,7 @@ fn routes(hub: Arc<Hub>) -> Router {
         .route("/new", get(new))
         .route("/complete", get(complete))
         .route("/keys", get(keys))
+        .layer(middleware::from_fn(compress::compress))
         .with_state(Arc::new(PageState {
             feeds: Feeds::default(),
             lists: ListFeed::new(Arc::clone(&hub)),
@@ -100,11 +111,6 @@ fn routes(hub: Arc<Hub>) -> Router {
 /// The WebSocket of a tab.
 async fn live(State(state): State<Arc<PageState>>, upgrade: PageUpgrade) -> Response {
     upgrade.open(move |socket| tab::serve(state, socket))
-}
-
-fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
-    let kind = format!("{kind}; charset=utf-8");
-    ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache".to_owned())], text)
 }
 
 async fn index(State(state): State<Arc<PageState>>, Extension(browser): Extension<SignedIn>) -> Response {
@@ -358,12 +364,12 @@ fn respond(status: StatusCode, page: Markup) -> Response {
 }
 
 fn unavailable() -> Response {
-    let message = "The server cannot list its sessions; `parlor logs` says why.\n";
-    (StatusCode::SERVICE_UNAVAILABLE, message).into_response()
+    let message = "The server cannot list its sessions; `parlor logs` says why.";
+    respond(StatusCode::SERVICE_UNAVAILABLE, layout::problem("The sessions cannot be listed", message))
 }
 
 fn failed(error: &parlor_client::Error) -> Response {
     tracing::error!(%error, "cannot read sessions for the page");
-    let message = "The server cannot read its sessions; `parlor logs` says why.\n";
-    (StatusCode::SERVICE_UNAVAILABLE, message).into_response()
+    let message = "The server cannot read its sessions; `parlor logs` says why.";
+    respond(StatusCode::SERVICE_UNAVAILABLE, layout::problem("The session cannot be read", message))
 }
