@@ -9,8 +9,8 @@ use parlor_server::hub::ClientRole;
 use parlor_session::{EntryId, MessageId, SessionId, Slot, Transcript};
 use tokio::sync::mpsc;
 
-use super::action::{Action, Attachment};
-use super::feed::{DriverConnection, Feed};
+use super::action::{Action, Attachment, FieldValue};
+use super::feed::{DriverConnection, Feed, PAGE_ENTRIES};
 use super::hub_client::HubConnector;
 use super::new_session::{self, AgentChoiceRow};
 use super::prompt;
@@ -23,7 +23,7 @@ use crate::render::{AnswerError, RequestCard};
 const MAX_PAGES: usize = 200;
 
 /// Entries of such a page.
-const PAGE: usize = 200;
+const PAGE: usize = PAGE_ENTRIES;
 
 /// Completions that are sent to a tab.
 const MAX_COMPLETIONS: usize = 20;

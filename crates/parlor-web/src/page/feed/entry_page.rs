@@ -14,7 +14,7 @@ use crate::render::text::element_id;
 use crate::render::{TurnBounds, TurnFiles, entry, is_shown};
 
 /// Entries that a tab gets at a time.
-pub(super) const PAGE_ENTRIES: usize = 100;
+pub(crate) const PAGE_ENTRIES: usize = 100;
 
 /// Pages of older entries that are read to find media.
 const MAX_PAGES: usize = 200;

@@ -23,7 +23,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio::task::AbortHandle;
 
 pub(super) use self::driver::DriverConnection;
-use self::entry_page::PAGE_ENTRIES;
+pub(super) use self::entry_page::PAGE_ENTRIES;
 pub(super) use self::slots::{FeedHandle, Feeds};
 use self::times::EntryTimes;
 use super::PageState;
