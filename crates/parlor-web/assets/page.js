@@ -40,6 +40,16 @@ function changeLayout() {
 const today = new Date().toDateString();
 // As the list, which the server renders.
 const clockOf = (at) => at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+// When a session was active, as the server renders it in its own zone.
+function whenOf(at) {
+  const now = new Date(), dayOf = (time) => new Date(time.getFullYear(), time.getMonth(), time.getDate());
+  const days = Math.round((dayOf(now) - dayOf(at)) / 86400000), seconds = Math.floor((now - at) / 1000);
+  if (days <= 0) return seconds < 60 ? "now" : seconds < 3600 ? `${Math.floor(seconds / 60)}m` : `${Math.floor(seconds / 3600)}h`;
+  if (days === 1) return clockOf(at);
+  if (days < 7) return at.toLocaleDateString("en", { weekday: "short" });
+  if (at.getFullYear() === now.getFullYear()) return `${at.getDate()} ${at.toLocaleDateString("en", { month: "short" })}`;
+  return at.toLocaleDateString("sv");
+}
 function localTimes(within) {
   for (const time of within.querySelectorAll("time[datetime]:not([title])")) {
     const at = new Date(time.dateTime);
@@ -52,6 +62,11 @@ function localTimes(within) {
 }
 // Times that pass: how long ago a request was opened, and how long a turn has been running.
 function count(within) {
+  for (const time of within.querySelectorAll("time.when")) time.textContent = whenOf(new Date(time.dateTime));
+  for (const time of within.querySelectorAll("time.left")) {
+    const seconds = Math.max(0, Math.ceil((new Date(time.dateTime) - Date.now()) / 1000));
+    time.textContent = seconds === 1 ? "1 second" : `${seconds} seconds`;
+  }
   for (const time of within.querySelectorAll("time.ago, time.since")) {
     const seconds = Math.max(0, Math.floor((Date.now() - new Date(time.dateTime)) / 1000));
     const minutes = Math.floor(seconds / 60), hours = Math.floor(minutes / 60);

@@ -6,7 +6,7 @@ mod authors;
 mod code;
 pub mod content_block;
 mod diff;
-mod entry;
+pub(crate) mod entry;
 mod event;
 mod fragments;
 pub mod markdown;
