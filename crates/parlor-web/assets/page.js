@@ -55,12 +55,12 @@ function localTimes(within) {
     const at = new Date(time.dateTime);
     if (Number.isNaN(at.getTime())) continue;
     time.title = at.toLocaleString();
-    if (time.matches(".ago, .since")) continue;
+    if (time.matches(".ago, .since, .left, .when")) continue;
     time.textContent = time.matches(".at") || at.toDateString() === today ? clockOf(at) : `${at.toLocaleDateString()} ${clockOf(at)}`;
   }
   count(within);
 }
-// Times that pass: how long ago a request was opened, and how long a turn has been running.
+// Times that pass: how long ago a request was opened, how long a turn has been running, and how long a deletion can be undone.
 function count(within) {
   for (const time of within.querySelectorAll("time.when")) time.textContent = whenOf(new Date(time.dateTime));
   for (const time of within.querySelectorAll("time.left")) {
@@ -441,7 +441,7 @@ function onScroll() {
   if (awaited !== null || !socket) return;
   const older = (key) => { if (send({ do: "older", before: key })) awaited = key; };
   if (view.scrollTop < 1200 && log.dataset.before) {
-    loading = send({ do: "older", before: log.dataset.before });
+    older(log.dataset.before);
   } else if (below.length && view.scrollHeight - view.scrollTop - view.clientHeight < 1200) {
     const after = log.lastElementChild?.id ?? "";
     if (below.at(-1)) older(below.at(-1)); else if (send({ do: "newer", after })) awaited = `after:${after}`;

@@ -26,7 +26,8 @@ mod to_tab;
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
+use axum::middleware;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
@@ -47,7 +48,6 @@ use self::new_session::AgentChoiceRow;
 use self::search::{ResultsPlace, SearchResults};
 use self::session_row::SessionRow;
 use self::side::ShownPage;
-use crate::assets;
 use crate::export::Export;
 
 /// What the page may load and do: its own style sheet, script and media, and connections to its own server.
@@ -198,10 +198,10 @@ async fn search(
     let is_part = query.part.as_deref() == Some("hits");
     let place = if is_part { ResultsPlace::Side } else { ResultsPlace::Page };
     let results = match SearchResults::find(&view, &connection, &query.q).await {
-        Ok(results) => results.html(Timestamp::now()),
+        Ok(results) => results.html(place, Timestamp::now()),
         Err(error) => return failed(&error),
     };
-    if query.part.as_deref() == Some("hits") {
+    if is_part {
         return respond(StatusCode::OK, results);
     }
     let frame = Frame { view: &view, browser: &browser, place: ShownPage::Search, query: &query.q };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parlor_client::{Client, DuringTurn, Error, Json, JsonStr, Object, Prompt, code};
 use parlor_server::browsers::SignedIn;
 use parlor_server::hub::ClientRole;
-use parlor_session::{EntryId, MessageId, SessionId, Slot, Transcript};
+use parlor_session::{Body, EntryId, MessageId, SessionId, Slot, Transcript};
 use tokio::sync::mpsc;
 
 use super::action::{Action, Attachment, FieldValue};
@@ -15,7 +15,7 @@ use super::hub_client::HubConnector;
 use super::new_session::{self, AgentChoiceRow};
 use super::prompt;
 use super::to_tab::{Completion, TabMessage, TabPatch};
-use super::{PageState, list_feed, new_session, side};
+use super::{PageState, list_feed, side};
 use crate::render::text::{clean_line, element_id};
 use crate::render::{AnswerError, RequestCard};
 
@@ -357,8 +357,8 @@ impl Performer {
         }
     }
 
-    /// The text of a message.
-    async fn source(&self, element: &str) -> Result<Option<String>, Error> {
+    /// The text of a message, and what is attached to it.
+    async fn source(&self, element: &str) -> Result<(String, Vec<Object>), Error> {
         let feed = self.feed()?;
         let cwd = Path::new(&feed.row.cwd);
         let source = |body: &Body| {
@@ -370,21 +370,21 @@ impl Performer {
             let mut messages =
                 transcript.entries().iter().filter(|entry| matches!(entry.id(), EntryId::Message(..)));
             let found = messages.find(|entry| element_id(entry.id()) == element);
-            found.map(|entry| entry.body().content.to_text())
+            found.map(|entry| source(entry.body()))
         };
-        if let Some(text) = text(&feed.transcript()) {
-            return Ok(Some(text));
+        if let Some(source) = found(&feed.transcript()) {
+            return Ok(source);
         }
         let mut before = feed.session().older_cursor();
         for _ in 0..MAX_PAGES {
             let Some(cursor) = before else { break };
             let page = feed.session().older(&cursor, PAGE).await?;
-            if let Some(text) = text(&page.transcript) {
-                return Ok(Some(text));
+            if let Some(source) = found(&page.transcript) {
+                return Ok(source);
             }
             before = page.before;
         }
-        Ok(None)
+        Err(Error::Protocol("the session has no such message"))
     }
 
     /// Commands that begin with a word after `/`, and files that contain one after `@`.

@@ -25,4 +25,4 @@ pub use self::authors::Authors;
 pub use self::entry::{EntryContext, entry, is_shown};
 pub use self::fragments::{Fragments, Patch};
 pub use self::request::{AnswerError, CardPlace, RequestCard};
-pub use self::turn_files::{FileCounts, TurnBounds, TurnFiles};
+pub use self::turn_files::{FileCounts, TurnBounds, TurnFiles, is_steered};

@@ -191,7 +191,9 @@ fn a_session_is_renamed_and_its_deletion_can_be_undone() {
     tab.send(&json!({ "do": "rename", "title": "A <new> title" }));
     tab.wait_for_region("head", |html| html.contains("A &lt;new&gt; title"));
     tab.send(&json!({ "do": "delete" }));
-    tab.wait_for_region("notices", |html| html.contains("undelete"));
+    let notice = tab.wait_for_region("notices", |html| html.contains("undelete"));
+    // The script counts down to this time.
+    assert!(attribute(&notice, "datetime").parse::<jiff::Timestamp>().unwrap() > jiff::Timestamp::now());
     tab.send(&json!({ "do": "undelete" }));
     tab.wait_for_region("notices", |html| !html.contains("undelete"));
     assert_eq!(browser.get(&format!("/s/{session}")).0, 200);

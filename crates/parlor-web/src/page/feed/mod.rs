@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parlor_client::{Error, Session};
 use parlor_server::browsers::SignedIn;
 use parlor_server::hub::ClientRole;
@@ -26,7 +27,6 @@ pub(super) use self::driver::DriverConnection;
 pub(super) use self::entry_page::PAGE_ENTRIES;
 pub(super) use self::slots::{FeedHandle, Feeds};
 use self::times::EntryTimes;
-use super::PageState;
 use super::hub_client::HubConnector;
 use super::list_feed::{InboxRequest, ListView};
 use super::regions;
@@ -107,7 +107,8 @@ struct FeedState {
     files: TurnFiles,
     /// When entries were created.
     times: EntryTimes,
-    deletion: Option<AbortHandle>,
+    /// The deletion that can be undone, and when it happens.
+    deletion: Option<(AbortHandle, Timestamp)>,
     is_archived: bool,
     /// The tokens of all turns.
     tokens: Option<u64>,
@@ -311,8 +312,8 @@ impl Feed {
                 }
             }
         });
-        let before = lock(&self.state).deletion.replace(task.abort_handle());
-        if let Some(before) = before {
+        let before = lock(&self.state).deletion.replace((task.abort_handle(), Timestamp::now() + UNDO_TIME));
+        if let Some((before, _)) = before {
             before.abort();
         }
         self.wake.notify_one();
@@ -321,7 +322,7 @@ impl Feed {
     /// Undoes a deletion.
     pub(super) fn keep(&self) {
         let deletion = lock(&self.state).deletion.take();
-        if let Some(deletion) = deletion {
+        if let Some((deletion, _)) = deletion {
             deletion.abort();
         }
         self.wake.notify_one();
