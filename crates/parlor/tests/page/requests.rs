@@ -119,12 +119,15 @@ fn a_request_whose_end_becomes_hidden_says_that_there_is_more_below() {
     tab.eval("(() => { const part = document.querySelector('.req .part'); part.append(...Array.from({ length: 60 }, () => document.createElement('br'))); })()");
     tab.wait_for(&format!("{SAYS_MORE} === true"));
     // A page that is loaded.
-    page.run(&["prompt", "-s", &id, "--no-wait", "ask Delete the notes"]).success();
+    page.run(&["prompt", "-s", &id, "--no-wait", "elicit"]).success();
     wait_until("the request waits", || page.run(&["inbox", "--json"]).stdout.contains("requestId"));
     let tab = page.browser.open("about:blank");
-    tab.resize(390, 240);
+    tab.resize(390, 120);
     tab.go_to(&page.address("/inbox"));
     tab.wait_for(&format!("{SAYS_MORE} === true"));
+    tab.resize(1200, 900);
+    tab.reload();
+    tab.wait_for(&format!("{SAYS_MORE} === false"));
 }
 
 #[test]
