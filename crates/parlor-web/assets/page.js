@@ -328,7 +328,9 @@ const patches = {
     log.dataset.epoch = epoch;
     const fresh = [...elements(html).children];
     const known = fresh.findIndex((element) => $(element.id));
-    if (known < 0 || below.length) {
+    // The cursor of an entry that the tab has is unknown to a feed that does not have the entry.
+    const isStale = known > -1 && $(fresh[known].id).previousElementSibling && log.dataset.before?.startsWith("e:");
+    if (known < 0 || below.length || isStale) {
       // A connection that was lost does not take a person away from what is read: the page of that entry is requested, because the
       // cursors of the pages around it may be unknown by now.
       if (!wantsLatest && !following() && keepPlace()) return;
