@@ -11,6 +11,7 @@
 //! | images, files and links in one line | [`content_block`] |
 //! | the address of an entry on the page | [`address`] |
 //! | the name of a browser | [`browser`] |
+//! | an amount of money | [`money`] |
 //!
 //! **Invariant:** this crate knows neither a terminal nor HTML. Its texts are untrusted: the output makes them safe.
 
@@ -21,6 +22,7 @@ pub mod content_block;
 pub mod diff;
 pub mod event;
 pub mod highlight;
+pub mod money;
 pub mod terminal;
 pub mod tool_call;
 

@@ -40,18 +40,33 @@ function changeLayout() {
 const today = new Date().toDateString();
 // As the list, which the server renders.
 const clockOf = (at) => at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+// When a session was active, as the server renders it in its own zone.
+function whenOf(at) {
+  const now = new Date(), dayOf = (time) => new Date(time.getFullYear(), time.getMonth(), time.getDate());
+  const days = Math.round((dayOf(now) - dayOf(at)) / 86400000), seconds = Math.floor((now - at) / 1000);
+  if (days <= 0) return seconds < 60 ? "now" : seconds < 3600 ? `${Math.floor(seconds / 60)}m` : `${Math.floor(seconds / 3600)}h`;
+  if (days === 1) return clockOf(at);
+  if (days < 7) return at.toLocaleDateString("en", { weekday: "short" });
+  if (at.getFullYear() === now.getFullYear()) return `${at.getDate()} ${at.toLocaleDateString("en", { month: "short" })}`;
+  return at.toLocaleDateString("sv");
+}
 function localTimes(within) {
   for (const time of within.querySelectorAll("time[datetime]:not([title])")) {
     const at = new Date(time.dateTime);
     if (Number.isNaN(at.getTime())) continue;
     time.title = at.toLocaleString();
-    if (time.matches(".ago, .since")) continue;
+    if (time.matches(".ago, .since, .left, .when")) continue;
     time.textContent = time.matches(".at") || at.toDateString() === today ? clockOf(at) : `${at.toLocaleDateString()} ${clockOf(at)}`;
   }
   count(within);
 }
-// Times that pass: how long ago a request was opened, and how long a turn has been running.
+// Times that pass: how long ago a request was opened, how long a turn has been running, and how long a deletion can be undone.
 function count(within) {
+  for (const time of within.querySelectorAll("time.when")) time.textContent = whenOf(new Date(time.dateTime));
+  for (const time of within.querySelectorAll("time.left")) {
+    const seconds = Math.max(0, Math.ceil((new Date(time.dateTime) - Date.now()) / 1000));
+    time.textContent = seconds === 1 ? "1 second" : `${seconds} seconds`;
+  }
   for (const time of within.querySelectorAll("time.ago, time.since")) {
     const seconds = Math.max(0, Math.floor((Date.now() - new Date(time.dateTime)) / 1000));
     const minutes = Math.floor(seconds / 60), hours = Math.floor(minutes / 60);
@@ -165,9 +180,10 @@ function beat() {
 
 function onLost() {
   socket = null;
+  wantsLatest = false;
   clearTimeout(watchdog);
   lostAt ??= new Date();
-  loading = false;
+  awaited = null;
   enableForms();
   const pause = [300, 500, 1000, 2000, 4000, 8000][Math.min(attempts, 5)];
   attempts += 1;
@@ -260,6 +276,18 @@ function swap(old, html) {
   if (path) (fresh.matches(path) ? fresh : fresh.querySelector(path))?.focus({ preventScroll: true });
 }
 
+// Replaces only the parts that differ: an open list of models stays open while the use of the context changes.
+function replaceParts(old, fresh) {
+  const rest = [...old.children];
+  for (const part of [...fresh.children]) {
+    const same = rest.findIndex((one) => one.isEqualNode(part));
+    if (same < 0) { old.insertBefore(part, rest[0] ?? null); continue; }
+    for (const gone of rest.splice(0, same)) gone.remove();
+    rest.shift();
+  }
+  for (const gone of rest) gone.remove();
+}
+
 const patches = {
   put({ id, after, html }) {
     const old = $(id);
@@ -289,9 +317,10 @@ const patches = {
     count(old);
     if (fresh?.isEqualNode(old)) return;
     if (id === "request") { replaceRequest(old, html); return; }
+    if (id === "composer-bar") { replaceParts(old, fresh); return; }
     swap(old, html);
     if (id === "head") onHead();
-    else if (id === "inbox") readRest();
+    else if (id === "inbox") { readRest(); restoreDrafts(); }
     else markCurrent();
   },
   // The latest entries: those that are shown already stay, and the others are replaced.
@@ -299,7 +328,13 @@ const patches = {
     log.dataset.epoch = epoch;
     const fresh = [...elements(html).children];
     const known = fresh.findIndex((element) => $(element.id));
-    if (known < 0 || below.length) {
+    // The cursor of an entry that the tab has is unknown to a feed that does not have the entry.
+    const isStale = known > -1 && $(fresh[known].id).previousElementSibling && log.dataset.before?.startsWith("e:");
+    if (known < 0 || below.length || isStale) {
+      // A connection that was lost does not take a person away from what is read: the page of that entry is requested, because the
+      // cursors of the pages around it may be unknown by now.
+      if (!wantsLatest && !following() && keepPlace()) return;
+      wantsLatest = false;
       releaseTools(log);
       log.replaceChildren(...fresh);
       below = [];
@@ -329,20 +364,24 @@ const patches = {
   },
   page({ key, html, before, is_last: isLast, below: under }) { onPage(key, html, before, isLast, under); },
   announce,
-  error(text) { note(text, true); announce(text); loading = false; enableForms(); },
-  note(text) { note(text, false); announce(text); },
-  go(address) { if (address.startsWith("/") && !address.startsWith("//")) location.assign(address); },
-  sent({ key }) { outbox(outbox().filter((one) => one.key !== key)); files.delete(key); },
+  error(text) { note(text, true); announce(text); awaited = place = null; enableForms(); },
+  note(text) { note(text, false); announce(text); awaited = place = null; },
+  go(address) {
+    // What was written has become a session.
+    for (const form of document.querySelectorAll("form.start, .edit-form")) drafts(draftKeyOf(form), null);
+    if (address.startsWith("/") && !address.startsWith("//")) location.assign(address);
+  },
+  sent({ key }) { outbox(outbox().filter((one) => one.key !== key)); forgetFiles(key); },
   unsent({ key }) {
     const one = outbox().find((sent) => sent.key === key);
     outbox(outbox().filter((sent) => sent.key !== key));
     if (one && prompt) { prompt.value = [one.text, prompt.value].filter(Boolean).join("\n\n"); keepDraft(); }
     attached.push(...files.get(key) ?? []);
-    files.delete(key);
+    forgetFiles(key);
     showAttached();
   },
-  source({ message, to, text }) {
-    if (to === "copy") copy(text, "Message copied"); else openEditor(message, text);
+  source({ message, to, text, files: names }) {
+    if (to === "copy") copy(text, "Message copied"); else openEditor(message, text, names);
   },
   new_error(text) { const box = $("new-error"); if (box) { box.textContent = text; enableForms(); } },
   notice({ tag, title, text, address }) {
@@ -369,9 +408,22 @@ function openNewest() {
   for (const content of [".diff", ".term"]) [...log.querySelectorAll(`.call > .tool:not([data-s=you]):has(${content})`)].at(-1)?.setAttribute("open", "");
 }
 
-let loading = false;
+// The key of the page that was requested: another one is of no use by now.
+let awaited = null;
 // The keys of pages that are not shown below those that are, the next one last.
 let below = [];
+
+// A person wants to see the latest entries.
+let wantsLatest = false;
+// The entry that a person reads, and where it is in the view, while its page is requested again.
+let place = null;
+function keepPlace() {
+  const top = view.getBoundingClientRect().top;
+  const entry = [...log.children].find((one) => /^[mt]-/.test(one.id) && one.getBoundingClientRect().bottom > top);
+  if (!entry || !find(entry.id)) return false;
+  place = { id: entry.id, top: entry.getBoundingClientRect().top };
+  return true;
+}
 
 const following = () => !view || (below.length === 0 && view.scrollHeight - view.scrollTop - view.clientHeight < 48);
 function toEnd() { if (view) view.scrollTop = view.scrollHeight; }
@@ -388,17 +440,19 @@ function mark(element, key, before) {
 
 function onScroll() {
   updateLatest();
-  if (loading || !socket) return;
+  if (awaited !== null || !socket) return;
+  const older = (key) => { if (send({ do: "older", before: key })) awaited = key; };
   if (view.scrollTop < 1200 && log.dataset.before) {
-    loading = send({ do: "older", before: log.dataset.before });
+    older(log.dataset.before);
   } else if (below.length && view.scrollHeight - view.scrollTop - view.clientHeight < 1200) {
-    const key = below.at(-1);
-    loading = key ? send({ do: "older", before: key }) : send({ do: "newer", after: log.lastElementChild?.id ?? "" });
+    const after = log.lastElementChild?.id ?? "";
+    if (below.at(-1)) older(below.at(-1)); else if (send({ do: "newer", after })) awaited = `after:${after}`;
   }
 }
 
 function onPage(key, html, before, isLast, under) {
-  loading = false;
+  if (awaited !== (under ? "find" : key)) return;
+  awaited = null;
   if (under) { // A page that has a message which was searched for.
     releaseTools(log);
     const fresh = [...elements(html).children];
@@ -407,6 +461,13 @@ function onPage(key, html, before, isLast, under) {
     setBefore(before);
     // The first of them is the one next to the latest entries.
     below = ["", ...under];
+    const kept = place && $(place.id);
+    if (kept) {
+      view.scrollTop += kept.getBoundingClientRect().top - place.top;
+      place = null;
+      requestAnimationFrame(onScroll);
+      return;
+    }
     document.dispatchEvent(new CustomEvent("target"));
     return;
   }
@@ -427,8 +488,9 @@ function onPage(key, html, before, isLast, under) {
     trimTop();
     view.scrollTop = view.scrollHeight - fromEnd;
   }
-  // A page without anything new moves nothing, so no scroll asks for the next one.
-  onScroll();
+  // No scroll event asks for the next page if this one has nothing new, or if a person has moved back to the same place before the
+  // browser paints: it compares the places of two frames only.
+  requestAnimationFrame(onScroll);
 }
 
 // Removes whole pages at the end while there are too many entries.
@@ -459,7 +521,12 @@ function trimTop() {
 }
 
 const hashId = () => location.hash.slice(1);
-function findTarget() { send({ do: "find", message: hashId() }); }
+function find(id) {
+  if (!send({ do: "find", message: id })) return false;
+  awaited = "find";
+  return true;
+}
+function findTarget() { find(hashId()); }
 function showTarget() {
   const target = $(hashId());
   if (!target) return false;
@@ -492,8 +559,30 @@ function grow() {
   prompt.style.height = "auto";
   prompt.style.height = `${prompt.scrollHeight}px`;
 }
-function resend() {
-  if (prompt) for (const { key, text, now } of outbox()) send({ do: "prompt", key, text, now, files: files.get(key) ?? [] });
+// The files of a prompt are kept until the server has it. The storage of the outbox is too small for them.
+function keptFiles(mode, run) {
+  return new Promise((done) => {
+    try {
+      const opening = indexedDB.open("parlor", 1);
+      opening.onupgradeneeded = () => opening.result.createObjectStore("files");
+      opening.onerror = () => done(undefined);
+      opening.onsuccess = () => {
+        const transaction = opening.result.transaction("files", mode), request = run(transaction.objectStore("files"));
+        transaction.oncomplete = transaction.onabort = () => { opening.result.close(); done(request.result); };
+      };
+    } catch { done(undefined); }
+  });
+}
+const filesOf = async (key) => files.get(key) ?? await keptFiles("readonly", (kept) => kept.get(key)) ?? [];
+function forgetFiles(key) { if (files.delete(key)) keptFiles("readwrite", (kept) => kept.delete(key)); }
+async function resend() {
+  if (!prompt) return;
+  for (const { key, text, now, fileCount = 0 } of outbox()) {
+    const own = fileCount ? await filesOf(key) : [];
+    files.set(key, own);
+    if (own.length === fileCount) send({ do: "prompt", key, text, now, files: own });
+    else { patches.unsent({ key }); note("The files of a prompt that was not sent are lost.", true); }
+  }
 }
 
 function submitPrompt(now = false) {
@@ -501,8 +590,8 @@ function submitPrompt(now = false) {
   if (!text.trim() && !attached.length) return;
   const key = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
   const own = attached.splice(0);
-  if (own.length) files.set(key, own);
-  outbox([...outbox(), { key, text, now }]);
+  if (own.length) { files.set(key, own); keptFiles("readwrite", (kept) => kept.put(own, key)); }
+  outbox([...outbox(), { key, text, now, fileCount: own.length }]);
   prompt.value = "";
   keepDraft();
   showAttached();
@@ -514,23 +603,25 @@ function submitPrompt(now = false) {
 
 function showAttached() {
   const box = $("attached");
-  box?.replaceChildren(...attached.map((file, index) => {
-    const chip = document.createElement("span");
-    chip.className = "chip";
-    chip.textContent = file.name;
-    const remove = document.createElement("button");
-    remove.className = "btn quiet small";
-    remove.type = "button";
-    remove.textContent = "Remove";
-    remove.setAttribute("aria-label", `Remove ${file.name}`);
-    remove.onclick = () => { attached.splice(index, 1); showAttached(); field.focus(); };
-    chip.append(remove);
-    return chip;
-  }));
+  box?.replaceChildren(...attached.map((file, index) => chipOf(file.name, () => { attached.splice(index, 1); showAttached(); field.focus(); })));
+}
+function chipOf(name, onRemove) {
+  const chip = document.createElement("span");
+  chip.className = "chip";
+  chip.textContent = name;
+  const remove = document.createElement("button");
+  remove.className = "btn quiet small";
+  remove.type = "button";
+  remove.textContent = "Remove";
+  remove.setAttribute("aria-label", `Remove ${name}`);
+  remove.onclick = onRemove;
+  chip.append(remove);
+  return chip;
 }
 
 async function attach(list) {
-  for (const file of list) {
+  // The list of a field is emptied meanwhile.
+  for (const file of [...list]) {
     const total = attached.reduce((sum, one) => sum + one.data.length, 0);
     if (attached.length >= 20 || total + file.size * 1.4 > 20e6) { note("Attached files can have 15 MB in all, and there can be 20.", true); break; }
     const data = await new Promise((done, failed) => {
@@ -597,6 +688,35 @@ function hideCompletions() {
   prompt.removeAttribute("aria-activedescendant");
 }
 
+// What a person writes elsewhere is kept for the tab: the first prompt of a session, an edited message, the values of a form.
+const drafts = (key, value) => {
+  const kept = store(sessionStorage, key, value === undefined ? undefined : value && JSON.stringify(value));
+  try { return JSON.parse(kept); } catch { return null; }
+};
+function draftKeyOf(form) {
+  if (form?.matches(".start")) return "draft:new";
+  if (form?.matches(".edit-form")) return `draft:edit:${session}:${form.dataset.message}`;
+  return form?.matches(".req") ? `draft:form:${requestName(form)}` : null;
+}
+function restoreDraft(form) {
+  const key = draftKeyOf(form), draft = form.dataset.restored ? null : drafts(key);
+  form.dataset.restored = "1";
+  if (!draft) return;
+  for (const field of form.elements) {
+    if (!field.name || ["file", "hidden"].includes(field.type)) continue;
+    const values = [draft[field.name] ?? []].flat();
+    if (field.type === "radio" || field.type === "checkbox") field.checked = values.includes(field.value);
+    else if (values.length) field.value = values[0];
+  }
+}
+const restoreDrafts = () => { for (const form of document.querySelectorAll("form.req, form.start")) restoreDraft(form); };
+document.addEventListener("input", (event) => {
+  const form = event.target.form, key = draftKeyOf(form);
+  // A secret is kept nowhere.
+  const secrets = key ? [...form.querySelectorAll("[type=password]")].map(({ name }) => [name, undefined]) : [];
+  if (key) drafts(key, { ...fieldsOf(form), ...Object.fromEntries(secrets) });
+});
+
 if (prompt) {
   prompt.value = store(localStorage, draftKey) ?? "";
   grow();
@@ -645,18 +765,25 @@ function replaceRequest(old, html) {
 }
 // A request takes the place of the composer, but not of one in which a person writes.
 function placeRequest() {
+  restoreDrafts();
   const card = $("request")?.querySelector(".req"), composer = $("composer");
   if (composer) composer.hidden = Boolean(card) && !composer.contains(document.activeElement);
   readRest();
 }
+// Content is hidden or shown without a scroll as well: by the size of the window, in details that open, with diffs side by side.
+const watchedSizes = new WeakSet(), cardSizes = new ResizeObserver(() => readRest());
 function readRest() {
   for (const rest of document.querySelectorAll(".rest[data-end]")) {
     const box = rest.parentElement;
+    for (const part of [box, ...box.children]) {
+      if (part === rest || watchedSizes.has(part)) continue;
+      watchedSizes.add(part);
+      cardSizes.observe(part);
+    }
     rest.textContent = box.scrollHeight - box.scrollTop - box.clientHeight < 4 ? rest.dataset.end : "More below";
   }
 }
 document.addEventListener("scroll", (event) => { if (event.target.querySelector?.(":scope > .rest")) readRest(); }, { capture: true, passive: true });
-function notNow(card) { perform(card.querySelector("[data-do=not_now]")); }
 function toRequest() {
   const card = $("request")?.querySelector(".req");
   if (card) card.querySelector(".opts .btn").focus(); else if ($("request")?.firstElementChild) location.assign("/inbox");
@@ -742,7 +869,7 @@ function act(name, entry, button) {
     else if (name === "edit") sendNow({ do: "source", message: own.id, to: "edit" });
   }
 }
-function openEditor(id, text) {
+function openEditor(id, text, names) {
   const entry = $(id);
   if (!entry || entry.querySelector(".edit-form")) return;
   entry.append($("edit-form").content.cloneNode(true));
@@ -751,10 +878,24 @@ function openEditor(id, text) {
   entry.classList.add("edit");
   const field = form.querySelector("textarea");
   field.value = text;
+  // What is attached stays, unless a person removes it.
+  form.querySelector(".chips").replaceChildren(...names.map((name, index) => {
+    const chip = chipOf(name, () => {
+      const dropped = document.createElement("input");
+      dropped.type = "hidden";
+      dropped.name = "dropped";
+      dropped.value = index;
+      chip.replaceWith(dropped);
+      field.focus();
+    });
+    return chip;
+  }));
+  restoreDraft(form);
   field.focus();
   entry.scrollIntoView({ block: "nearest" });
 }
 function closeEditor(form) {
+  drafts(draftKeyOf(form), null);
   const entry = form.closest(".entry");
   form.remove();
   entry?.classList.remove("edit");
@@ -782,7 +923,7 @@ const local = {
   theme: changeTheme,
   split: changeLayout,
   connect,
-  to_end() { if (below.length) sendNow({ do: "latest" }); else toEnd(); },
+  to_end() { if (!below.length) toEnd(); else if (sendNow({ do: "latest" })) wantsLatest = true; },
   details() {
     closeMenus();
     root.dataset.details = isDetailsOpen() ? "closed" : "open";
@@ -899,13 +1040,15 @@ document.addEventListener("keydown", (event) => {
   if (event.isComposing) return;
   const target = event.target;
   const card = target.closest?.(".req");
+  // The keys of the inbox act on its current card, which shows them.
+  const current = document.querySelector("#inbox .item.cur .req");
   if (event.key === "." && event.ctrlKey) { event.preventDefault(); if (log) sendNow({ do: "stop" }); return; }
   if (event.key === "Escape") {
     if (closeMenus()) return;
     const form = target.closest?.(".edit-form");
     if (form) closeEditor(form);
-    else if (card) notNow(card);
-    else if (target.matches?.("input, textarea")) { target.blur(); view?.focus(); }
+    else if (target.matches?.("input, textarea") && !card) { target.blur(); view?.focus(); }
+    else if (card ?? current) (card ?? current).querySelector("[data-do=not_now]").click();
     else if (matchMedia("(max-width: 74.99em)").matches && root.dataset.details === "open") local.details();
     else select(null);
     return;
@@ -921,7 +1064,7 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (/^[1-9]$/.test(event.key)) {
-    if (card) card.querySelectorAll(".opts [data-do=answer]")[event.key - 1]?.click();
+    if (card ?? current) (card ?? current).querySelectorAll(".opts [data-do=answer]")[event.key - 1]?.click();
     else if (menu?.id === "message-menu") menu.querySelectorAll("[data-agent]")[event.key - 1]?.click();
     return;
   }
@@ -934,10 +1077,13 @@ document.addEventListener("keydown", (event) => {
 
 function showNotifications() {
   const button = $("notifications");
-  if (button && "Notification" in window) button.hidden = Notification.permission === "denied" || Boolean(store(localStorage, "notify"));
+  if (!button || !("Notification" in window)) return;
+  button.hidden = Notification.permission === "denied";
+  button.querySelector("span").textContent = store(localStorage, "notify") ? "Turn off notifications" : "Turn on notifications";
 }
 local.notifications = async () => {
-  if (await Notification.requestPermission() === "granted") store(localStorage, "notify", "1");
+  if (store(localStorage, "notify")) store(localStorage, "notify", null);
+  else if (await Notification.requestPermission() === "granted") store(localStorage, "notify", "1");
   showNotifications();
 };
 
@@ -948,6 +1094,8 @@ showNotifications();
 localTimes(document);
 markLayout(document);
 markOwn(document);
+readRest();
+restoreDrafts();
 if (log) {
   for (const entry of log.querySelectorAll(":scope > .entry")) decorate(entry);
   mark(log.firstElementChild, "", log.dataset.before);

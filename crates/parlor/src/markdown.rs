@@ -152,7 +152,7 @@ fn markdown_of(block: &ContentBlock<'_>) -> String {
             fenced(text, "", &mut out);
             out
         }
-        ContentBlock::Other(text) => text.clone(),
+        ContentBlock::Download { label, .. } | ContentBlock::Other(label) => label.clone(),
     }
 }
 

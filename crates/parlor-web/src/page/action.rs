@@ -96,7 +96,13 @@ pub(super) enum Action {
         agent: Option<String>,
     },
     /// Forks before a prompt and sends another one there.
-    Edit { message: String, text: String },
+    Edit {
+        message: String,
+        text: String,
+        /// The numbers of the attachments that the prompt loses, as in [`TabPatch::Source`](super::to_tab::TabPatch::Source).
+        #[serde(default)]
+        dropped: Option<FieldValue>,
+    },
     /// Forks before a prompt and sends it again.
     Regenerate { message: String },
     /// Requests the text of a message, to copy or to edit it.
@@ -144,8 +150,8 @@ impl Action {
         Ok(action)
     }
 
-    /// Whether it changes something, which observers may not.
-    pub(super) fn is_change(&self) -> bool {
+    /// Whether it needs a driver: it changes something, or reads more than the session, such as the names of files.
+    pub(super) fn needs_driver(&self) -> bool {
         match self {
             Self::Show { .. }
             | Self::Source { .. }
@@ -153,7 +159,6 @@ impl Action {
             | Self::Newer { .. }
             | Self::Find { .. }
             | Self::Latest
-            | Self::Complete { .. }
             | Self::Seen => false,
             Self::Prompt { .. }
             | Self::Withdraw { .. }
@@ -171,7 +176,8 @@ impl Action {
             | Self::Undelete
             | Self::Fork { .. }
             | Self::Edit { .. }
-            | Self::Regenerate { .. } => true,
+            | Self::Regenerate { .. }
+            | Self::Complete { .. } => true,
         }
     }
 
@@ -231,7 +237,12 @@ impl Action {
             Self::Fork { message, agent } => {
                 [message, agent].into_iter().flatten().try_for_each(|text| short(text))
             }
-            Self::Edit { message, text } => short(message).and_then(|()| long(text)),
+            Self::Edit { message, text, dropped } => {
+                if dropped.as_ref().is_some_and(|dropped| dropped.len() > MAX_VALUES) {
+                    return Err("The form has too many values.".to_owned());
+                }
+                short(message).and_then(|()| long(text))
+            }
             Self::Source { message, to } => short(message).and_then(|()| short(to)),
             Self::Withdraw { id: text }
             | Self::Dismiss { session: text }
@@ -315,8 +326,8 @@ mod tests {
     }
 
     #[test]
-    fn observers_may_only_read() {
-        let is_change = |text: &str| Action::parse(text).unwrap().is_change();
+    fn observers_may_only_read_the_session() {
+        let needs_driver = |text: &str| Action::parse(text).unwrap().needs_driver();
         for text in [
             r#"{"do":"show","session":null}"#,
             r#"{"do":"source","message":"m","to":"copy"}"#,
@@ -324,10 +335,9 @@ mod tests {
             r#"{"do":"newer","after":"m-1"}"#,
             r#"{"do":"find","message":"m-1"}"#,
             r#"{"do":"latest"}"#,
-            r#"{"do":"complete","word":"@"}"#,
             r#"{"do":"seen"}"#,
         ] {
-            assert!(!is_change(text), "{text}");
+            assert!(!needs_driver(text), "{text}");
         }
         for text in [
             r#"{"do":"prompt","key":"k","text":"x"}"#,
@@ -347,8 +357,9 @@ mod tests {
             r#"{"do":"fork"}"#,
             r#"{"do":"edit","message":"m","text":"x"}"#,
             r#"{"do":"regenerate","message":"m"}"#,
+            r#"{"do":"complete","word":"@"}"#,
         ] {
-            assert!(is_change(text), "{text}");
+            assert!(needs_driver(text), "{text}");
         }
     }
 }

@@ -148,6 +148,7 @@ fn message_menu(can_change: bool, agents: &[&str], own: &str) -> Markup {
             form.edit-form data-do="edit" {
                 label.sr for="edited" { "Edit the message" }
                 textarea id="edited" name="text" rows="2" {}
+                div.chips {}
                 div.row {
                     span.muted.grow { "Sending makes a fork. This session stays as it is." }
                     button.btn.quiet type="button" data-do="cancel-edit" { "Cancel " kbd { "Esc" } }

@@ -6,9 +6,10 @@ use maud::{Markup, html};
 
 use super::list_feed::InboxRequest;
 use super::session_row::{SessionRow, SessionState};
-use super::side::{address, short_path, when};
+use super::side::{address, short_path};
 use crate::assets::{icon, state_icon};
 use crate::render::CardPlace;
+use crate::render::entry::age_html;
 use crate::render::text::{clean_line, percent_encoded};
 
 /// Failed turns in the inbox. The list has the others.
@@ -33,7 +34,7 @@ pub(super) fn page(content: &Markup) -> Markup {
                 a.btn.quiet.icon.back href="/" aria-label="Back to sessions" { (icon("back", "")) }
                 span.title.grow { "Inbox" }
                 button.btn.quiet.small id="notifications" type="button" data-do="notifications" hidden {
-                    (icon("bell", "")) "Turn on notifications"
+                    (icon("bell", "")) span { "Turn on notifications" }
                 }
             }
             div.scroll id="conversation" tabindex="0" role="region" aria-label="Inbox" { (content) }
@@ -65,7 +66,7 @@ pub(super) fn content(requests: &[InboxRequest], rows: &[SessionRow], now: Times
             }
             @for (index, request) in waiting.iter().enumerate() {
                 article class=(if index == 0 { "item cur" } else { "item" }) id=(format!("{}:i", request.card.element_id())) {
-                    (head(request, now))
+                    (head(request))
                     (request.card.html(CardPlace::Inbox))
                 }
             }
@@ -76,7 +77,7 @@ pub(super) fn content(requests: &[InboxRequest], rows: &[SessionRow], now: Times
                         div.tool.failed data-s="bad" {
                             (state_icon("bad", "bad", "failed"))
                             a.cut.grow href=(address(&row.id)) { (clean_line(&row.title)) }
-                            span.res { (clean_line(&row.agent)) @if let Some(at) = row.active_at { " · " (ago(at, now)) } }
+                            span.res { (clean_line(&row.agent)) @if let Some(at) = row.active_at { " · " (when_html(at, now)) } }
                             button.btn.quiet.small type="button" data-do="dismiss" data-session=(percent_encoded(&row.id.to_string())) {
                                 "Dismiss"
                             }
@@ -94,7 +95,7 @@ pub(super) fn content(requests: &[InboxRequest], rows: &[SessionRow], now: Times
                                 span.cut.grow { (clean_line(&request.agent)) ": " code { (request.card.summary()) } }
                                 span.res {
                                     (clean_line(&request.title))
-                                    @if let Some(at) = request.opened_at { " · " (ago(at, now)) }
+                                    @if let Some(at) = request.opened_at { " · " (age_html(at)) }
                                 }
                             }
                             div.body { (request.card.html(CardPlace::Inbox)) }
@@ -106,18 +107,19 @@ pub(super) fn content(requests: &[InboxRequest], rows: &[SessionRow], now: Times
     }
 }
 
-fn head(request: &InboxRequest, now: Timestamp) -> Markup {
+fn head(request: &InboxRequest) -> Markup {
     html! {
         div.row {
             a.cut href=(address(request.card.session())) { (clean_line(&request.title)) }
             span.muted.cut.grow { (clean_line(&request.agent)) " · " (short_path(&request.cwd)) }
-            @if let Some(at) = request.opened_at { span.muted.num { (ago(at, now)) } }
+            @if let Some(at) = request.opened_at { span.muted.num { (age_html(at)) } }
         }
     }
 }
 
-fn ago(at: Timestamp, now: Timestamp) -> String {
-    when(at, now, &TimeZone::system())
+fn when_html(at: Timestamp, now: Timestamp) -> Markup {
+    // The day is enough: a text that changes with each minute would replace the whole inbox, with what a person writes in it.
+    html! { span.num { (at.to_zoned(TimeZone::system()).strftime(if at.as_second() + 86_400 > now.as_second() { "%H:%M" } else { "%-d %b" })) } }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use maud::{DOCTYPE, Markup, html};
 use parlor_server::browsers::SignedIn;
 use parlor_server::hub::ClientRole;
 
+use super::compress::{ICON, SCRIPT, STYLE};
 use super::list_feed::ListView;
 use super::side::{ShownPage, side};
 use crate::assets::{self, icon};
@@ -31,9 +32,9 @@ pub(super) fn page(title: &str, frame: &Frame<'_>, main: &Markup, aside: &Markup
                 meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover, interactive-widget=resizes-content";
                 meta name="color-scheme" content="light dark";
                 title { (clean_line(title)) " · parlor" }
-                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
-                link rel="stylesheet" href="/assets/page.css";
-                script src="/assets/page.js" defer {}
+                link rel="icon" href=(ICON.address("/assets/icon.svg")) type="image/svg+xml";
+                link rel="stylesheet" href=(STYLE.address("/assets/page.css"));
+                script src=(SCRIPT.address("/assets/page.js")) defer {}
             }
             body {
                 (assets::icons())
@@ -60,6 +61,24 @@ pub(super) fn page(title: &str, frame: &Frame<'_>, main: &Markup, aside: &Markup
 
 /// The page for a browser that is not signed in.
 pub(super) fn signed_out(reason: &str) -> Markup {
+    let more = html! {
+        h2 { "On the computer that runs parlor" }
+        div.code { pre tabindex="0" { "parlor open" } }
+        h2 { "For another browser" }
+        div.code { pre tabindex="0" { "parlor open --print" } }
+        p { "It prints a link that signs one browser in. The link works once, for 10 minutes." }
+        p.foot { "Editors start " code { "parlor acp" } " and need no sign-in." }
+    };
+    card("Sign in", reason, &more)
+}
+
+/// The page when the list cannot be shown.
+pub(super) fn problem(title: &str, reason: &str) -> Markup {
+    card(title, reason, &html! { p.foot { a href="/" { "Try again" } } })
+}
+
+/// A page without the list.
+fn card(title: &str, text: &str, more: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" data-col="main" {
@@ -67,22 +86,17 @@ pub(super) fn signed_out(reason: &str) -> Markup {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { "Sign in · parlor" }
-                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
-                link rel="stylesheet" href="/assets/page.css";
+                title { (title) " · parlor" }
+                link rel="icon" href=(ICON.address("/assets/icon.svg")) type="image/svg+xml";
+                link rel="stylesheet" href=(STYLE.address("/assets/page.css"));
             }
             body.signed-out {
                 (assets::icons())
                 main id="main" {
                     div.row.brand { (icon("logo", "")) "parlor" }
-                    h1 { "Sign in" }
-                    p { (sentence_html(reason)) }
-                    h2 { "On the computer that runs parlor" }
-                    div.code { pre tabindex="0" { "parlor open" } }
-                    h2 { "For another browser" }
-                    div.code { pre tabindex="0" { "parlor open --print" } }
-                    p { "It prints a link that signs one browser in. The link works once, for 10 minutes." }
-                    p.foot { "Editors start " code { "parlor acp" } " and need no sign-in." }
+                    h1 { (title) }
+                    p { (sentence_html(text)) }
+                    (more)
                 }
             }
         }

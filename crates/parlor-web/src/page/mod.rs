@@ -3,6 +3,7 @@
 mod action;
 mod archive;
 mod clients;
+mod compress;
 mod conversation;
 mod directories;
 mod feed;
@@ -25,13 +26,14 @@ mod to_tab;
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
+use axum::middleware;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
 use jiff::Timestamp;
 use maud::Markup;
-use parlor_client::Snapshot;
+use parlor_client::{Client, Snapshot};
 use parlor_server::browsers::SignedIn;
 use parlor_server::hub::{ClientRole, Hub};
 use parlor_server::transport::{Page, PageUpgrade};
@@ -43,10 +45,9 @@ use self::hub_client::HubConnector;
 use self::layout::Frame;
 use self::list_feed::{ListFeed, ListUnavailable, ListView};
 use self::new_session::AgentChoiceRow;
-use self::search::SearchResults;
+use self::search::{ResultsPlace, SearchResults};
 use self::session_row::SessionRow;
 use self::side::ShownPage;
-use crate::assets;
 use crate::export::Export;
 
 /// What the page may load and do: its own style sheet, script and media, and connections to its own server.
@@ -56,9 +57,18 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 /// The page of a server.
 pub fn page(hub: Arc<Hub>) -> Page {
     let assets = Router::new()
-        .route("/assets/page.js", get(async || asset("text/javascript", assets::SCRIPT)))
-        .route("/assets/icon.svg", get(async || asset("image/svg+xml", assets::ICON)))
-        .route("/assets/page.css", get(async || asset("text/css", assets::STYLE)));
+        .route(
+            "/assets/page.js",
+            get(async |uri: Uri, headers: HeaderMap| compress::SCRIPT.response(&uri, &headers)),
+        )
+        .route(
+            "/assets/icon.svg",
+            get(async |uri: Uri, headers: HeaderMap| compress::ICON.response(&uri, &headers)),
+        )
+        .route(
+            "/assets/page.css",
+            get(async |uri: Uri, headers: HeaderMap| compress::STYLE.response(&uri, &headers)),
+        );
     Page { routes: routes(hub), assets, signed_out }
 }
 
@@ -90,6 +100,7 @@ fn routes(hub: Arc<Hub>) -> Router {
         .route("/new", get(new))
         .route("/complete", get(complete))
         .route("/keys", get(keys))
+        .layer(middleware::from_fn(compress::compress))
         .with_state(Arc::new(PageState {
             feeds: Feeds::default(),
             lists: ListFeed::new(Arc::clone(&hub)),
@@ -100,11 +111,6 @@ fn routes(hub: Arc<Hub>) -> Router {
 /// The WebSocket of a tab.
 async fn live(State(state): State<Arc<PageState>>, upgrade: PageUpgrade) -> Response {
     upgrade.open(move |socket| tab::serve(state, socket))
-}
-
-fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
-    let kind = format!("{kind}; charset=utf-8");
-    ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache".to_owned())], text)
 }
 
 async fn index(State(state): State<Arc<PageState>>, Extension(browser): Extension<SignedIn>) -> Response {
@@ -135,7 +141,8 @@ async fn session(
         Ok(Some(feed)) => {
             let connection = HubConnector::new(browser.role).connection(&state.hub);
             let agents = AgentChoiceRow::list(&connection).await.unwrap_or_default();
-            let agents: Vec<&str> = agents.iter().map(AgentChoiceRow::name).collect();
+            let installed = agents.iter().filter(|agent| agent.is_installed());
+            let agents: Vec<&str> = installed.map(AgentChoiceRow::name).collect();
             let (main, aside) = conversation::conversation(&feed, browser.role, &agents);
             respond(StatusCode::OK, layout::page(&feed.title(), &frame, &main, &aside))
         }
@@ -188,11 +195,13 @@ async fn search(
         Err(ListUnavailable) => return unavailable(),
     };
     let connection = HubConnector::new(ClientRole::Observer).connection(&state.hub);
+    let is_part = query.part.as_deref() == Some("hits");
+    let place = if is_part { ResultsPlace::Side } else { ResultsPlace::Page };
     let results = match SearchResults::find(&view, &connection, &query.q).await {
-        Ok(results) => results.html(Timestamp::now()),
+        Ok(results) => results.html(place, Timestamp::now()),
         Err(error) => return failed(&error),
     };
-    if query.part.as_deref() == Some("hits") {
+    if is_part {
         return respond(StatusCode::OK, results);
     }
     let frame = Frame { view: &view, browser: &browser, place: ShownPage::Search, query: &query.q };
@@ -275,7 +284,7 @@ async fn session_media(
         Err(error) => return failed(&error),
     };
     match feed.media(&place).await {
-        Ok(Some((mime, bytes))) => ([(header::CONTENT_TYPE, mime)], bytes).into_response(),
+        Ok(Some(media)) => media.into_response(),
         Ok(None) => StatusCode::NOT_FOUND.into_response(),
         Err(error) => failed(&error),
     }
@@ -287,11 +296,9 @@ async fn session_export(State(state): State<Arc<PageState>>, Path(id): Path<Stri
         Ok(view) => view,
         Err(ListUnavailable) => return unavailable(),
     };
-    let Some(row) = view.row(&SessionId::from(id.as_str())) else {
-        return StatusCode::NOT_FOUND.into_response();
-    };
-    match read_transcript(&state.hub, row).await {
-        Ok(transcript) => {
+    match read_transcript(&state.hub, &view, &SessionId::from(id.as_str())).await {
+        Ok(None) => StatusCode::NOT_FOUND.into_response(),
+        Ok(Some((row, transcript))) => {
             let facts = [
                 ("Session", row.id.to_string()),
                 ("Agent", row.agent.clone()),
@@ -313,12 +320,33 @@ async fn session_export(State(state): State<Arc<PageState>>, Path(id): Path<Stri
 }
 
 /// Reads a session as an observer that leaves at once.
-async fn read_transcript(hub: &Arc<Hub>, row: &SessionRow) -> Result<Snapshot, parlor_client::Error> {
+async fn read_transcript(
+    hub: &Arc<Hub>,
+    view: &ListView,
+    id: &SessionId,
+) -> Result<Option<(SessionRow, Snapshot)>, parlor_client::Error> {
     let client = HubConnector::new(ClientRole::Observer).with_times().connect(hub).await?;
-    let session = client.load(&row.id, std::path::Path::new(&row.cwd)).await;
-    let transcript = session.map(|session| session.transcript());
+    let read = async {
+        let Some(row) = row_of(&client, view, id).await? else { return Ok(None) };
+        let session = client.load(&row.id, std::path::Path::new(&row.cwd)).await?;
+        Ok(Some((row, session.transcript())))
+    };
+    let read = read.await;
     client.disconnect().await;
-    transcript
+    read
+}
+
+/// A session as it is listed. The list that is followed may be older than the session, and has no subagents.
+async fn row_of(
+    client: &Client,
+    view: &ListView,
+    id: &SessionId,
+) -> Result<Option<SessionRow>, parlor_client::Error> {
+    if let Some(row) = view.row(id) {
+        return Ok(Some(row.clone()));
+    }
+    let listed = client.list_with_subagents().await?;
+    Ok(listed.iter().find(|listed| listed.id == *id).map(SessionRow::new))
 }
 
 /// When an entry was created, as far as the server said.
@@ -336,12 +364,12 @@ fn respond(status: StatusCode, page: Markup) -> Response {
 }
 
 fn unavailable() -> Response {
-    let message = "The server cannot list its sessions; `parlor logs` says why.\n";
-    (StatusCode::SERVICE_UNAVAILABLE, message).into_response()
+    let message = "The server cannot list its sessions; `parlor logs` says why.";
+    respond(StatusCode::SERVICE_UNAVAILABLE, layout::problem("The sessions cannot be listed", message))
 }
 
 fn failed(error: &parlor_client::Error) -> Response {
     tracing::error!(%error, "cannot read sessions for the page");
-    let message = "The server cannot read its sessions; `parlor logs` says why.\n";
-    (StatusCode::SERVICE_UNAVAILABLE, message).into_response()
+    let message = "The server cannot read its sessions; `parlor logs` says why.";
+    respond(StatusCode::SERVICE_UNAVAILABLE, layout::problem("The session cannot be read", message))
 }

@@ -70,6 +70,11 @@ impl AgentChoiceRow {
         &self.name
     }
 
+    /// Whether a session can have it.
+    pub(super) fn is_installed(&self) -> bool {
+        self.state != AgentState::Missing
+    }
+
     fn note(&self) -> &'static str {
         match self.state {
             AgentState::Installed => "installed",

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use parlor_client::{Client, DuringTurn, Error, Json, JsonStr, Object, Prompt, code};
 use parlor_server::browsers::SignedIn;
 use parlor_server::hub::ClientRole;
-use parlor_session::{EntryId, MessageId, SessionId, Slot, Transcript};
+use parlor_session::{Body, EntryId, MessageId, SessionId, Slot, Transcript};
 use tokio::sync::mpsc;
 
-use super::action::{Action, Attachment};
-use super::feed::{DriverConnection, Feed};
+use super::action::{Action, Attachment, FieldValue};
+use super::feed::{DriverConnection, Feed, PAGE_ENTRIES};
 use super::hub_client::HubConnector;
+use super::new_session::{self, AgentChoiceRow};
 use super::prompt;
 use super::to_tab::{Completion, TabMessage, TabPatch};
-use super::{PageState, list_feed, new_session, side};
+use super::{PageState, list_feed, side};
 use crate::render::text::{clean_line, element_id};
 use crate::render::{AnswerError, RequestCard};
 
@@ -22,7 +23,7 @@ use crate::render::{AnswerError, RequestCard};
 const MAX_PAGES: usize = 200;
 
 /// Entries of such a page.
-const PAGE: usize = 200;
+const PAGE: usize = PAGE_ENTRIES;
 
 /// Completions that are sent to a tab.
 const MAX_COMPLETIONS: usize = 20;
@@ -132,6 +133,9 @@ impl Performer {
                 Ok(Vec::new())
             }
             Action::Fork { message, agent } => {
+                if let Some(agent) = &agent {
+                    self.check_agent(agent).await?;
+                }
                 let message = message.as_deref().map(message_id).transpose()?;
                 self.fork("session/fork", |mut params| {
                     if let Some(message) = message {
@@ -144,7 +148,10 @@ impl Performer {
                 })
                 .await
             }
-            Action::Edit { message, text } => self.edit(&message, &text).await,
+            Action::Edit { message, text, dropped } => {
+                let dropped = dropped.as_ref().map_or(&[][..], FieldValue::as_slice);
+                self.edit(&message, &text, dropped).await
+            }
             Action::Regenerate { message } => {
                 let message = message_id(&message)?;
                 self.fork("_parlor/regenerate", |params| params.with("messageId", message.as_json())).await
@@ -164,9 +171,9 @@ impl Performer {
     async fn read(&self, action: Action) -> Result<Vec<TabPatch>, Error> {
         match action {
             Action::Source { message, to } => {
-                let text = self.source(&message).await?;
-                let text = text.ok_or(Error::Protocol("the session has no such message"))?;
-                Ok(vec![TabPatch::Source { message, to, text }])
+                let (text, attachments) = self.source(&message).await?;
+                let files = attachments.iter().map(prompt::attachment_name).collect();
+                Ok(vec![TabPatch::Source { message, to, text, files }])
             }
             Action::Older { before } => {
                 let page = self.feed()?.older(&before).await?;
@@ -242,10 +249,16 @@ impl Performer {
         }
     }
 
-    async fn edit(&self, message: &str, text: &str) -> Result<Vec<TabPatch>, Error> {
-        let message = message_id(message)?;
+    /// Sends another text in place of a prompt, with all that is attached to that except for what a person dropped.
+    async fn edit(&self, element: &str, text: &str, dropped: &[String]) -> Result<Vec<TabPatch>, Error> {
+        let message = message_id(element)?;
         let info = self.driver().await?.client.info().clone();
-        let content = match prompt::content(text, &[], Path::new(&self.feed()?.row.cwd), &info) {
+        let (_, attachments) = self.source(element).await?;
+        let kept =
+            attachments.into_iter().enumerate().filter(|(index, _)| !dropped.contains(&index.to_string()));
+        let kept: Vec<Object> = kept.map(|(_, block)| block).collect();
+        let cwd = Path::new(&self.feed()?.row.cwd);
+        let content = match prompt::content_with(text, &kept, &[], cwd, &info) {
             Ok(content) => content,
             Err(message) => return Ok(vec![TabPatch::Error(message)]),
         };
@@ -326,31 +339,52 @@ impl Performer {
             cursor = page.before;
             keys.push(key);
         }
-        Ok(vec![TabPatch::Note("The message that the link names is not in this session.".to_owned())])
+        let text = if cursor.is_some() {
+            "The message that the link names is too far back to be shown. An export has it."
+        } else {
+            "The message that the link names is not in this session."
+        };
+        Ok(vec![TabPatch::Note(text.to_owned())])
     }
 
-    /// The text of a message.
-    async fn source(&self, element: &str) -> Result<Option<String>, Error> {
+    /// Refuses an agent that is not installed: the session would fail at its next prompt.
+    async fn check_agent(&self, name: &str) -> Result<(), Error> {
+        let connection = HubConnector::new(ClientRole::Driver).connection(&self.state.hub);
+        let agents = AgentChoiceRow::list(&connection).await?;
+        match agents.iter().find(|agent| agent.name() == name) {
+            Some(agent) if !agent.is_installed() => Err(Error::Refused(format!("{name} is not installed"))),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The text of a message, and what is attached to it.
+    async fn source(&self, element: &str) -> Result<(String, Vec<Object>), Error> {
         let feed = self.feed()?;
-        let text = |transcript: &Transcript| {
+        let cwd = Path::new(&feed.row.cwd);
+        let source = |body: &Body| {
+            let text = body.content.to_text();
+            let attachments = prompt::attachments(body, &text, cwd);
+            (text, attachments)
+        };
+        let found = |transcript: &Transcript| {
             let mut messages =
                 transcript.entries().iter().filter(|entry| matches!(entry.id(), EntryId::Message(..)));
             let found = messages.find(|entry| element_id(entry.id()) == element);
-            found.map(|entry| entry.body().content.to_text())
+            found.map(|entry| source(entry.body()))
         };
-        if let Some(text) = text(&feed.transcript()) {
-            return Ok(Some(text));
+        if let Some(source) = found(&feed.transcript()) {
+            return Ok(source);
         }
         let mut before = feed.session().older_cursor();
         for _ in 0..MAX_PAGES {
             let Some(cursor) = before else { break };
             let page = feed.session().older(&cursor, PAGE).await?;
-            if let Some(text) = text(&page.transcript) {
-                return Ok(Some(text));
+            if let Some(source) = found(&page.transcript) {
+                return Ok(source);
             }
             before = page.before;
         }
-        Ok(None)
+        Err(Error::Protocol("the session has no such message"))
     }
 
     /// Commands that begin with a word after `/`, and files that contain one after `@`.

@@ -1,18 +1,32 @@
 //! The content of a prompt: its text, the files that are attached, and those that it names after `@`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parlor_json::{Json, Object};
+use parlor_session::{Body, text_of};
 
 use super::action::Attachment;
+use crate::render::content_block::ContentBlock;
+use crate::render::text::clean_line;
 
 /// The most files that a text names.
 const MAX_NAMED: usize = 50;
 
 /// The content blocks of a prompt. The error is for people.
 pub(super) fn content(text: &str, files: &[Attachment], cwd: &Path, info: &Object) -> Result<Json, String> {
+    content_with(text, &[], files, cwd, info)
+}
+
+/// The same with blocks of an earlier prompt after the text.
+pub(super) fn content_with(
+    text: &str,
+    earlier: &[Object],
+    files: &[Attachment],
+    cwd: &Path,
+    info: &Object,
+) -> Result<Json, String> {
     let capabilities = info.get_object("capabilities").and_then(|all| all.get_object("session"));
     let accepted = capabilities.and_then(|session| session.get_object("prompt"));
     let is_accepted = |kind: &str| {
@@ -23,23 +37,48 @@ pub(super) fn content(text: &str, files: &[Attachment], cwd: &Path, info: &Objec
     if !text.trim().is_empty() {
         blocks.push(Object::new().with("type", "text").with("text", text));
     }
+    blocks.extend(earlier.iter().cloned());
     for file in files {
         blocks.push(attachment(file, is_accepted)?);
     }
-    let mut named = Vec::new();
-    for word in text.split_whitespace().filter_map(|word| word.strip_prefix('@')).take(MAX_NAMED) {
-        let name = word.trim_end_matches([',', '.', ';', ':', '!', '?', ')']);
-        let found = [word, name].into_iter().map(|name| cwd.join(name)).find(|path| path.is_file());
-        let Some(path) = found.filter(|path| !named.contains(path)) else { continue };
+    for path in named_files(text, cwd) {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let uri = format!("file://{}", path.display());
-        blocks.push(Object::new().with("type", "resource_link").with("uri", uri).with("name", name));
-        named.push(path);
+        blocks.push(
+            Object::new().with("type", "resource_link").with("uri", file_uri(&path)).with("name", name),
+        );
     }
     if blocks.is_empty() {
         return Err("The prompt is empty.".to_owned());
     }
     Ok(Json::array(blocks))
+}
+
+/// What is attached to a prompt: its blocks, except for its text and the files that the text names.
+pub(super) fn attachments(prompt: &Body, text: &str, cwd: &Path) -> Vec<Object> {
+    let named: Vec<String> = named_files(text, cwd).iter().map(|path| file_uri(path)).collect();
+    let others = prompt.content.iter().filter(|item| text_of(item.json).is_none());
+    let blocks = others.filter_map(|item| Json::parse(item.json).ok()?.to_object());
+    blocks.filter(|block| block.get_string("uri").is_none_or(|uri| !named.contains(&uri))).collect()
+}
+
+/// The name of an attached block.
+pub(super) fn attachment_name(block: &Object) -> String {
+    clean_line(&ContentBlock::of(block.to_json().as_str()).name())
+}
+
+fn file_uri(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
+/// The files that a text names after `@`.
+fn named_files(text: &str, cwd: &Path) -> Vec<PathBuf> {
+    let mut named = Vec::new();
+    for word in text.split_whitespace().filter_map(|word| word.strip_prefix('@')).take(MAX_NAMED) {
+        let name = word.trim_end_matches([',', '.', ';', ':', '!', '?', ')']);
+        let found = [word, name].into_iter().map(|name| cwd.join(name)).find(|path| path.is_file());
+        named.extend(found.filter(|path| !named.contains(path)));
+    }
+    named
 }
 
 /// The content block of a file that a person attached.

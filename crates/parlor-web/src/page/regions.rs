@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use parlor_client::ConfigOption;
 use parlor_json::{Json, Object};
 use parlor_server::hub::ClientRole;
-use parlor_session::{Activity, Entry, EntryId, Slot, Transcript};
+use parlor_session::{Activity, Entry, EntryId, Role, Slot, Transcript};
 use parlor_view::address::session_path;
 use parlor_view::browser::browser_name;
 use parlor_view::event::plan_items;
@@ -17,13 +17,12 @@ use super::side::short_path;
 use crate::assets::icon;
 use crate::render::plan;
 use crate::render::text::clean_line;
-use crate::render::{CardPlace, RequestCard, TurnFiles};
+use crate::render::{CardPlace, RequestCard, TurnFiles, is_steered};
 
 /// Characters of a queued prompt that are shown.
 const MAX_QUEUED_TEXT: usize = 500;
 
 /// What the regions are rendered from.
-#[expect(clippy::struct_excessive_bools, reason = "each of them holds or not by itself")]
 pub(super) struct RegionView<'a> {
     pub(super) row: &'a SessionRow,
     pub(super) title: String,
@@ -40,8 +39,8 @@ pub(super) struct RegionView<'a> {
     pub(super) files: &'a TurnFiles,
     /// Whether there are older entries than those that are loaded.
     pub(super) has_older: bool,
-    /// Whether the session is about to be deleted.
-    pub(super) is_deleted: bool,
+    /// When the session will be deleted.
+    pub(super) deleted_at: Option<Timestamp>,
     pub(super) is_archived: bool,
     /// The tabs that show the session.
     pub(super) tabs: &'a [ShowingTab],
@@ -164,9 +163,12 @@ fn notices(view: &RegionView<'_>) -> Markup {
                     button.btn.small.driver type="button" data-do="restore" { "Restore" }
                 }
             }
-            @if view.is_deleted {
+            @if let Some(at) = view.deleted_at {
                 div.note role="alert" {
-                    span.grow { "This session will be deleted in " (UNDO_TIME.as_secs()) " seconds." }
+                    span.grow {
+                        "This session will be deleted in "
+                        time.left.num aria-live="off" datetime=(at) { (UNDO_TIME.as_secs()) " seconds" } "."
+                    }
                     button.btn.small.driver type="button" data-do="undelete" { "Undo" }
                 }
             }
@@ -277,12 +279,7 @@ fn option_select(option: &ConfigOption) -> Markup {
 
 /// Changed files, plan, usage, options and tabs.
 fn details(view: &RegionView<'_>) -> Markup {
-    let plan = view
-        .transcript
-        .entries()
-        .iter()
-        .rev()
-        .find(|entry| matches!(entry.id(), EntryId::Plan(_)) && !entry.body().removed);
+    let plan = plan_of_turn(view.transcript);
     let items = plan.map(|plan| plan_items(plan.body())).unwrap_or_default();
     let done = items.iter().filter(|(status, _)| status == "completed").count();
     let options = ConfigOption::of_session(view.transcript, &view.opened);
@@ -318,6 +315,16 @@ fn details(view: &RegionView<'_>) -> Markup {
             }
         }
     }
+}
+
+/// The plan of the last turn: that of an earlier one is not what the agent does now.
+fn plan_of_turn(transcript: &Transcript) -> Option<&Entry> {
+    let turn = transcript
+        .entries()
+        .iter()
+        .rev()
+        .take_while(|entry| !matches!(entry.id(), EntryId::Message(Role::User, _)) || is_steered(entry));
+    turn.into_iter().find(|entry| matches!(entry.id(), EntryId::Plan(_)) && !entry.body().removed)
 }
 
 /// A browser or another client in the list of those that are attached.

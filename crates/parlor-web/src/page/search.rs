@@ -9,9 +9,9 @@ use parlor_session::{EntryId, MessageId, Role, SessionId, ToolCallId};
 
 use super::list_feed::ListView;
 use super::session_row::SessionRow;
-use super::side::{address, short_path, when};
+use super::side::{address, short_path, when_html};
 use crate::assets::{icon, state_icon};
-use crate::render::text::{clean, clean_line, element_id};
+use crate::render::text::{clean, clean_line, element_id, percent_encoded};
 
 /// Bytes of a query.
 const MAX_QUERY: usize = 1_000;
@@ -19,8 +19,18 @@ const MAX_QUERY: usize = 1_000;
 /// Hits in texts that are shown.
 const MAX_HITS: usize = 50;
 
-/// Sessions that are shown.
+/// Sessions that are shown at the side; on the page of results.
 const MAX_SESSIONS: usize = 8;
+const MAX_SESSIONS_ON_PAGE: usize = 100;
+
+/// Where results are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ResultsPlace {
+    /// Beside what a person reads, with the most recent sessions only.
+    Side,
+    /// On a page of their own.
+    Page,
+}
 
 /// What a search found.
 #[derive(Debug)]
@@ -61,12 +71,21 @@ impl<'a> SearchResults<'a> {
             found.hits = Err(format!("The query is longer than {MAX_QUERY} bytes."));
             return Ok(found);
         }
-        found.sessions = matching(&view.rows, query);
+        found.sessions = matching(&view.rows, query, Timestamp::now());
         let params = Object::new().with("query", while_typing(query)).with("limit", MAX_HITS as u64);
         match connection.call("_parlor/search", &params).await {
             Ok(result) => {
                 let hits = result.get_array("hits").unwrap_or_default();
-                found.hits = Ok(hits.into_iter().filter_map(SearchHit::decode).collect());
+                let hits = hits.into_iter().filter_map(SearchHit::decode);
+                // A title that matches is a session, not a message.
+                let (texts, titles): (Vec<_>, Vec<_>) = hits.partition(|hit| hit.entry.is_some());
+                let titled = titles.iter().filter_map(|hit| view.row(&hit.session));
+                for row in titled {
+                    if !found.sessions.iter().any(|known| known.id == row.id) {
+                        found.sessions.push(row);
+                    }
+                }
+                found.hits = Ok(texts);
                 found.is_incomplete = result.get_bool("incomplete") == Some(true);
             }
             // The query is wrong; the message says in what.
@@ -77,8 +96,13 @@ impl<'a> SearchResults<'a> {
     }
 
     /// The results, in an element for the side or for a page of their own.
-    pub(super) fn html(&self, now: Timestamp) -> Markup {
+    pub(super) fn html(&self, place: ResultsPlace, now: Timestamp) -> Markup {
         let zone = TimeZone::system();
+        let shown = match place {
+            ResultsPlace::Side => MAX_SESSIONS,
+            ResultsPlace::Page => MAX_SESSIONS_ON_PAGE,
+        };
+        let more = self.sessions.len().saturating_sub(shown);
         html! {
             div id="hits" role="region" aria-label="Search results" {
                 @if self.query.trim().is_empty() {
@@ -86,7 +110,17 @@ impl<'a> SearchResults<'a> {
                 } @else {
                     @if !self.sessions.is_empty() {
                         h2.group { "Sessions" }
-                        ul { @for row in &self.sessions { li { (session_html(row, now, &zone)) } } }
+                        ul { @for row in self.sessions.iter().take(shown) { li { (session_html(row, now, &zone)) } } }
+                        @if more > 0 {
+                            @let text = format!("{more} more session{}", if more == 1 { "" } else { "s" });
+                            p.group {
+                                @if place == ResultsPlace::Side {
+                                    a href=(format!("/search?q={}", percent_encoded(self.query))) { (text) }
+                                } @else {
+                                    (text) ": more words narrow the search"
+                                }
+                            }
+                        }
                     }
                     @match &self.hits {
                         Err(reason) => p.group { (clean_line(reason)) },
@@ -137,15 +171,78 @@ fn while_typing(query: &str) -> String {
     if is_word && !is_filter && !in_quotes { format!("{query}*") } else { query.to_owned() }
 }
 
-/// The sessions that have all words in their title, agent, directory or state.
-fn matching<'a>(rows: &'a [SessionRow], query: &str) -> Vec<&'a SessionRow> {
-    let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
+/// The sessions that have all words in their title, agent, directory or state, and pass the filters of the query.
+fn matching<'a>(rows: &'a [SessionRow], query: &str, now: Timestamp) -> Vec<&'a SessionRow> {
+    let parts = parts(query);
     let matches = |row: &&SessionRow| {
         let (_, state) = row.state.shown();
         let text = format!("{} {} {} {state}", row.title, row.agent, row.cwd).to_lowercase();
-        words.iter().all(|word| text.contains(word.as_str()))
+        parts.iter().all(|part| match part {
+            QueryPart::Word(word) => text.contains(word.as_str()),
+            QueryPart::Excluded(word) => !text.contains(word.as_str()),
+            QueryPart::Agent(agent) => row.agent.to_lowercase() == *agent,
+            QueryPart::Directory(cwd) => row.cwd.to_lowercase() == *cwd,
+            QueryPart::Since(seconds) => {
+                row.active_at.is_some_and(|at| now.as_second().saturating_sub(at.as_second()) <= *seconds)
+            }
+            // Only messages have a role.
+            QueryPart::Role => false,
+        })
     };
-    rows.iter().filter(matches).take(MAX_SESSIONS).collect()
+    rows.iter().filter(matches).collect()
+}
+
+/// A part of a query, in small letters.
+#[derive(Debug, PartialEq, Eq)]
+enum QueryPart {
+    Word(String),
+    Excluded(String),
+    Agent(String),
+    Directory(String),
+    /// The most seconds since the session was active.
+    Since(i64),
+    Role,
+}
+
+/// The words, phrases and filters of a query. A date after `since:` is left to the index.
+fn parts(query: &str) -> Vec<QueryPart> {
+    let query = query.to_lowercase();
+    let mut parts = Vec::new();
+    let mut rest = query.trim_start();
+    while !rest.is_empty() {
+        let said = rest.strip_prefix('-').unwrap_or(rest);
+        let is_excluded = said.len() < rest.len();
+        let (part, after) = match said.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
+            None => said.split_at(said.find([' ', '"']).unwrap_or(said.len())),
+        };
+        let is_quoted = said.starts_with('"');
+        rest = after.strip_prefix('*').unwrap_or(after).trim_start();
+        let word = part.trim_end_matches('*');
+        let filter = part.split_once(':').filter(|_| !is_quoted && !is_excluded);
+        parts.extend(match filter {
+            Some(("agent", name)) => Some(QueryPart::Agent(name.to_owned())),
+            Some(("cwd", cwd)) => Some(QueryPart::Directory(cwd.to_owned())),
+            Some(("role", role)) => (role != "title").then_some(QueryPart::Role),
+            Some(("since", time)) => seconds(time).map(QueryPart::Since),
+            Some(_) | None if word.is_empty() => None,
+            Some(_) | None if is_excluded => Some(QueryPart::Excluded(word.to_owned())),
+            Some(_) | None => Some(QueryPart::Word(word.to_owned())),
+        });
+    }
+    parts
+}
+
+/// The seconds of a time such as `7d`.
+fn seconds(time: &str) -> Option<i64> {
+    let unit = match time.chars().last()? {
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        'w' => 604_800,
+        _ => return None,
+    };
+    time[..time.len() - 1].parse::<i64>().ok()?.checked_mul(unit)
 }
 
 fn session_html(row: &SessionRow, now: Timestamp, zone: &TimeZone) -> Markup {
@@ -154,7 +251,7 @@ fn session_html(row: &SessionRow, now: Timestamp, zone: &TimeZone) -> Markup {
         a.sess href=(address(&row.id)) {
             (state_icon(class, class, name))
             span.t.cut { (clean_line(&row.title)) }
-            span.when.num { @if let Some(at) = row.active_at { (when(at, now, zone)) } }
+            @if let Some(at) = row.active_at { (when_html(at, now, zone)) } @else { span.when {} }
             span.sub { span { (clean_line(&row.agent)) } span.cut { "· " (short_path(&row.cwd)) } span { @if row.is_archived { "archived" } } }
         }
     }
@@ -204,7 +301,7 @@ impl SearchHit {
         html! {
             a.hit href=(self.address()) {
                 span.t.cut { (clean_line(&self.title)) }
-                span.when.num { @if let Some(at) = self.at { (when(at, now, zone)) } }
+                @if let Some(at) = self.at { (when_html(at, now, zone)) } @else { span.when {} }
                 span.sub {
                     span.muted { (clean_line(role)) ": " }
                     @for (text, is_match) in &self.snippet {
@@ -265,11 +362,35 @@ mod tests {
     #[test]
     fn sessions_match_by_all_words() {
         let rows = [row("one", "2026-03-04T11:00:00Z", None), row("two", "2026-03-04T11:00:00Z", None)];
-        let found =
-            |query: &str| matching(&rows, query).iter().map(|row| row.id.to_string()).collect::<Vec<_>>();
+        let now = "2026-03-04T12:00:00Z".parse().unwrap();
+        let found = |query: &str| {
+            matching(&rows, query, now).iter().map(|row| row.id.to_string()).collect::<Vec<_>>()
+        };
         assert_eq!(found("TITLE two"), ["two"]);
         assert_eq!(found("claude idle"), ["one", "two"]);
         assert!(found("title three").is_empty());
+        assert_eq!(found("agent:claude \"title of\" tw* -one"), ["two"]);
+        assert_eq!(found("agent:CLAUDE"), ["one", "two"]);
+        assert_eq!(found("cwd:/w since:2h"), ["one", "two"]);
+        for none in ["agent:gemini", "cwd:/other", "since:30m", "role:user title", "\"of title\""] {
+            assert!(found(none).is_empty(), "{none}");
+        }
+    }
+
+    #[test]
+    fn results_say_how_many_sessions_are_left_out() {
+        let rows: Vec<_> = (0..12).map(|n| row(&n.to_string(), "2026-03-04T11:00:00Z", None)).collect();
+        let results = SearchResults {
+            query: "agent:claude",
+            sessions: rows.iter().collect(),
+            hits: Ok(Vec::new()),
+            is_incomplete: false,
+        };
+        let html = |place| results.html(place, Timestamp::UNIX_EPOCH).into_string();
+        let side = html(ResultsPlace::Side);
+        assert!(side.contains("href=\"/search?q=agent%3Aclaude\">4 more sessions</a>"), "{side}");
+        assert_eq!(side.matches("class=\"sess\"").count(), MAX_SESSIONS);
+        assert_eq!(html(ResultsPlace::Page).matches("class=\"sess\"").count(), 12);
     }
 
     #[test]
@@ -286,9 +407,9 @@ mod tests {
                 hits: Ok(vec![hit]),
                 is_incomplete: false,
             };
-            assert_safe(&results.html(Timestamp::UNIX_EPOCH).into_string(), text);
+            assert_safe(&results.html(ResultsPlace::Page, Timestamp::UNIX_EPOCH).into_string(), text);
             let refused = SearchResults { hits: Err((*text).to_owned()), ..results };
-            assert_safe(&refused.html(Timestamp::UNIX_EPOCH).into_string(), text);
+            assert_safe(&refused.html(ResultsPlace::Side, Timestamp::UNIX_EPOCH).into_string(), text);
         }
     }
 

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use parlor_client::SessionInfo;
 use parlor_json::Object;
 use parlor_session::SessionId;
+use parlor_view::money::money;
 
 use crate::render::Authors;
 
@@ -99,7 +100,7 @@ pub(super) fn cost(usage: &Object) -> Option<String> {
     let cost = usage.get_object("cost")?;
     let amount: f64 = cost.get("amount")?.as_str().parse().ok()?;
     let currency = cost.get_string("currency").unwrap_or_default();
-    Some(if currency == "USD" { format!("${amount:.2}") } else { format!("{amount:.2} {currency}") })
+    Some(money(&currency, amount))
 }
 
 /// How long ago a time was: `now`, `14m`, `3h`, `5d`, or the date.
@@ -136,7 +137,7 @@ mod tests {
     fn costs_have_their_currency() {
         let usage = |text: &str| Object::parse(parlor_json::Json::parse(text).unwrap().raw()).unwrap();
         assert_eq!(cost(&usage(r#"{"cost":{"amount":1.837,"currency":"USD"}}"#)), Some("$1.84".to_owned()));
-        assert_eq!(cost(&usage(r#"{"cost":{"amount":2,"currency":"EUR"}}"#)), Some("2.00 EUR".to_owned()));
+        assert_eq!(cost(&usage(r#"{"cost":{"amount":2,"currency":"EUR"}}"#)), Some("€2.00".to_owned()));
         assert_eq!(cost(&usage(r#"{"used":1}"#)), None);
     }
 }

@@ -246,8 +246,13 @@ fn days_between(day: Date, today: Date) -> i32 {
     today.since(day).map_or(i32::MAX, |span| span.get_days())
 }
 
+/// When a session was active, in the zone of the server until the script shows it in that of the browser.
+pub(super) fn when_html(at: Timestamp, now: Timestamp, zone: &TimeZone) -> Markup {
+    html! { time.when.num datetime=(at) { (when(at, now, zone)) } }
+}
+
 /// When a session was active: an age today, the time yesterday, the weekday in the last week, else the date.
-pub(super) fn when(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
+fn when(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
     let (at_zone, today) = (at.to_zoned(zone.clone()), now.to_zoned(zone.clone()).date());
     match days_between(at_zone.date(), today) {
         ..=0 => age(at, now),
@@ -268,7 +273,7 @@ pub(super) fn session_link(row: &SessionRow, id: &str, now: Timestamp, zone: &Ti
         a.sess.unread[row.is_unread] id=(id) href=(address(&row.id)) {
             (state_icon(class, class, name))
             span.t.cut { @if row.is_unread { span.sr { "unread, " } } (clean_line(&row.title)) }
-            span.when.num { @if let Some(at) = row.active_at { (when(at, now, zone)) } }
+            @if let Some(at) = row.active_at { (when_html(at, now, zone)) } @else { span.when {} }
             span.sub {
                 span { (clean_line(&row.agent)) }
                 span.cut { "· " (short_path(&row.cwd)) }

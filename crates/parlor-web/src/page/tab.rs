@@ -125,7 +125,7 @@ impl Tab {
     }
 
     async fn on_action(&mut self, action: Action) -> Result<(), TabGone> {
-        if action.is_change() && self.role != ClientRole::Driver {
+        if action.needs_driver() && self.role != ClientRole::Driver {
             let message = "This browser may only watch: `parlor open` signs in one that may act.".to_owned();
             return self.send(&TabPatch::Error(message).into()).await;
         }

@@ -49,8 +49,8 @@ pub(super) enum TabPatch {
     Sent { key: String },
     /// The prompt with this key was not accepted.
     Unsent { key: String },
-    /// The text of a message.
-    Source { message: String, to: String, text: String },
+    /// The text of a message, and the names of what is attached to it.
+    Source { message: String, to: String, text: String, files: Vec<String> },
     /// Why a session could not be created.
     NewError(String),
     /// Something that a person may want to know of while the page is in the background.

@@ -1,5 +1,7 @@
 //! Source code with classes for its colours.
 
+use std::ops::Range;
+
 use maud::{Markup, html};
 use parlor_view::highlight::{Highlighter, Token};
 
@@ -33,12 +35,26 @@ fn highlighted(text: &str, mut highlighter: Highlighter) -> Markup {
 
 /// The next line of some code, which is clean and has no line break.
 pub(crate) fn line_html(line: &str, highlighter: &mut Highlighter) -> Markup {
+    marked_line_html(line, highlighter, &(0..0))
+}
+
+/// The same with a part that is marked.
+pub(crate) fn marked_line_html(line: &str, highlighter: &mut Highlighter, marked: &Range<usize>) -> Markup {
     let mut start = 0;
     html! {
         @for (end, token) in highlighter.line(line) {
-            @let text = &line[std::mem::replace(&mut start, end)..end];
-            @if let Some(class) = class(token) { span class=(class) { (text) } } @else { (text) }
+            @let from = std::mem::replace(&mut start, end);
+            @let (before, after) = (marked.start.clamp(from, end), marked.end.clamp(from, end));
+            (token_html(&line[from..before], token))
+            @if before < after { mark { (token_html(&line[before..after], token)) } }
+            (token_html(&line[before.max(after)..end], token))
         }
+    }
+}
+
+fn token_html(text: &str, token: Token) -> Markup {
+    html! {
+        @if let Some(class) = class(token).filter(|_| !text.is_empty()) { span class=(class) { (text) } } @else { (text) }
     }
 }
 

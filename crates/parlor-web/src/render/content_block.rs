@@ -26,6 +26,15 @@ pub enum ContentBlock<'a> {
         /// Its name.
         name: String,
     },
+    /// A file that the page only offers for keeping: an image that may contain scripts, or bytes that are not text.
+    Download {
+        /// Its bytes in base64.
+        data: String,
+        /// Its name.
+        name: String,
+        /// It in words, with its type and size.
+        label: String,
+    },
     /// A link to a resource.
     Link {
         /// Its address.
@@ -85,7 +94,7 @@ impl<'a> ContentBlock<'a> {
         let members = Members::parse(block).unwrap_or_default();
         let named = |name: &str| members.get_string(name);
         match named("type").as_deref() {
-            Some("image" | "audio") => media(&members),
+            Some("image" | "audio") => media(&members, block),
             Some("resource_link") => named("uri").map(|uri| {
                 let name = named("title").or_else(|| named("name")).unwrap_or_else(|| uri.clone());
                 Self::Link { uri, name }
@@ -93,12 +102,31 @@ impl<'a> ContentBlock<'a> {
             Some("resource") => {
                 let resource = members.get("resource").and_then(|resource| Members::of(resource).ok());
                 let resource = resource.unwrap_or_default();
-                let text = resource.get_string("text");
-                text.map(|text| Self::File { uri: resource.get_string("uri").unwrap_or_default(), text })
+                let uri = resource.get_string("uri").unwrap_or_default();
+                match (
+                    resource.get_string("text"),
+                    resource.get_string("blob").filter(|blob| is_base64(blob)),
+                ) {
+                    (Some(text), _) => Some(Self::File { uri, text }),
+                    (None, Some(data)) => {
+                        Some(Self::Download { data, name: file_name(&uri).to_owned(), label: label(block) })
+                    }
+                    (None, None) => None,
+                }
             }
             Some(_) | None => None,
         }
         .unwrap_or_else(|| Self::Other(label(block)))
+    }
+
+    /// What it is called in a few words.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Media { name, .. } | Self::Download { name, .. } | Self::Link { name, .. } => name.clone(),
+            Self::File { uri, .. } => file_name(uri).to_owned(),
+            Self::Text(text) => text.clone().into_owned(),
+            Self::Other(label) => label.clone(),
+        }
     }
 
     /// The block as HTML, except for its text. `place` is the end of the address of its media.
@@ -118,6 +146,15 @@ impl<'a> ContentBlock<'a> {
                     }
                 }
             }
+            Self::Download { data, name, label } => {
+                // As a type that no browser shows.
+                let address = match source {
+                    MediaSource::Embedded => format!("data:application/octet-stream;base64,{data}"),
+                    MediaSource::Served(prefix) => format!("{prefix}{}", percent_encoded(place)),
+                };
+                let name = clean_line(name);
+                html! { div.chips { a.chip href=(address) download=(name) title=(clean_line(label)) { (icon("down", "")) (name) } } }
+            }
             Self::Link { uri, name } => {
                 let inside = html! { (icon("file", "")) (clean_line(name)) };
                 let uri = clean_line(uri);
@@ -133,7 +170,7 @@ impl<'a> ContentBlock<'a> {
                 }
             }
             Self::File { uri, text } => {
-                let name = uri.rsplit('/').next().unwrap_or_default();
+                let name = file_name(uri);
                 html! {
                     details.file {
                         summary.chip title=(clean_line(uri)) { (icon("file", "")) (clean_line(name)) }
@@ -146,13 +183,40 @@ impl<'a> ContentBlock<'a> {
     }
 }
 
-fn media<'a>(members: &Members<'_>) -> Option<ContentBlock<'a>> {
-    let (mime, data) = (members.get_string("mimeType")?, members.get_string("data")?);
-    let (_, kind) = *MEDIA.iter().find(|(known, _)| *known == mime)?;
-    let is_base64 = data.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
-    let name =
-        members.get_string("uri").unwrap_or_else(|| mime.split('/').next().unwrap_or_default().to_owned());
-    is_base64.then_some(ContentBlock::Media { kind, mime, data, name })
+fn media<'a>(members: &Members<'_>, block: &str) -> Option<ContentBlock<'a>> {
+    let uri = members.get_string("uri").filter(|uri| !uri.is_empty());
+    let data = members.get_string("data").filter(|data| is_base64(data));
+    let (Some(mime), Some(data)) = (members.get_string("mimeType"), data) else {
+        // Showing it would load it from elsewhere.
+        return uri.map(|uri| ContentBlock::Link { name: uri.clone(), uri });
+    };
+    let kind = mime.split('/').next().unwrap_or_default();
+    match MEDIA.iter().find(|(known, _)| *known == mime) {
+        Some((_, known)) => {
+            let name = uri.unwrap_or_else(|| kind.to_owned());
+            Some(ContentBlock::Media { kind: *known, mime, data, name })
+        }
+        None => {
+            let ending = mime.split('/').nth(1).unwrap_or_default();
+            let ending = ending.split('+').next().unwrap_or_default();
+            let name =
+                uri.as_deref().map_or_else(|| format!("{kind}.{ending}"), |uri| file_name(uri).to_owned());
+            Some(ContentBlock::Download { data, name, label: label(block) })
+        }
+    }
+}
+
+/// Whether a text is not empty and has only characters of base64.
+fn is_base64(data: &str) -> bool {
+    !data.is_empty() && data.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte))
+}
+
+/// The last part of an address.
+fn file_name(uri: &str) -> &str {
+    match uri.rsplit('/').next() {
+        Some(name) if !name.is_empty() => name,
+        Some(_) | None => "file",
+    }
 }
 
 /// A block in words: its type, what it refers to and its size.
@@ -204,7 +268,26 @@ mod tests {
             ),
             (
                 r#"{"type":"image","mimeType":"image/svg+xml","data":"PHN2Zz4="}"#,
-                ContentBlock::Other(text("[image image/svg+xml, 6 bytes]")),
+                ContentBlock::Download {
+                    data: text("PHN2Zz4="),
+                    name: text("image.svg"),
+                    label: text("[image image/svg+xml, 6 bytes]"),
+                },
+            ),
+            (
+                r#"{"type":"resource","resource":{"uri":"file:///a/b.pdf","mimeType":"application/pdf","blob":"JVBERg=="}}"#,
+                ContentBlock::Download {
+                    data: text("JVBERg=="),
+                    name: text("b.pdf"),
+                    label: text("[resource file:///a/b.pdf]"),
+                },
+            ),
+            (
+                r#"{"type":"image","mimeType":"image/png","data":"","uri":"https://example.com/a.png"}"#,
+                ContentBlock::Link {
+                    uri: text("https://example.com/a.png"),
+                    name: text("https://example.com/a.png"),
+                },
             ),
             (
                 r#"{"type":"image","mimeType":"image/png","data":"x\" onerror=\""}"#,

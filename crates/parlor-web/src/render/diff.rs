@@ -1,10 +1,12 @@
 //! Changes of files as tables.
 
+use std::ops::Range;
+
 use maud::{Markup, html};
 use parlor_view::diff::{DiffLine, FileDiff, LineKind};
 use parlor_view::highlight::Highlighter;
 
-use super::code::line_html;
+use super::code::{line_html, marked_line_html};
 use super::text::{clean, clean_line};
 
 /// Lines of one diff that are shown. The number of the others is shown as well.
@@ -67,9 +69,9 @@ pub(crate) fn table_of(diff: &FileDiff, max_lines: usize) -> Markup {
                 // Lines that replace each other are a group, so that they can be side by side.
                 @for group in shown.chunk_by(|one, next| one.is_change() == next.is_change() && !next.is_after_gap) {
                     tbody.chg[group.first().is_some_and(Row::is_change)] {
-                        @for row in group {
+                        @for (row, marked) in group.iter().zip(marks(group)) {
                             @if row.is_after_gap { (hunk(row)) }
-                            (row.html(&mut old, &mut new))
+                            (row.html(&marked, &mut old, &mut new))
                         }
                     }
                 }
@@ -77,6 +79,45 @@ pub(crate) fn table_of(diff: &FileDiff, max_lines: usize) -> Markup {
             }
         }
     }
+}
+
+/// The changed words of each row, if each removed line of a group has an added one in its place.
+fn marks(group: &[Row<'_>]) -> Vec<Range<usize>> {
+    let mut marks = vec![0..0; group.len()];
+    let of = |kind| (0..group.len()).filter(move |index| group[*index].line.kind == kind);
+    if of(LineKind::Removed).count() == of(LineKind::Added).count() {
+        for (old, new) in of(LineKind::Removed).zip(of(LineKind::Added)) {
+            let changed = changed_words(&clean(&group[old].line.text), &clean(&group[new].line.text));
+            if let Some((in_old, in_new)) = changed {
+                (marks[old], marks[new]) = (in_old, in_new);
+            }
+        }
+    }
+    marks
+}
+
+/// The words between what two lines have in common at their beginnings and ends; `None` if that is little.
+fn changed_words(old: &str, new: &str) -> Option<(Range<usize>, Range<usize>)> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let same = old.chars().zip(new.chars()).take_while(|(old, new)| old == new);
+    let mut start: usize = same.map(|(c, _)| c.len_utf8()).sum();
+    let (old_rest, new_rest) = (&old[start..], &new[start..]);
+    let same = old_rest.chars().rev().zip(new_rest.chars().rev()).take_while(|(old, new)| old == new);
+    let mut end: usize = same.map(|(c, _)| c.len_utf8()).sum();
+    // Whole words: both lines have the same text before and after.
+    let splits_word = |text: &str, at: usize| {
+        let (before, after) = text.split_at(at);
+        before.chars().next_back().is_some_and(is_word) && after.chars().next().is_some_and(is_word)
+    };
+    while splits_word(old, start) || splits_word(new, start) {
+        start -= old[..start].chars().next_back().map_or(0, char::len_utf8);
+    }
+    while end > 0 && (splits_word(old, old.len() - end) || splits_word(new, new.len() - end)) {
+        end -= old[old.len() - end..].chars().next().map_or(0, char::len_utf8);
+    }
+    let common = old[..start].trim().len() + old[old.len() - end..].trim().len();
+    let is_similar = common * 3 >= old.trim().len().max(new.trim().len());
+    (is_similar && old != new).then_some((start..old.len() - end, start..new.len() - end))
 }
 
 /// The row before lines that do not follow those before them.
@@ -90,15 +131,15 @@ impl Row<'_> {
         matches!(self.line.kind, LineKind::Added | LineKind::Removed)
     }
 
-    fn html(&self, old: &mut Highlighter, new: &mut Highlighter) -> Markup {
+    fn html(&self, marked: &Range<usize>, old: &mut Highlighter, new: &mut Highlighter) -> Markup {
         let text = clean(&self.line.text);
         let (class, text) = match self.line.kind {
             LineKind::Context => {
                 old.line(&text);
                 ("ctx", line_html(&text, new))
             }
-            LineKind::Added => ("add", line_html(&text, new)),
-            LineKind::Removed => ("del", line_html(&text, old)),
+            LineKind::Added => ("add", marked_line_html(&text, new, marked)),
+            LineKind::Removed => ("del", marked_line_html(&text, old, marked)),
             LineKind::Note => return html! { tr.hunk { td colspan="3" { (text) } } },
         };
         let number = |number: Option<usize>| number.map(|number| number.to_string()).unwrap_or_default();
@@ -174,6 +215,26 @@ mod tests {
         let first = html.split("<tbody class=\"chg\">").nth(1).unwrap().split("</tbody>").next().unwrap();
         assert_eq!(first.matches("<tr").count(), 2, "{first}");
         assert_eq!(html.matches("class=\"side\"").count(), html.matches("class=\"ctx\"").count());
+    }
+
+    #[test]
+    fn the_words_that_differ_are_marked_in_lines_that_replace_each_other() {
+        let marked = |old: &str, new: &str| {
+            let changed = changed_words(old, new)?;
+            Some((old[changed.0].to_owned(), new[changed.1].to_owned()))
+        };
+        let words = |old: &str, new: &str| Some((old.to_owned(), new.to_owned()));
+        assert_eq!(marked("let port = 80;", "let port = 8080;"), words("80", "8080"));
+        assert_eq!(marked("call(one)", "call(one, two)"), words("", ", two"));
+        assert_eq!(marked("état = réglé", "état = récent"), words("réglé", "récent"));
+        assert_eq!(marked("aa aa", "aa aa aa"), words("", " aa"));
+        assert_eq!(marked("return None", "let x = 1;"), None);
+        assert_eq!(marked("same", "same"), None);
+        let html =
+            table(&FileDiff::of_texts("a.rs".to_owned(), Some("let a = 1;\n"), "let a = \"<2>\";\n", 1));
+        let html = html.into_string();
+        assert_eq!(html.matches("<mark>").count(), 2, "{html}");
+        assert!(html.contains("<mark><span class=\"n\">1</span></mark>"), "{html}");
     }
 
     #[test]

@@ -4,7 +4,9 @@
 //! them. What remains are the tags that this file and `pulldown_cmark::html` write for the events that are let through.
 
 use maud::{Markup, html};
-use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{
+    CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, TextMergeStream,
+};
 
 use super::code;
 use super::content_block::is_web_or_mail;
@@ -127,7 +129,15 @@ struct Filter {
 
 impl Filter {
     fn events<'a>(mut self, parser: impl Iterator<Item = Event<'a>>) -> Vec<Event<'a>> {
-        parser.filter_map(|event| self.event(event)).collect()
+        // The parser splits texts at characters that could have a meaning, such as those of an address.
+        let mut events = Vec::new();
+        for event in TextMergeStream::new(parser) {
+            match self.event(event) {
+                Some(Event::Text(text)) if !self.links.contains(&true) => push_text(&text, &mut events),
+                event => events.extend(event),
+            }
+        }
+        events
     }
 
     fn event<'a>(&mut self, event: Event<'a>) -> Option<Event<'a>> {
@@ -185,6 +195,50 @@ impl Filter {
     }
 }
 
+/// Appends a text, with its web addresses as links.
+fn push_text(text: &str, events: &mut Vec<Event<'_>>) {
+    let mut rest = text;
+    while let Some((start, end)) = web_address(rest) {
+        let (before, address) = (&rest[..start], &rest[start..end]);
+        events.push(Event::Text(CowStr::from(before.to_owned())));
+        events.push(link(address, ""));
+        events.push(Event::Text(CowStr::from(address.to_owned())));
+        events.push(Event::InlineHtml("</a>".into()));
+        rest = &rest[end..];
+    }
+    events.push(Event::Text(CowStr::from(rest.to_owned())));
+}
+
+/// Where the first web address of a text is.
+fn web_address(text: &str) -> Option<(usize, usize)> {
+    let mut from = 0;
+    loop {
+        let at = from + text[from..].find("http")?;
+        from = at + "http".len();
+        let follows_word =
+            text[..at].chars().next_back().is_some_and(|before| before.is_alphanumeric() || before == '_');
+        let scheme = ["https://", "http://"].into_iter().find(|scheme| text[at..].starts_with(scheme));
+        // What follows is read once only: a long text may have many of these.
+        let Some(scheme) = scheme.filter(|_| !follows_word) else { continue };
+        let end = text[at..].find(|c: char| c.is_whitespace() || c.is_control() || "<>\"`|".contains(c));
+        let mut address = &text[at..end.map_or(text.len(), |end| at + end)];
+        // Punctuation at the end belongs to the sentence, and so does a parenthesis that was opened before the address.
+        let opened = address.matches('(').count();
+        let mut closed = address.matches(')').count();
+        while let Some(last) = address.chars().next_back() {
+            match last {
+                '.' | ',' | ';' | ':' | '!' | '?' | '\'' | '*' | '_' | '~' | ']' => {}
+                ')' if opened < closed => closed -= 1,
+                _ => break,
+            }
+            address = &address[..address.len() - 1];
+        }
+        if address.len() > scheme.len() {
+            return Some((at, at + address.len()));
+        }
+    }
+}
+
 fn own_html(markup: Markup) -> Event<'static> {
     Event::Html(CowStr::from(markup.into_string()))
 }
@@ -216,6 +270,31 @@ mod tests {
 
     fn check(text: &str, expected: &Expect) {
         expected.assert_eq(&to_html(text));
+    }
+
+    #[test]
+    fn web_addresses_are_links() {
+        let shown = |text: &str| {
+            let html = to_html(text);
+            let links = html
+                .split("<a href=\"")
+                .skip(1)
+                .map(|rest| rest.split('"').next().unwrap_or_default().to_owned());
+            links.collect::<Vec<_>>()
+        };
+        for (text, links) in [
+            ("See https://example.com/pull/42.", &["https://example.com/pull/42"][..]),
+            ("(https://en.wikipedia.org/wiki/A_(b))", &["https://en.wikipedia.org/wiki/A_(b)"]),
+            (
+                "http://a.example, https://b.example/a_x_b?y=1&amp;z",
+                &["http://a.example", "https://b.example/a_x_b?y=1&amp;z"],
+            ),
+            ("[a https://a.example](https://b.example)", &["https://b.example"]),
+            ("`https://a.example` xhttps://a.example https:// ftp://a.example javascript:https", &[]),
+            ("**https://a.example/**", &["https://a.example/"]),
+        ] {
+            assert_eq!(shown(text), links, "{text}");
+        }
     }
 
     /// The HTML of a text that arrives in chunks.

@@ -73,14 +73,15 @@ pub(crate) fn assert_safe(html: &str, source: &str) {
                 "href" if name == "use" => value.starts_with("#i-"),
                 "href" => {
                     let value = value.to_lowercase();
-                    ["https://", "http://", "mailto:", "#", "/s/"]
+                    ["https://", "http://", "mailto:", "#", "/s/", "/media/"]
                         .iter()
                         .any(|start| value.starts_with(start))
                 }
                 "src" => value.starts_with("/media/"),
                 "rel" => value == "noopener noreferrer nofollow",
                 "target" => value == "_blank",
-                "id" | "title" | "alt" | "aria-label" | "aria-labelledby" | "datetime" | "value" => true,
+                "download" | "id" | "title" | "alt" | "aria-label" | "aria-labelledby" | "datetime"
+                | "value" => true,
                 "data-session" | "data-request" | "data-option" => {
                     value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte))
                 }

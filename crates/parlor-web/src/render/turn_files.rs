@@ -112,7 +112,7 @@ impl TurnFiles {
 }
 
 /// Whether a prompt was sent into a running turn.
-fn is_steered(prompt: &Entry) -> bool {
+pub fn is_steered(prompt: &Entry) -> bool {
     let mark = prompt.body().meta.as_ref().and_then(|meta| meta.get_bool("parlor/steer"));
     mark == Some(true)
 }

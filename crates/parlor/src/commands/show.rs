@@ -8,6 +8,7 @@ use parlor_json::Object;
 use parlor_server::stored::StoredSession;
 use parlor_session::session::QueuedPrompt;
 use parlor_session::{MessageNumbers, Slot, Transcript};
+use parlor_view::money::money;
 
 use crate::command_error::CommandError;
 use crate::offline_sessions::{self, LatestOption, OfflineSessions};
@@ -186,5 +187,5 @@ fn context(usage: &Object) -> Option<String> {
 /// The cost of the session as the agent reported it.
 fn cost(cost: &Object) -> Option<String> {
     let amount = cost.get("amount")?.as_str().parse().ok()?;
-    Some(super::usage::money(&cost.get_string("currency")?, amount))
+    Some(money(&cost.get_string("currency")?, amount))
 }

@@ -7,6 +7,7 @@ use jiff::{Span, ToSpan};
 use parlor_server::search::since;
 use parlor_server::stored::{DayUsage, SessionData, TOKEN_KINDS};
 use parlor_store::{Filter, SessionRow};
+use parlor_view::money::money;
 use serde::Serialize;
 
 use crate::command_error::CommandError;
@@ -349,16 +350,6 @@ fn time(millis: u64) -> String {
 
 fn costs(costs: &BTreeMap<String, f64>) -> String {
     costs.iter().map(|(currency, amount)| money(currency, *amount)).collect::<Vec<_>>().join(" + ")
-}
-
-/// Formats an amount of money; less than a cent is not nothing.
-pub(super) fn money(currency: &str, amount: f64) -> String {
-    let digits = if amount > 0.0 && amount < 0.005 { 4 } else { 2 };
-    match currency {
-        "USD" => format!("${amount:.digits$}"),
-        "EUR" => format!("€{amount:.digits$}"),
-        _ => format!("{amount:.digits$} {currency}"),
-    }
 }
 
 #[cfg(test)]

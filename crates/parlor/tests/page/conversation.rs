@@ -322,6 +322,143 @@ fn a_message_is_forked_edited_and_regenerated() {
 }
 
 #[test]
+fn what_a_person_writes_survives_a_reload() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open("/new");
+    tab.click("#fp");
+    tab.enter("a first prompt");
+    tab.reload();
+    assert_eq!(tab.eval("document.getElementById('fp').value"), "a first prompt");
+    assert_eq!(tab.eval("document.querySelector('.start [name=agent]:checked').value"), "demo");
+    tab.go_to(&page.address(&format!("/s/{id}")));
+    let edit = || {
+        tab.wait_for("socket?.readyState === 1");
+        tab.eval("select(document.querySelector('#log > .user'))");
+        tab.press("e");
+        tab.wait_for("document.querySelector('.edit-form')");
+    };
+    edit();
+    tab.enter(" again");
+    tab.reload();
+    edit();
+    assert_eq!(tab.eval("document.querySelector('.edit-form textarea').value"), "say hello again");
+    tab.press_key(Key::Escape, 0);
+    edit();
+    assert_eq!(tab.eval("document.querySelector('.edit-form textarea').value"), "say hello");
+    tab.press_key(Key::Escape, 0);
+    // The values of a form.
+    prompt(&tab, "elicit");
+    let field = "#request form input:not([type=radio]):not([type=checkbox])";
+    tab.wait_for("document.querySelector('#request form')");
+    tab.click(field);
+    tab.enter("Ada");
+    tab.reload();
+    tab.wait_for(&format!("document.querySelector('{field}')?.value === 'Ada'"));
+}
+
+#[test]
+fn a_prompt_that_is_sent_after_a_reload_has_its_files() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let file = page.work().join("notes.txt");
+    std::fs::write(&file, "the notes").unwrap();
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    tab.choose_files("#files", &[&file]);
+    tab.wait_for("document.querySelector('#attached .chip')");
+    // The connection is lost at this moment.
+    tab.eval("send = () => false");
+    prompt(&tab, "say with files");
+    tab.wait_for("outbox().length === 1");
+    tab.eval("(async () => { while (!await keptFiles('readonly', kept => kept.count())) await new Promise(requestAnimationFrame); })()");
+    tab.reload();
+    tab.wait_for(
+        "[...document.querySelectorAll('#log > .user')].some(one => one.textContent.includes('notes.txt'))",
+    );
+    tab.wait_for("outbox().length === 0");
+    tab.eval("(async () => { while (await keptFiles('readonly', kept => kept.count())) await new Promise(requestAnimationFrame); })()");
+}
+
+#[test]
+fn an_open_list_stays_open_while_the_use_of_the_context_changes() {
+    let page = Page::new();
+    let id = page.new_session("usage\nsay hello");
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1 && document.querySelector('#composer-bar .ctx-m')");
+    tab.eval("window.list = document.querySelector('#composer-bar select')");
+    tab.eval(
+        "patches.replace({ id: 'composer-bar', html: document.getElementById('composer-bar').outerHTML.replace(/\\d+ %/, '99 %') })",
+    );
+    assert_eq!(tab.eval("document.querySelector('#composer-bar .ctx-m').textContent.trim()"), "99 %");
+    assert_eq!(tab.eval("window.list.isConnected"), true);
+}
+
+#[test]
+fn an_edited_prompt_keeps_what_is_attached_to_it() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let (kept, dropped) = (page.work().join("kept.txt"), page.work().join("dropped.svg"));
+    std::fs::write(&kept, "kept").unwrap();
+    std::fs::write(&dropped, "<svg/>").unwrap();
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    tab.choose_files("#files", &[&kept, &dropped]);
+    tab.wait_for("document.querySelectorAll('#attached .chip').length === 2");
+    prompt(&tab, "say with files");
+    tab.wait_for("document.querySelector('#log > .user:nth-child(3)') && document.querySelectorAll('#log > .agent').length === 2");
+    tab.wait_for(IDLE);
+    tab.eval("select([...log.querySelectorAll(':scope > .user')].at(-1))");
+    tab.press("e");
+    let names = "[...document.querySelectorAll('.edit-form .chip')].map(chip => chip.firstChild.data)";
+    tab.wait_for(&format!("{names}.length === 2"));
+    assert_eq!(tab.eval(names), serde_json::json!(["kept.txt", "dropped.svg"]));
+    tab.click(".edit-form .chip:last-child button");
+    tab.eval("document.querySelector('.edit-form textarea').select()");
+    tab.enter("say another");
+    let original = tab.eval("location.pathname");
+    tab.press_key(Key::Enter, 0);
+    tab.wait_for(&format!("location.pathname !== {original} && document.getElementById('log')"));
+    tab.wait_for(
+        "[...document.querySelectorAll('#log > .user')].at(-1)?.textContent.includes('say another')",
+    );
+    let sent = tab.eval("[...document.querySelectorAll('#log > .user')].at(-1).textContent");
+    let sent = sent.as_str().unwrap();
+    assert!(sent.contains("kept.txt") && !sent.contains("dropped.svg"), "{sent}");
+}
+
+#[test]
+fn a_person_who_reads_older_entries_stays_there_when_the_server_is_started_again() {
+    let mut page = Page::on_a_fixed_port();
+    let id = page.new_session(&"stream 1 40\n".repeat(900));
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    tab.eval("(() => { const real = onPage; onPage = (...page) => { real(...page); view.scrollTop = 400; }; window.stop = () => onPage = real; view.scrollTop = 400; })()");
+    tab.wait_for("below.length > 1");
+    tab.eval("stop()");
+    tab.eval("document.getElementById('conversation').scrollTop = 3000");
+    tab.wait_for("awaited === null");
+    let place = "(() => { const top = view.getBoundingClientRect().top; \
+         const entry = [...log.children].find(one => one.getBoundingClientRect().bottom > top); \
+         return [entry.id, Math.round(entry.getBoundingClientRect().top)]; })()";
+    let before = tab.eval(place);
+    tab.eval("window.epoch = log.dataset.epoch");
+    page.kill();
+    tab.wait_for("!socket");
+    page.restart();
+    tab.wait_for("log.dataset.epoch !== window.epoch && place === null && awaited === null");
+    assert_eq!(tab.eval(place), before);
+    // Both ends are reached from there.
+    tab.eval("setInterval(() => { view.scrollTop = window.isBack ? 0 : view.scrollHeight; }, 20)");
+    tab.wait_for("below.length === 0 && following()");
+    let newest = tab.eval("document.querySelector('#log > :last-child .who a').textContent");
+    assert_eq!(newest, "#901");
+    tab.eval("window.isBack = true");
+    tab.wait_for("!log.dataset.before");
+    assert_eq!(tab.eval("document.querySelector('#log > .entry .who a').textContent"), "#1");
+}
+
+#[test]
 fn a_form_is_filled_in() {
     let page = Page::new();
     let id = page.new_session("say hello");
@@ -369,6 +506,17 @@ fn older_entries_are_loaded_without_a_jump_and_the_document_is_bounded() {
     assert_eq!(tab.eval("['acts', 'message-menu'].every(id => document.getElementById(id))"), true);
     tab.click("[data-do=to_end]");
     tab.wait_for(&format!("document.querySelector('#log > :last-child').id === {newest}"));
+}
+
+#[test]
+fn older_entries_are_requested_while_the_view_stays_at_its_top() {
+    let page = Page::new();
+    let id = page.new_session(&"stream 1 40\n".repeat(900));
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    // Goes back in the frame that moved the view, which is no scroll: the browser saw it in one place only.
+    tab.eval("(() => { const real = onPage; onPage = (...page) => { real(...page); view.scrollTop = 400; }; view.scrollTop = 400; })()");
+    tab.wait_for("!document.getElementById('log').dataset.before");
 }
 
 #[test]
@@ -423,6 +571,24 @@ fn files_are_attached_by_drop_paste_and_picker() {
 }
 
 #[test]
+fn open_tool_calls_do_not_cover_the_button_to_the_latest_entries() {
+    let page = Page::new();
+    let id = page.new_session(&"terminal seq 30\n".repeat(12));
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    tab.eval("for (const call of log.querySelectorAll('details.tool')) call.open = true");
+    // The summary of an open call is below the button.
+    tab.eval(
+        "(() => { const below = document.getElementById('conversation').getBoundingClientRect().bottom - 20; \
+         const summary = log.querySelectorAll('.tool > summary')[6].getBoundingClientRect(); \
+         view.scrollTop += summary.top + summary.height / 2 - below; })()",
+    );
+    tab.wait_for("!document.querySelector('.latest').hidden");
+    tab.click("[data-do=to_end]");
+    tab.wait_for("following()");
+}
+
+#[test]
 fn a_request_notifies_a_person_who_looks_at_another_page() {
     let page = Page::new();
     let id = page.new_session("title The title\nsay hello");
@@ -430,7 +596,12 @@ fn a_request_notifies_a_person_who_looks_at_another_page() {
     let tab = page.open("/inbox");
     tab.wait_for("socket?.readyState === 1");
     tab.click("#notifications");
-    tab.wait_for("document.getElementById('notifications').hidden");
+    tab.wait_for("document.getElementById('notifications').textContent === 'Turn off notifications'");
+    tab.click("#notifications");
+    tab.wait_for("document.getElementById('notifications').textContent === 'Turn on notifications'");
+    assert_eq!(tab.eval("store(localStorage, 'notify')"), serde_json::Value::Null);
+    tab.click("#notifications");
+    tab.wait_for("document.getElementById('notifications').textContent === 'Turn off notifications'");
     tab.eval(
         "window.shown = []; const Real = Notification; \
          window.Notification = class extends Real { constructor(title, options) { super(title, options); \

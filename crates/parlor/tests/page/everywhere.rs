@@ -48,16 +48,57 @@ fn no_page_scrolls_sideways_from_360_pixels_to_4k() {
 }
 
 #[test]
-fn the_page_of_a_session_has_less_than_60_kilobytes_gzipped() {
+fn the_list_shows_at_all_widths_which_sessions_need_a_person() {
+    let (page, _) = full_page();
+    let tab = page.open("/");
+    // Its times are in the zone of the browser.
+    tab.wait_for("[...document.querySelectorAll('.sess')].every(row => row.querySelector('time.when[title]')?.textContent === 'now')");
+    tab.eval("(() => { const time = document.querySelector('.sess time.when'), at = new Date(Date.now() - 86400000); \
+         time.dateTime = at.toISOString(); window.shown = clockOf(at); count(document); })()");
+    assert_eq!(tab.eval("document.querySelector('.sess time.when').textContent === window.shown"), true);
+    for width in [360, 720, 800, 899, 1024, 1440] {
+        tab.resize(width, 800);
+        tab.wait_for("document.querySelector('.sess .badge.you')?.getClientRects().length === 1");
+        let is_inside = "(() => { const row = document.querySelector('.sess:has(.badge.you)').getBoundingClientRect(); \
+             return document.querySelector('.sess .badge.you').getBoundingClientRect().right <= row.right; })()";
+        assert_eq!(tab.eval(is_inside), true, "{width}");
+    }
+}
+
+/// What the browser was sent for the page, its style sheet and its script: how many they are, their bytes as they were sent, and those that
+/// it had to load again.
+const WEIGHT: &str = "(() => { const sent = [...performance.getEntriesByType('navigation'), \
+     ...performance.getEntriesByType('resource').filter(({ name }) => name.includes('/assets/page'))]; \
+     const sum = of => sent.map(of).reduce((all, one) => all + one); \
+     return [sent.length, sum(one => one.encodedBodySize), sum(one => one.transferSize)]; })()";
+
+#[test]
+fn the_page_of_a_session_has_less_than_60_kilobytes_and_its_files_are_loaded_once() {
     let (page, id) = full_page();
     let tab = page.open_session(&id);
-    let weight = tab.eval(
-        "Promise.all([location.href, ...performance.getEntriesByType('resource').map(({ name }) => name).filter(name => name.includes('/assets/'))] \
-         .map(async address => { const { body } = await fetch(address); \
-           return (await new Response(body.pipeThrough(new CompressionStream('gzip'))).arrayBuffer()).byteLength; })) \
-         .then(sizes => [sizes.length, sizes.reduce((sum, size) => sum + size)])",
+    let first = tab.eval(WEIGHT);
+    assert!(first[0] == 3 && first[1].as_u64() > Some(5_000) && first[1].as_u64() < Some(60_000), "{first}");
+    tab.go_to(&page.address("/inbox"));
+    let next = tab.eval(WEIGHT);
+    assert!(next[0] == 3 && next[2].as_u64() < Some(10_000), "only the page is sent: {next}");
+}
+
+#[test]
+fn controls_of_a_phone_are_large_and_the_options_of_a_request_are_in_columns() {
+    let (page, id) = full_page();
+    let tab = page.open("/");
+    tab.resize(390, 844);
+    show(&page, &tab, &format!("/s/{id}"));
+    tab.eval("document.getElementById('session-menu').open = true");
+    let small = tab.eval(
+        "[...document.querySelectorAll('#session-menu .menu > :is(a, button)')].filter(one => one.getBoundingClientRect().height < 44) \
+         .map(one => one.textContent)",
     );
-    assert!(weight[0].as_u64() >= Some(3) && weight[1].as_u64() < Some(60_000), "{weight}");
+    assert_eq!(small, json!([]));
+    show(&page, &tab, "/inbox");
+    tab.wait_for("document.querySelector('#inbox .req .opts')");
+    let lefts = tab.eval("[...new Set([...document.querySelectorAll('#inbox .req .opts > .btn')].map(one => one.getBoundingClientRect().left))].length");
+    assert_eq!(lefts, 2);
 }
 
 #[test]

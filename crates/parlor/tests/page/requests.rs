@@ -2,7 +2,8 @@
 
 use parlor_client::{Notification, RequestsUpdate};
 use parlor_json::Json;
-use parlor_testkit::browser::{Browser, Tab};
+use parlor_testkit::browser::{Browser, Key, Tab};
+use parlor_testkit::wait::wait_until;
 use parlor_web::render::{CardPlace, RequestCard};
 use serde_json::json;
 
@@ -94,6 +95,62 @@ fn a_long_request_says_that_there_is_more_below() {
     tab.wait_for(&format!("{rest} === 'More below'"));
     tab.eval("(() => { const box = document.querySelector('#request .req > .scroll'); box.scrollTop = box.scrollHeight; })()");
     tab.wait_for(&format!("{rest}.startsWith('End of the request')"));
+}
+
+/// Whether a part of a card is hidden and its last line says so; `null` if the card has another line.
+const SAYS_MORE: &str = "(() => { const rest = document.querySelector('.req .rest'), box = rest.parentElement; \
+     const isHidden = box.scrollHeight - box.scrollTop - box.clientHeight >= 4; \
+     return isHidden === (rest.textContent === 'More below') ? isHidden : null; })()";
+
+#[test]
+fn a_request_whose_end_becomes_hidden_says_that_there_is_more_below() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    tab.resize(1200, 900);
+    show(&tab, &permission("make", &[("a.txt", &"line\n".repeat(8))]));
+    tab.wait_for(&format!("{SAYS_MORE} === false"));
+    tab.resize(1200, 400);
+    tab.wait_for(&format!("{SAYS_MORE} === true"));
+    tab.resize(1200, 900);
+    tab.wait_for(&format!("{SAYS_MORE} === false"));
+    // A part that grows.
+    tab.eval("(() => { const part = document.querySelector('.req .part'); part.append(...Array.from({ length: 60 }, () => document.createElement('br'))); })()");
+    tab.wait_for(&format!("{SAYS_MORE} === true"));
+    // A page that is loaded.
+    page.run(&["prompt", "-s", &id, "--no-wait", "elicit"]).success();
+    wait_until("the request waits", || page.run(&["inbox", "--json"]).stdout.contains("requestId"));
+    let tab = page.browser.open("about:blank");
+    tab.resize(390, 120);
+    tab.go_to(&page.address("/inbox"));
+    tab.wait_for(&format!("{SAYS_MORE} === true"));
+    tab.resize(1200, 900);
+    tab.reload();
+    tab.wait_for(&format!("{SAYS_MORE} === false"));
+}
+
+#[test]
+fn keys_act_on_the_current_request_of_the_inbox() {
+    let page = Page::new();
+    let first = page.new_session("say hello");
+    page.run(&["prompt", "-s", &first, "--no-wait", "ask Delete the notes"]).success();
+    wait_until("the first waits", || page.run(&["inbox", "--json"]).stdout.contains("Delete the notes"));
+    let second = page.new_session("say hello");
+    page.run(&["prompt", "-s", &second, "--no-wait", "ask Delete the build"]).success();
+    wait_until("both wait", || page.run(&["inbox", "--json"]).stdout.contains("Delete the build"));
+    let tab = page.open("/inbox");
+    tab.wait_for("socket?.readyState === 1 && document.querySelectorAll('#inbox .item').length === 2");
+    tab.wait_for("document.getElementById('conversation').dataset.moved === undefined");
+    tab.press("1");
+    tab.wait_for("document.querySelectorAll('#inbox .item').length === 1");
+    tab.wait_for_text("Delete the build");
+    // The card that takes its place accepts no key at first.
+    tab.press("1");
+    tab.wait_for("document.getElementById('conversation').dataset.moved === undefined");
+    assert_eq!(tab.eval("document.querySelectorAll('#inbox .item').length"), 1);
+    tab.press_key(Key::Escape, 0);
+    tab.wait_for("document.querySelector('#inbox details.tool[data-s=you]')");
 }
 
 #[test]

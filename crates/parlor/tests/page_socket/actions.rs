@@ -106,6 +106,7 @@ fn an_observer_sees_everything_and_changes_nothing() {
         json!({ "do": "rename", "title": "x" }),
         json!({ "do": "answer", "request": "r1" }),
         json!({ "do": "new", "agent": "demo", "directory": "/", "text": "" }),
+        json!({ "do": "complete", "word": "@" }),
     ] {
         watching.send(&action);
         let error = watching.wait_for("error", |_| true);
@@ -152,6 +153,36 @@ fn messages_are_forked_edited_regenerated_and_copied() {
 }
 
 #[test]
+fn only_agents_that_are_installed_continue_a_session() {
+    let server = TestDir::new(PARLOR)
+        .agent("demo", &format!("{PARLOR} demo-agent"))
+        .agent("twin", &format!("{PARLOR} demo-agent"))
+        .agent("gone", "/nonexistent/agent")
+        .serve();
+    let session = new_session(&server, "say hello");
+    let browser = Browser::sign_in(&server, false);
+    let (_, _, page) = browser.get(&format!("/s/{session}"));
+    assert!(page.contains("data-agent=\"twin\"") && !page.contains("data-agent=\"gone\""));
+    let mut tab = browser.show(&session);
+    tab.send(&json!({ "do": "fork", "agent": "gone" }));
+    let error = tab.wait_for("error", |_| true);
+    assert_eq!(error, "Gone is not installed.");
+    tab.send(&json!({ "do": "fork", "agent": "twin" }));
+    tab.wait_for("go", |_| true);
+}
+
+#[test]
+fn the_details_have_the_plan_of_the_last_turn_only() {
+    let server = start_server();
+    let session = new_session(&server, "plan One;Two");
+    let browser = Browser::sign_in(&server, false);
+    let mut tab = browser.show(&session);
+    tab.wait_for_region("details-body", |html| html.contains("<h3>Plan"));
+    tab.prompt("say another turn");
+    tab.wait_for_region("details-body", |html| !html.contains("<h3>Plan"));
+}
+
+#[test]
 fn a_session_is_renamed_and_its_deletion_can_be_undone() {
     let server = start_server();
     let session = new_session(&server, "say hello");
@@ -160,7 +191,9 @@ fn a_session_is_renamed_and_its_deletion_can_be_undone() {
     tab.send(&json!({ "do": "rename", "title": "A <new> title" }));
     tab.wait_for_region("head", |html| html.contains("A &lt;new&gt; title"));
     tab.send(&json!({ "do": "delete" }));
-    tab.wait_for_region("notices", |html| html.contains("undelete"));
+    let notice = tab.wait_for_region("notices", |html| html.contains("undelete"));
+    // The script counts down to this time.
+    assert!(attribute(&notice, "datetime").parse::<jiff::Timestamp>().unwrap() > jiff::Timestamp::now());
     tab.send(&json!({ "do": "undelete" }));
     tab.wait_for_region("notices", |html| !html.contains("undelete"));
     assert_eq!(browser.get(&format!("/s/{session}")).0, 200);

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use parlor_client::{Error, Json};
 use parlor_session::{MessageNumbers, Transcript};
 
+use super::super::media::ServedMedia;
 use super::super::to_tab::TabPatch;
 use super::super::{media, side};
 use super::refresh::Contexts;
@@ -13,7 +14,7 @@ use crate::render::text::element_id;
 use crate::render::{TurnBounds, TurnFiles, entry, is_shown};
 
 /// Entries that a tab gets at a time.
-pub(super) const PAGE_ENTRIES: usize = 100;
+pub(crate) const PAGE_ENTRIES: usize = 100;
 
 /// Pages of older entries that are read to find media.
 const MAX_PAGES: usize = 200;
@@ -122,8 +123,8 @@ impl Feed {
         EntryPage { html, ids, before, is_last: end == transcript.entries().len() }
     }
 
-    /// The type and the bytes of the media at a place, also in entries that are not loaded.
-    pub(in crate::page) async fn media(&self, place: &str) -> Result<Option<(String, Vec<u8>)>, Error> {
+    /// The media at a place, also in entries that are not loaded.
+    pub(in crate::page) async fn media(&self, place: &str) -> Result<Option<ServedMedia>, Error> {
         if let Some(found) = media::find(&self.session.transcript(), place) {
             return Ok(Some(found));
         }

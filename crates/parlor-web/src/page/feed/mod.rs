@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parlor_client::{Error, Session};
 use parlor_server::browsers::SignedIn;
 use parlor_server::hub::ClientRole;
@@ -23,15 +24,15 @@ use tokio::sync::{Notify, broadcast};
 use tokio::task::AbortHandle;
 
 pub(super) use self::driver::DriverConnection;
-use self::entry_page::PAGE_ENTRIES;
+pub(super) use self::entry_page::PAGE_ENTRIES;
 pub(super) use self::slots::{FeedHandle, Feeds};
 use self::times::EntryTimes;
-use super::PageState;
 use super::hub_client::HubConnector;
 use super::list_feed::{InboxRequest, ListView};
 use super::regions;
 use super::session_row::SessionRow;
 use super::to_tab::{TabMessage, TabPatch};
+use super::{PageState, row_of};
 use crate::render::{Fragments, RequestCard, TurnFiles};
 
 /// Entries of a session that are loaded first.
@@ -106,7 +107,8 @@ struct FeedState {
     files: TurnFiles,
     /// When entries were created.
     times: EntryTimes,
-    deletion: Option<AbortHandle>,
+    /// The deletion that can be undone, and when it happens.
+    deletion: Option<(AbortHandle, Timestamp)>,
     is_archived: bool,
     /// The tokens of all turns.
     tokens: Option<u64>,
@@ -167,15 +169,7 @@ impl Feed {
         let view = state.lists.view().await.map_err(|_| OpenError::Failed(Error::Disconnected))?;
         let client =
             HubConnector::new(ClientRole::Observer).with_clients().with_times().connect(&state.hub).await?;
-        let row = match view.row(id) {
-            Some(row) => row.clone(),
-            // The list that is followed may be older than the session, and has no subagents.
-            None => {
-                let listed = client.list_with_subagents().await?;
-                let listed = listed.iter().find(|listed| listed.id == *id);
-                listed.map(SessionRow::new).ok_or(OpenError::NoSession)?
-            }
-        };
+        let row = row_of(&client, &view, id).await?.ok_or(OpenError::NoSession)?;
         let session = client.load_tail(id, Path::new(&row.cwd), FIRST_ENTRIES).await?;
         let feed = Arc::new(Self {
             row,
@@ -318,8 +312,8 @@ impl Feed {
                 }
             }
         });
-        let before = lock(&self.state).deletion.replace(task.abort_handle());
-        if let Some(before) = before {
+        let before = lock(&self.state).deletion.replace((task.abort_handle(), Timestamp::now() + UNDO_TIME));
+        if let Some((before, _)) = before {
             before.abort();
         }
         self.wake.notify_one();
@@ -328,7 +322,7 @@ impl Feed {
     /// Undoes a deletion.
     pub(super) fn keep(&self) {
         let deletion = lock(&self.state).deletion.take();
-        if let Some(deletion) = deletion {
+        if let Some((deletion, _)) = deletion {
             deletion.abort();
         }
         self.wake.notify_one();

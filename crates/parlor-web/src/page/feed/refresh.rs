@@ -138,7 +138,7 @@ impl Feed {
             is_archived: state.is_archived,
             files: &state.files,
             has_older: self.session.older_cursor().is_some(),
-            is_deleted: state.deletion.is_some(),
+            deleted_at: state.deletion.as_ref().map(|(_, at)| *at),
             tabs: &state.tabs,
             tokens: state.tokens,
             turn_started_at: last_prompt(transcript).and_then(|prompt| state.times.of(prompt)),

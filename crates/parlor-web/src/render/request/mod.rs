@@ -150,7 +150,8 @@ impl RequestCard {
             div.scroll tabindex="0" role="region" aria-label="What is asked for" {
                 @if let Some(warning) = self.warning() { p.warning { (warning) } }
                 (self.body())
-                p.rest data-end=(self.end()) { (self.end()) }
+                // The script replaces this when it knows that all content is visible.
+                p.rest data-end=(self.end()) { "More below" }
             }
             (self.options())
         };

@@ -88,7 +88,7 @@ fn a_command_is_shown_in_full_with_its_directory() {
     let text = text_of_html(&card.html(CardPlace::Inbox).into_string());
     assert_eq!(
         text,
-        "ls asks to run a commandCommand, in lslsEnd of the request: 1 commandYes (allow once) 1Reject 2Not now Esc"
+        "ls asks to run a commandCommand, in lslsMore belowYes (allow once) 1Reject 2Not now Esc"
     );
     assert_eq!(card.summary(), "run ls");
     assert_eq!(card.tool_call(), Some(&"t".into()));
@@ -129,10 +129,11 @@ fn a_permission_shows_everything_that_it_permits() {
         "[file file:///r.txt 1 line]of a resource",
         r#"{"type":"_later","x":"of a later version"}"#,
         "Terminal build",
-        "End of the request: 1 command, 2 files",
+        "More below",
         "Always allow 1Allow once 2Not now Esc",
     ];
     assert_eq!(text_of_html(&html), parts.concat());
+    assert!(html.contains("data-end=\"End of the request: 1 command, 2 files\""), "{html}");
     // What permits it once is the main option; each names the request as it was opened.
     let button = |option: &str| {
         let at = html.find(&format!("data-option=\"{option}\"")).unwrap();
@@ -322,7 +323,7 @@ fn an_option_whose_name_hides_its_effect_says_it() {
             .html(CardPlace::Dock(&Markup::default()))
             .into_string();
         let text = text_of_html(&html);
-        text.split_once("End of the request").unwrap().1.split_once(" 1").unwrap().0.to_owned()
+        text.split_once("More below").unwrap().1.split_once(" 1").unwrap().0.to_owned()
     };
     for (name, kind, text) in [
         ("Allow once", "allow_once", "Allow once"),
