@@ -34,6 +34,9 @@ pub(crate) struct LatestOption {
     all: bool,
 }
 
+/// The name of the latest session.
+pub(crate) const LATEST: &str = "latest";
+
 /// The sessions of which `latest` is the latest one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LatestScope {
@@ -132,7 +135,7 @@ impl OfflineSessions {
 
     /// Finds a session by name, where `latest` is the latest archived session.
     pub(crate) fn find_archived(&self, name: &str, scope: LatestScope) -> Result<SessionRow, CommandError> {
-        if name == "latest" { self.latest(scope, true) } else { self.find(name, scope) }
+        if name == LATEST { self.latest(scope, true) } else { self.find(name, scope) }
     }
 
     /// The latest session that is archived or not.
@@ -168,7 +171,7 @@ impl OfflineSessions {
 
     /// Finds a session by its id, a unique prefix of its id or of its [name](Self::display_name), or `latest`.
     pub(crate) fn find(&self, name: &str, scope: LatestScope) -> Result<SessionRow, CommandError> {
-        if name == "latest" {
+        if name == LATEST {
             return self.latest(scope, false);
         }
         let exact = self.store().map(|store| store.session(JsonStr::new(name).as_literal()));
