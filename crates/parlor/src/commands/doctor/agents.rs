@@ -58,7 +58,8 @@ pub(super) fn agents(
     let of_server = socket.and_then(|socket| super::super::agents::from_server(socket).ok());
     let of_server = of_server.unwrap_or_default();
     // The login state is optional: the database has a check of its own.
-    let sessions = OfflineSessions::open(paths).ok();
+    // They do not depend on the configuration, which may be another one than the server's.
+    let sessions = OfflineSessions::open(&PathOptions { config: None, ..paths.clone() }).ok();
     let store = sessions.as_ref().and_then(OfflineSessions::store);
     let is_logged_in = |agent: &AgentConfig| {
         let known = of_server.iter().find(|known| known.config.name == agent.name);
