@@ -13,7 +13,7 @@ use parlor_client::{
     Updates,
 };
 use parlor_dialect::view;
-use parlor_session::{Activity, EntryId, ReplayCursor, Role, State, Target, Transcript, Update};
+use parlor_session::{Activity, Entry, EntryId, ReplayCursor, Role, State, Target, Transcript, Update};
 use parlor_wire::code;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -46,6 +46,8 @@ pub(crate) struct TurnOptions {
 struct TurnOutput<'a> {
     session_id: String,
     message_id: Option<String>,
+    /// `ended`, or the kind of the error because of which the turn is not followed any more.
+    outcome: &'static str,
     stop_reason: Option<String>,
     error: Option<String>,
     /// The messages of the agent.
@@ -210,6 +212,9 @@ impl TurnOptions {
                 // Requests that are open stay open for other clients: they are not declined.
                 session.client().disconnect().await;
                 let _ = turn.printer.end(&turn.transcript);
+                if self.json {
+                    output::print_json(&turn.output(error.kind(), None, Some(error.to_string())))?;
+                }
                 Err(error)
             }
         }
@@ -300,7 +305,7 @@ impl TurnFollower<'_> {
         let has_failed = reason.as_deref() == Some("error");
         let is_login_required = has_failed && turn_printer::is_login_required(state);
         if json {
-            output::print_json(&self.output(reason, error))?;
+            output::print_json(&self.output("ended", reason, error))?;
         } else if has_failed && !self.is_interrupted {
             return Err(self.turn_error(error.as_deref(), is_login_required));
         } else if !is_completed {
@@ -539,17 +544,26 @@ impl TurnFollower<'_> {
         cancelled.map_err(|error| CommandError::client(&error))
     }
 
-    fn output(&self, stop_reason: Option<String>, error: Option<String>) -> impl Serialize {
+    fn output(
+        &self,
+        outcome: &'static str,
+        stop_reason: Option<String>,
+        error: Option<String>,
+    ) -> impl Serialize {
         let transcript = joined(&self.transcript);
-        let messages = transcript
-            .entries()
-            .iter()
-            .filter(|entry| matches!(entry.id(), EntryId::Message(Role::Agent, _)));
+        let is_of_agent = |entry: &&Entry| matches!(entry.id(), EntryId::Message(Role::Agent, _));
+        let messages = transcript.entries().iter().filter(is_of_agent);
         let texts: Vec<_> = messages.map(|entry| turn_printer::text(&entry.body().content)).collect();
+        // The response to `_parlor/edit` and `_parlor/regenerate` does not name the prompt, which is the first one of the turn.
+        let prompt = transcript.entries().iter().find_map(|entry| match entry.id() {
+            EntryId::Message(Role::User, id) => Some(id.to_string()),
+            _ => None,
+        });
         let turn = view::transcript(&transcript);
         let output = TurnOutput {
             session_id: self.session.id().to_string(),
-            message_id: self.message.clone(),
+            message_id: self.message.clone().or(prompt),
+            outcome,
             stop_reason,
             error,
             text: texts.join("\n\n"),
