@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::command_error::CommandError;
 use crate::commands::agents::ListedServer;
-use crate::offline_sessions::OfflineSessions;
+use crate::offline_sessions::{LatestScope, OfflineSessions, session_id};
 use crate::open_request;
 use crate::output::{self, BOLD, DIM, GREEN, YELLOW, short_path, span, span_since};
 use crate::path_options::PathOptions;
@@ -35,7 +35,7 @@ const EXAMPLES: &str = "Examples:
   parlor status
   parlor status --json | jq .pid";
 
-/// How many of the latest sessions are looked at.
+/// Among how many of the latest sessions those are looked for that failed.
 const LATEST: usize = 50;
 
 /// The result of `_parlor/status`.
@@ -189,7 +189,10 @@ impl Status {
         let socket = data.as_ref().map(DataDir::socket).filter(|socket| server::is_running(socket));
         let server = socket.as_deref().map(query).transpose()?;
         let running = server.is_some();
-        let sessions = if running { self.active_sessions()? } else { Vec::new() };
+        let sessions = match &server {
+            Some(server) => self.active_sessions(server.turns.as_deref().unwrap_or_default())?,
+            None => Vec::new(),
+        };
         let report = StatusReport {
             sessions,
             running,
@@ -206,13 +209,24 @@ impl Status {
         Ok(if running { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// The latest sessions that run, need a person, or failed.
-    fn active_sessions(&self) -> Result<Vec<ActiveSession>, CommandError> {
+    /// All sessions that run or need a person, and those of the latest that failed.
+    fn active_sessions(&self, turns: &[RunningTurn]) -> Result<Vec<ActiveSession>, CommandError> {
         let live = LiveState::query(&self.paths)?;
         let sessions = OfflineSessions::open(&self.paths)?;
         let filter = Filter { archived: Some(false), ..Filter::default() };
+        let mut rows = sessions.sessions(&filter, LATEST)?;
+        let running = turns.iter().map(|turn| turn.session_id.as_str());
+        let waiting = live.waiting().map(|request| request.session.to_string());
+        let ids: BTreeSet<String> = running.map(str::to_owned).chain(waiting).collect();
+        for id in ids {
+            if rows.iter().all(|row| session_id(row) != id) {
+                // It may have been deleted meanwhile.
+                rows.extend(sessions.find(&id, LatestScope::All));
+            }
+        }
+        rows.sort_by_key(|row| std::cmp::Reverse(row.active_at));
         let mut active = Vec::new();
-        for row in sessions.sessions(&filter, LATEST)? {
+        for row in rows {
             let listed = ListedSession::new(&sessions, &row, &live)?;
             if listed.state == ListedState::Idle {
                 continue;
