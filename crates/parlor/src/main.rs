@@ -44,6 +44,7 @@ mod text_file;
 mod tty;
 mod turn;
 mod turn_printer;
+mod turn_summary;
 #[cfg(test)]
 mod untrusted_text;
 mod usage_error;

@@ -133,6 +133,11 @@ impl TurnPrinter {
         }
     }
 
+    /// Whether a person follows the turn on a terminal.
+    pub(crate) const fn is_live(&self) -> bool {
+        self.live.is_some()
+    }
+
     /// When [`tick`](Self::tick) is due, on a terminal.
     pub(crate) fn next_tick(&self) -> Option<Instant> {
         self.live.as_ref().map(LiveTurn::next_tick)

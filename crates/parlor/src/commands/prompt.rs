@@ -21,7 +21,7 @@ use crate::render::safe;
 use crate::runtime;
 use crate::server::{self, client_environment};
 use crate::session_options;
-use crate::turn::{NOTICE_DELAY, TurnIntro, TurnOptions, agent_name};
+use crate::turn::{NOTICE_DELAY, TurnIntro, TurnOptions, agent_name, id_in_messages};
 
 /// Send a prompt to a session, and stream the answer
 ///
@@ -125,12 +125,12 @@ impl Prompt {
     fn check_options(&self, row: &SessionRow) -> Result<(), CommandError> {
         let id = session_id(row);
         let (option, reason, hint) = match (&self.agent, &self.cwd) {
-            (Some(agent), _) if *agent != row.agent => {
+            (Some(agent), _) if self.paths.agent_name(agent) != row.agent => {
                 let reason = format!("belongs to agent '{}'", row.agent);
                 (
                     format!("--agent {agent}"),
                     reason,
-                    format!("`parlor prompt --new --agent {agent}` starts a session with it"),
+                    format!("`parlor fork {id} --agent {agent}` continues it with that agent"),
                 )
             }
             (_, Some(cwd)) => {
@@ -207,7 +207,8 @@ impl Prompt {
         let agent = row.map(|row| row.agent.as_str()).or(self.agent.as_deref());
         let notice = notices.join("\n");
         let notice = Some(notice.as_str()).filter(|notice| !notice.is_empty());
-        let intro = TurnIntro { notice, agent, timeout: self.timeout };
+        let intro =
+            TurnIntro { id: id_in_messages(&self.paths, &session), notice, agent, timeout: self.timeout };
         self.turn_options.follow(&session, requests, intro, Some(prompt), &session_cwd).await
     }
 

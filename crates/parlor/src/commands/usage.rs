@@ -352,7 +352,7 @@ fn costs(costs: &BTreeMap<String, f64>) -> String {
 }
 
 /// Formats an amount of money; less than a cent is not nothing.
-pub(super) fn money(currency: &str, amount: f64) -> String {
+pub(crate) fn money(currency: &str, amount: f64) -> String {
     let digits = if amount > 0.0 && amount < 0.005 { 4 } else { 2 };
     match currency {
         "USD" => format!("${amount:.digits$}"),

@@ -93,11 +93,13 @@ fn a_request_stays_open_if_there_is_neither_a_terminal_nor_another_client() {
         let open = scenario.run(&["inbox", "--json"]).success().json();
         let id = open[0]["requestId"].as_str().unwrap();
         let hint = if flags.is_empty() {
-            format!("`parlor answer {id} --allow` allows")
+            format!("hint: `parlor answer {id} --allow`")
         } else {
-            format!("`parlor answer {id}` fills it in")
+            format!("`parlor answer {id} --field NAME=VALUE` anywhere")
         };
         assert!(output.stderr.contains(&hint), "{output:#?}");
+        let about = if flags.is_empty() { "Delete it" } else { "form: " };
+        assert!(output.stderr.contains(&format!("  request {id}: {about}")), "{output:#?}");
         // The turn continues with the answer.
         scenario.run(&["answer", id, "--deny"]).success();
         wait_until("the turn ends", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "idle");
