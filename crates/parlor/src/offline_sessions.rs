@@ -64,7 +64,11 @@ const DOCTOR_HINT: &str = "`parlor doctor` checks the database";
 
 impl OfflineSessions {
     pub(crate) fn open(paths: &PathOptions) -> Result<Self, CommandError> {
-        let Some(data) = paths.existing_data_dir()? else { return Ok(Self { store: None }) };
+        let Some(data) = paths.existing_data_dir()? else {
+            let Some(named) = &paths.data else { return Ok(Self { store: None }) };
+            let message = format!("the data directory {} does not exist", named.display());
+            return Err(CommandError::bad_input(message).hint("a server that uses it creates it"));
+        };
         let database = data.database();
         // If this cannot be determined, opening the database reports why.
         if let Ok(false) = database.try_exists() {
@@ -247,6 +251,12 @@ impl OfflineSessions {
             shared + 1
         };
         Ok(ids.windows(2).map(unique_length).max().unwrap_or(0).max(MIN_ID_LENGTH))
+    }
+
+    /// The id of a session as people type it: the shortest prefix that is unique for every session.
+    pub(crate) fn short_id(&self, id: &str) -> String {
+        let length = self.id_length().unwrap_or(usize::MAX);
+        id.chars().take(length).collect()
     }
 
     /// The name of a session for people, which also selects it: its title, else the first line of its first prompt, and of a fork that has

@@ -17,7 +17,7 @@ use crate::output::{self, DIM, GREEN, YELLOW, short_path};
 use crate::path_options::PathOptions;
 use crate::render::safe;
 use crate::server;
-use crate::table::{Cell, Table, terminal_width};
+use crate::table::{Cell, Table, terminal_width, truncate};
 
 /// List, install, update and remove agents
 ///
@@ -287,6 +287,9 @@ fn write_mcp_servers(listed: &[ListedAgent], out: &mut dyn std::io::Write) -> st
     table.write(out)
 }
 
+/// How many columns a command has on a terminal.
+const WIDEST_COMMAND: usize = 32;
+
 /// The width below which the command that installs an agent is truncated.
 const NARROW: usize = 80;
 
@@ -317,10 +320,12 @@ fn table(listed: &[ListedAgent]) -> Table {
             Some(wrapper) => program.map(|program| format!("{program} (in {wrapper})")),
             None => program,
         };
+        // One long command does not move the other columns of a terminal.
+        let widest = if terminal_width().is_some() { WIDEST_COMMAND } else { usize::MAX };
         table.row([
             if agent.default { "*" } else { "" }.into(),
             agent.name.as_str().into(),
-            program.unwrap_or_default().into(),
+            truncate(&program.unwrap_or_default(), widest).into(),
             agent.source.into(),
             agent.dialect.as_deref().unwrap_or("").into(),
             agent.features.as_ref().map(|features| features.join(", ")).unwrap_or_default().as_str().into(),

@@ -224,6 +224,7 @@ fn another_agent_continues_a_session() {
     // The name of a preset whose program does not exist.
     let output = scenario.run(&["fork", &session, "--agent", "goose"]).exit_code(4);
     assert!(output.stderr.contains("agent 'goose' is not installed"), "{output:#?}");
+    assert!(output.stderr.contains("hint: `brew install block-goose-cli` installs it"), "{output:#?}");
     assert_eq!(
         scenario.run(&["ls", "--json"]).success().json().as_array().unwrap().len(),
         1,

@@ -204,14 +204,14 @@ fn the_latest_session_of_all_directories_is_opened_with_all() {
     for args in
         [&["attach", "--all"][..], &["attach", "latest", "--all"], &["attach", "--all", "--server", &url]]
     {
-        let mut screen = open(args);
+        let screen = open(args);
         screen.wait_for("─ Idle");
         screen.wait_for("it is elsewhere");
         assert_eq!(screen.detach(), Some(0));
     }
     // Without the option, only the sessions of the directory count.
     for args in [&["attach"][..], &["attach", "latest", "--server", &url]] {
-        let mut screen = open(args);
+        let screen = open(args);
         screen.wait_for("Enter start");
         assert_eq!(screen.detach(), Some(0));
     }

@@ -187,8 +187,7 @@ fn default_agent(agent: &AgentConfig, is_logged_in: Option<bool>) -> Result<Chec
             let text = |field: &str| info.get(field).and_then(|value| JsonStr::from_raw(value.raw()));
             let title =
                 text("title").or_else(|| text("name")).map(|title| format!(" ({title})")).unwrap_or_default();
-            let answers =
-                format!("{}{title} answers initialize, in dialect {}", agent.name, response.dialect);
+            let answers = format!("{}{title} answers initialize, speaks {}", agent.name, response.dialect);
             match response.is_logged_in.or(is_logged_in) {
                 Some(false) => Check::fail(name, not_logged_in(agent), login_hint(agent)),
                 Some(true) => Check::ok(name, format!("{answers}, logged in")),
