@@ -171,6 +171,12 @@ impl Agents {
         } else {
             output::print(|out| {
                 table(&listed).write(out)?;
+                let can_install = |agent: &ListedAgent| {
+                    agent.path.is_none() && agent.install.is_some_and(|install| install.starts_with(INSTALL))
+                };
+                if is_narrow() && listed.iter().any(can_install) {
+                    writeln!(out, "{DIM}install: {INSTALL} NAME{DIM:#}")?;
+                }
                 write_mcp_servers(&listed, out)
             })?;
         }
@@ -293,9 +299,16 @@ const WIDEST_COMMAND: usize = 32;
 /// The width below which the command that installs an agent is truncated.
 const NARROW: usize = 80;
 
+/// The command that installs agents.
+const INSTALL: &str = "parlor agents install";
+
+fn is_narrow() -> bool {
+    terminal_width().is_some_and(|width| width < NARROW)
+}
+
 fn table(listed: &[ListedAgent]) -> Table {
     // The command that installs an agent is truncated only where it cannot be whole.
-    let is_narrow = terminal_width().is_some_and(|width| width < NARROW);
+    let is_narrow = is_narrow();
     let installed = if is_narrow { "~INSTALLED" } else { "INSTALLED" };
     let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "~FEATURES", "LOGIN", installed]);
     table.drop_if_narrow(&["FEATURES", "COMMAND", "FROM", "SPEAKS"]);
@@ -306,6 +319,8 @@ fn table(listed: &[ListedAgent]) -> Table {
                 None => Cell::styled(&format!("{version} by parlor"), GREEN),
             },
             (Some(path), None, _) => Cell::styled(&short_path(path), GREEN),
+            // The commands do not fit: the line below the table has one for all.
+            (None, _, Some(install)) if is_narrow && install.starts_with(INSTALL) => Cell::styled("no", DIM),
             (None, _, Some(install)) => Cell::styled(&format!("no: {install}"), DIM),
             (None, _, None) => Cell::styled("no", DIM),
         };
