@@ -620,9 +620,8 @@ impl TurnFollower<'_> {
         let messages = transcript.entries().iter().filter(is_of_agent);
         let texts: Vec<_> = messages.map(|entry| turn_printer::text(&entry.body().content)).collect();
         // The response to `_parlor/edit` and `_parlor/regenerate` does not name the prompt, which is the first one of the turn.
-        let prompt = transcript.entries().iter().find_map(|entry| match entry.id() {
-            EntryId::Message(Role::User, id) => Some(id.to_string()),
-            _ => None,
+        let prompt = transcript.entries().iter().find_map(|entry| {
+            if let EntryId::Message(Role::User, id) = entry.id() { Some(id.to_string()) } else { None }
         });
         let turn = view::transcript(&transcript);
         let output = TurnOutput {
