@@ -275,6 +275,9 @@ impl Connection {
             return done;
         }
         let Some(info) = self.client.negotiated() else {
+            if method.starts_with("_parlor/") && !SESSION_METHODS.contains(&method) {
+                return Err(method_not_found(method));
+            }
             return Err(RpcError::new(code::INVALID_REQUEST, "the first request must be `initialize`"));
         };
         let dialect = info.dialect;
@@ -680,10 +683,26 @@ fn to_call(method: &str, params: Object, id: &RequestId) -> Result<ClientCall, R
             ClientCall::WithdrawPrompt { id, prompt: PromptId(prompt) }
         }
         _ if method.starts_with("_parlor/") => {
-            return Err(RpcError::new(code::METHOD_NOT_FOUND, format!("method not found: {method}")));
+            return Err(method_not_found(method));
         }
         _ => ClientCall::Forward { id: Some(id), method: method.to_owned(), params },
     })
+}
+
+/// parlor's own methods about a session, which need `initialize`.
+const SESSION_METHODS: [&str; 8] = [
+    "_parlor/archive",
+    "_parlor/cancel",
+    "_parlor/edit",
+    "_parlor/older",
+    "_parlor/regenerate",
+    "_parlor/seen",
+    "_parlor/title",
+    "_parlor/withdraw",
+];
+
+fn method_not_found(method: &str) -> RpcError {
+    RpcError::new(code::METHOD_NOT_FOUND, format!("method not found: {method}"))
 }
 
 /// Decodes which prompts a client cancels with a turn.

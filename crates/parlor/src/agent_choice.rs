@@ -1,6 +1,5 @@
 //! Chooses the agent of a new session if the command names none.
 
-use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
 use parlor_server::config::Preset;
@@ -11,7 +10,7 @@ use crate::commands::status;
 use crate::output::RED;
 use crate::render::safe;
 use crate::server;
-use crate::tty;
+use crate::tty::{self, Tty};
 
 /// The result of `_parlor/agents`.
 #[derive(Deserialize)]
@@ -53,13 +52,14 @@ pub(crate) fn for_new_session(socket: &Path) -> Result<Option<String>, CommandEr
         print_stderr!("the configuration is invalid and not used ({}); see `parlor status`", safe(&problem));
     }
     print_built_in(&known);
-    let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
-    if known.default_reason != DefaultReason::Ambiguous || !can_ask {
+    if known.default_reason != DefaultReason::Ambiguous {
         return Ok(None);
     }
+    // As for requests, standard input may be text of the prompt.
+    let Some(tty) = Tty::open() else { return Ok(None) };
     let is_offered = |agent: &KnownAgent| agent.installed && agent.name != BUILT_IN;
     let names: Vec<String> = known.agents.into_iter().filter(is_offered).map(|agent| agent.name).collect();
-    ask(names).map(Some)
+    ask(&tty, names).map(Some)
 }
 
 /// Checks that the server knows an agent and that it is installed, before a session is created for it.
@@ -68,8 +68,13 @@ pub(crate) fn check_usable(socket: &Path, name: &str) -> Result<(), CommandError
     let known = query(socket)?.agents;
     match known.iter().find(|agent| agent.name == name) {
         Some(agent) if agent.installed => Ok(()),
-        Some(_) => Err(CommandError::agent_unavailable(format_args!("agent '{name}' is not installed"))
-            .hint("`parlor agents` prints how it is installed")),
+        Some(_) => {
+            let missing = CommandError::agent_unavailable(format_args!("agent '{name}' is not installed"));
+            Err(match Preset::named(name).and_then(|preset| preset.install) {
+                Some(install) => missing.hint(format_args!("`{install}` installs it")),
+                None => missing.hint("`parlor agents` shows its command, which is not found"),
+            })
+        }
         None => {
             let names: Vec<_> = known.iter().map(|agent| agent.name.as_str()).collect();
             let message = format!("unknown agent '{name}' (known: {})", names.join(", "));
@@ -99,19 +104,19 @@ fn query(socket: &Path) -> Result<KnownAgents, CommandError> {
     })
 }
 
-fn ask(mut names: Vec<String>) -> Result<String, CommandError> {
-    print_stderr!("Several agents are installed:");
-    for (index, name) in names.iter().enumerate() {
-        print_stderr!("  {}  {}", index + 1, safe(name));
-    }
+fn ask(tty: &Tty, mut names: Vec<String>) -> Result<String, CommandError> {
+    let failed = |error| CommandError::failed(format_args!("cannot use the terminal: {error}"));
+    tty.write(|out| {
+        writeln!(out, "Several agents are installed:")?;
+        let mut names = names.iter().enumerate();
+        names.try_for_each(|(index, name)| writeln!(out, "  {}  {}", index + 1, safe(name)))
+    })
+    .map_err(failed)?;
+    let mut reader = tty.reader().map_err(failed)?;
     loop {
-        let mut stderr = anstream::stderr().lock();
-        let _ = write!(stderr, "Agent of this session (1-{}): ", names.len()).and_then(|()| stderr.flush());
+        tty.write(|out| write!(out, "Agent of this session (1-{}): ", names.len())).map_err(failed)?;
         let mut line = String::new();
-        let length = io::stdin().lock().read_line(&mut line);
-        if length.map_err(|error| CommandError::failed(format_args!("cannot read the terminal: {error}")))?
-            == 0
-        {
+        if reader.read_line(&mut line).map_err(failed)? == 0 {
             return Err(CommandError::failed("no agent was selected").hint("select one with --agent"));
         }
         let chosen = line.trim();
@@ -124,6 +129,7 @@ fn ask(mut names: Vec<String>) -> Result<String, CommandError> {
             print_stderr!("default_agent = \"{}\" in config.toml makes it the default", safe(&name));
             return Ok(name);
         }
-        print_stderr!("  {RED}{}{RED:#}", tty::number_problem(chosen, names.len(), &names));
+        let problem = tty::number_problem(chosen, names.len(), &names);
+        tty.write(|out| writeln!(out, "  {RED}{problem}{RED:#}")).map_err(failed)?;
     }
 }

@@ -80,7 +80,7 @@ pub(crate) fn ensure_running(paths: &PathOptions) -> Result<DataDir, CommandErro
             if starting.is_some() {
                 return Ok(data);
             }
-            check_config(&data, paths)?;
+            paths.check_used(&data)?;
             if is_usable(&data)? {
                 return Ok(data);
             }
@@ -152,17 +152,6 @@ fn is_usable(data: &DataDir) -> Result<bool, CommandError> {
 /// The numbers of a version, which compare like versions.
 fn version_numbers(version: &str) -> Vec<u64> {
     version.split(['.', '-', '+']).map_while(|number| number.parse().ok()).collect()
-}
-
-/// Rejects `--config` if the running server uses another configuration.
-fn check_config(data: &DataDir, paths: &PathOptions) -> Result<(), CommandError> {
-    let Some(config) = paths.config.as_ref().filter(|config| !data.uses_config(config)) else {
-        return Ok(());
-    };
-    let message =
-        format!("--config {} has no effect: the running server uses another configuration", config.display());
-    Err(CommandError::bad_input(message)
-        .hint("`parlor stop` stops the server; --data selects another data directory"))
 }
 
 /// Starts a server that is independent of this process. If it exits, the channel gets its error.

@@ -10,7 +10,9 @@ use parlor_server::config::ConfigError;
 use parlor_server::data_dir::DataDirError;
 use parlor_server::{AGENT_NOT_CONFIGURED, AGENT_UNAVAILABLE};
 use parlor_wire::code;
+use serde::Serialize;
 
+use crate::output;
 use crate::render::safe;
 
 /// The error with which a command ends.
@@ -24,6 +26,24 @@ pub(crate) struct CommandError {
     /// The last lines of the agent's standard error.
     stderr: Vec<String>,
     hint: Option<String>,
+}
+
+/// An error as JSON.
+#[derive(Serialize)]
+struct ErrorLine<'a> {
+    error: ErrorObject<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorObject<'a> {
+    kind: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    details: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stderr: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
 }
 
 /// How many lines of an agent's standard error are printed, and how many characters of each.
@@ -54,6 +74,35 @@ enum ErrorClass {
     TimedOut,
     /// The reader of standard output has closed it, which is not an error.
     OutputClosed,
+}
+
+impl ErrorClass {
+    /// The name in JSON.
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::BadInput => "bad_input",
+            Self::RequestOpen => "request_open",
+            Self::AgentUnavailable => "agent_unavailable",
+            Self::ServerUnavailable | Self::Locked => "server_unavailable",
+            Self::Interrupted => "interrupted",
+            Self::TimedOut => "timed_out",
+            Self::OutputClosed => "output_closed",
+        }
+    }
+
+    const fn exit_code(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::BadInput => 2,
+            Self::RequestOpen => 3,
+            Self::AgentUnavailable => AGENT_UNAVAILABLE_CODE,
+            Self::ServerUnavailable | Self::Locked => 5,
+            Self::Interrupted => 130,
+            Self::TimedOut => 124,
+            Self::OutputClosed => 0,
+        }
+    }
 }
 
 impl CommandError {
@@ -192,16 +241,10 @@ impl CommandError {
 
     /// Prints the error to standard error and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        let code = match self.class {
-            ErrorClass::Failed => 1,
-            ErrorClass::BadInput => 2,
-            ErrorClass::RequestOpen => 3,
-            ErrorClass::AgentUnavailable => AGENT_UNAVAILABLE_CODE,
-            ErrorClass::ServerUnavailable | ErrorClass::Locked => 5,
-            ErrorClass::Interrupted => 130,
-            ErrorClass::TimedOut => 124,
-            ErrorClass::OutputClosed => return ExitCode::SUCCESS,
-        };
+        let code = ExitCode::from(self.class.exit_code());
+        if self.class == ErrorClass::OutputClosed {
+            return code;
+        }
         print_stderr!("parlor: {}", safe(&without_os_codes(&self.message)));
         self.details.iter().for_each(|line| print_stderr!("  {}", safe(&without_os_codes(line))));
         // The message contains a single line.
@@ -212,7 +255,28 @@ impl CommandError {
         if let Some(hint) = &self.hint {
             print_stderr!("  hint: {}", safe(hint));
         }
-        ExitCode::from(code)
+        code
+    }
+
+    /// The same, as one line of JSON.
+    pub(crate) fn report_json(&self) -> ExitCode {
+        if self.class != ErrorClass::OutputClosed {
+            let lines = |lines: &[String]| lines.iter().map(|line| without_os_codes(line)).collect();
+            let error = ErrorObject {
+                kind: self.kind(),
+                message: without_os_codes(&self.message),
+                details: lines(&self.details),
+                stderr: lines(&self.stderr),
+                hint: self.hint.as_deref(),
+            };
+            print_stderr!("{}", output::escaped(&output::to_json(&ErrorLine { error })));
+        }
+        ExitCode::from(self.class.exit_code())
+    }
+
+    /// The kind of the error in JSON.
+    pub(crate) const fn kind(&self) -> &'static str {
+        self.class.kind()
     }
 }
 

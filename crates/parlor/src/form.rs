@@ -13,6 +13,8 @@ use crate::tty::number_problem;
 #[derive(Debug)]
 pub(crate) struct Form {
     elicitation: Elicitation,
+    /// Whether the user may leave it to another time and place.
+    can_be_left: bool,
     /// Whether the user has chosen to fill it in.
     is_started: bool,
     /// The values by field name.
@@ -36,7 +38,24 @@ impl Form {
     /// Parses the params of an elicitation; `None` if a required field has an unsupported type.
     pub(crate) fn parse(params: &Object) -> Option<Self> {
         let elicitation = Elicitation::parse(params)?;
-        Some(Self { elicitation, is_started: false, values: Object::default(), current: 0, problem: None })
+        Some(Self {
+            elicitation,
+            can_be_left: false,
+            is_started: false,
+            values: Object::default(),
+            current: 0,
+            problem: None,
+        })
+    }
+
+    /// Offers to answer it later, as long as no field was entered.
+    pub(crate) fn with_later(self) -> Self {
+        Self { can_be_left: true, ..self }
+    }
+
+    /// Whether a line leaves the form open.
+    pub(crate) fn is_left_by(&self, line: &str) -> bool {
+        self.can_be_left && !self.is_started && line.trim() == "l"
     }
 
     pub(crate) fn message(&self) -> &str {
@@ -63,7 +82,8 @@ impl Form {
                 "Fill in"
             };
             writeln!(out, "  1  {first}\n  2  Decline")?;
-            return write!(out, "Answer (1-2): ");
+            let later = if self.can_be_left { ", l later" } else { "" };
+            return write!(out, "Answer (1-2{later}): ");
         }
         let Some(field) = self.elicitation.fields.get(self.current) else { return Ok(()) };
         let mark = if field.is_required { " (required)" } else { "" };

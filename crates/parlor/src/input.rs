@@ -81,6 +81,11 @@ fn read(
     }
 }
 
+/// Parses a number of seconds.
+pub(crate) fn parse_seconds(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "it is not a whole number of seconds, such as 30".to_owned())
+}
+
 /// Parses a number of lines or entries.
 pub(crate) fn parse_count(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "it is not a whole number, such as 20".to_owned())

@@ -44,6 +44,7 @@ mod text_file;
 mod tty;
 mod turn;
 mod turn_printer;
+mod turn_summary;
 #[cfg(test)]
 mod untrusted_text;
 mod usage_error;
@@ -230,7 +231,7 @@ fn main() -> ExitCode {
     let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
     let Cli { command, color } = match parsed {
         Ok(cli) => cli,
-        Err(error) => return usage_error::of(&error, &args).report(),
+        Err(error) => return report(&usage_error::of(&error, &args), &args),
     };
     ColorChoice::from(color).write_global();
     let Some(command) = command else { return without_command() };
@@ -278,7 +279,13 @@ fn main() -> ExitCode {
         Command::RunOnTerminal(run) => run.run(),
         Command::Detach(detach) => detach.run(),
     };
-    result.unwrap_or_else(|error: CommandError| error.report())
+    result.unwrap_or_else(|error: CommandError| report(&error, &args))
+}
+
+/// Prints an error, with `--json` as JSON. The arguments may be those that could not be parsed.
+fn report(error: &CommandError, args: &[OsString]) -> ExitCode {
+    let is_json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
+    if is_json { error.report_json() } else { error.report() }
 }
 
 /// Writes the ranges of messages that `show` takes so that they do not look like options: `-4..` as `#-4..`.

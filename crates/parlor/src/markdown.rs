@@ -10,7 +10,7 @@ use parlor_web::render::content_block::{ContentBlock, MediaKind, is_web_or_mail}
 
 use crate::ansi;
 use crate::offline_sessions::session_id;
-use crate::output::timestamp;
+use crate::output::{parse_timestamp, timestamp};
 use crate::render::{field, mark, members_of, push_visible, raw_input, tool_text};
 
 /// Renders a session with its name and metadata.
@@ -22,8 +22,8 @@ pub(crate) fn session(name: Option<&str>, opened: &StoredSession, transcript: &T
         ("Session", session_id(row)),
         ("Agent", row.agent.clone()),
         ("Directory", row.cwd.clone()),
-        ("Started", timestamp(row.created_at)),
-        ("Last change", timestamp(row.active_at)),
+        ("Started", minute(row.created_at)),
+        ("Last change", minute(row.active_at)),
     ] {
         let _ = writeln!(out, "- {name}: {}", code(&value));
     }
@@ -32,13 +32,12 @@ pub(crate) fn session(name: Option<&str>, opened: &StoredSession, transcript: &T
     for entry in transcript.entries().iter().filter(|entry| !entry.body().removed) {
         let heading = if matches!(entry.id(), EntryId::Message(Role::User, _)) { "User" } else { "Agent" };
         let at = opened.transcript.get(entry.id()).and_then(Entry::created_at);
-        let at = at.map(|at| timestamp(at.0)).unwrap_or_default();
-        let at: String = at.chars().take("2026-01-31T12:00".len()).collect::<String>().replace('T', " ");
+        let at = at.map(|at| minute(at.0)).unwrap_or_default();
         // One heading for all entries of the agent until the next prompt.
         if section.replace(heading) != Some(heading) || heading == "User" {
             let _ = match (heading, numbers.number_of(entry)) {
                 ("User", Some(number)) if at.is_empty() => writeln!(out, "\n## User #{number}"),
-                ("User", Some(number)) => writeln!(out, "\n## User #{number} ({at} UTC)"),
+                ("User", Some(number)) => writeln!(out, "\n## User #{number} ({at})"),
                 _ => writeln!(out, "\n## {heading}"),
             };
         }
@@ -46,6 +45,12 @@ pub(crate) fn session(name: Option<&str>, opened: &StoredSession, transcript: &T
         self::entry(entry, &mut out);
     }
     out
+}
+
+/// A time for people: `2026-01-31 12:00 UTC`.
+fn minute(millis: i64) -> String {
+    let time: String = timestamp(millis).chars().take("2026-01-31T12:00".len()).collect();
+    format!("{} UTC", time.replace('T', " "))
 }
 
 fn entry(entry: &Entry, out: &mut String) {
@@ -73,6 +78,7 @@ fn entry(entry: &Entry, out: &mut String) {
         }
         EntryId::Event(_) => {
             let at = field(body, "at").unwrap_or_default();
+            let at = parse_timestamp(&at).map_or(at, minute);
             let _ = writeln!(out, "*{}* ({})", line(&event::sentence(body)), line(&at));
         }
         EntryId::Note(_) => match field(body, "title") {

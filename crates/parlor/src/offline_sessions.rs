@@ -34,6 +34,9 @@ pub(crate) struct LatestOption {
     all: bool,
 }
 
+/// The name of the latest session.
+pub(crate) const LATEST: &str = "latest";
+
 /// The sessions of which `latest` is the latest one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LatestScope {
@@ -61,7 +64,11 @@ const DOCTOR_HINT: &str = "`parlor doctor` checks the database";
 
 impl OfflineSessions {
     pub(crate) fn open(paths: &PathOptions) -> Result<Self, CommandError> {
-        let Some(data) = paths.existing_data_dir()? else { return Ok(Self { store: None }) };
+        let Some(data) = paths.existing_data_dir()? else {
+            let Some(named) = &paths.data else { return Ok(Self { store: None }) };
+            let message = format!("the data directory {} does not exist", named.display());
+            return Err(CommandError::bad_input(message).hint("a server that uses it creates it"));
+        };
         let database = data.database();
         // If this cannot be determined, opening the database reports why.
         if let Ok(false) = database.try_exists() {
@@ -132,7 +139,7 @@ impl OfflineSessions {
 
     /// Finds a session by name, where `latest` is the latest archived session.
     pub(crate) fn find_archived(&self, name: &str, scope: LatestScope) -> Result<SessionRow, CommandError> {
-        if name == "latest" { self.latest(scope, true) } else { self.find(name, scope) }
+        if name == LATEST { self.latest(scope, true) } else { self.find(name, scope) }
     }
 
     /// The latest session that is archived or not.
@@ -168,7 +175,7 @@ impl OfflineSessions {
 
     /// Finds a session by its id, a unique prefix of its id or of its [name](Self::display_name), or `latest`.
     pub(crate) fn find(&self, name: &str, scope: LatestScope) -> Result<SessionRow, CommandError> {
-        if name == "latest" {
+        if name == LATEST {
             return self.latest(scope, false);
         }
         let exact = self.store().map(|store| store.session(JsonStr::new(name).as_literal()));
@@ -244,6 +251,12 @@ impl OfflineSessions {
             shared + 1
         };
         Ok(ids.windows(2).map(unique_length).max().unwrap_or(0).max(MIN_ID_LENGTH))
+    }
+
+    /// The id of a session as people type it: the shortest prefix that is unique for every session.
+    pub(crate) fn short_id(&self, id: &str) -> String {
+        let length = self.id_length().unwrap_or(usize::MAX);
+        id.chars().take(length).collect()
     }
 
     /// The name of a session for people, which also selects it: its title, else the first line of its first prompt, and of a fork that has

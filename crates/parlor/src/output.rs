@@ -58,7 +58,8 @@ pub(crate) fn for_stdout(json: &str) -> std::borrow::Cow<'_, str> {
     if io::stdout().is_terminal() { escaped(json).into() } else { json.into() }
 }
 
-fn escaped(json: &str) -> String {
+/// JSON text with its control characters escaped.
+pub(crate) fn escaped(json: &str) -> String {
     use std::fmt::Write;
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {

@@ -8,6 +8,7 @@ use parlor_server::data_dir::{self, DataDir};
 
 use crate::command_error::CommandError;
 use crate::key_settings;
+use crate::server;
 
 /// The paths of the data directory and of the configuration.
 #[derive(Args, Clone)]
@@ -45,16 +46,34 @@ impl PathOptions {
         DataDir::open(&self.data_dir()?).map_err(CommandError::server_unavailable)
     }
 
-    /// Opens the data directory, if it exists, without changing it.
+    /// Opens the data directory, if it exists, without changing it. A configuration that its running server does not use is an error.
     pub(crate) fn existing_data_dir(&self) -> Result<Option<DataDir>, CommandError> {
         if self.config.is_some() {
             // A file that does not exist is an error also for commands that do not use it.
             self.config_file()?.map(|file| file.read()).transpose().map_err(CommandError::config)?;
         }
-        DataDir::open_existing(&self.data_dir()?).map_err(|error| {
+        let data = DataDir::open_existing(&self.data_dir()?).map_err(|error| {
             CommandError::server_unavailable(error)
                 .hint("`parlor doctor` checks the directory; --data selects another one")
-        })
+        })?;
+        let served = data.as_ref().filter(|data| self.config.is_some() && server::is_running(&data.socket()));
+        if let Some(data) = served {
+            self.check_used(data)?;
+        }
+        Ok(data)
+    }
+
+    /// Rejects `--config` if the running server uses another configuration.
+    pub(crate) fn check_used(&self, data: &DataDir) -> Result<(), CommandError> {
+        let Some(config) = self.config.as_ref().filter(|config| !data.uses_config(config)) else {
+            return Ok(());
+        };
+        let message = format!(
+            "--config {} has no effect: the running server uses another configuration",
+            config.display()
+        );
+        Err(CommandError::bad_input(message)
+            .hint("`parlor stop` stops the server; --data selects another data directory"))
     }
 
     /// The configuration file, which may be missing, by its absolute path.

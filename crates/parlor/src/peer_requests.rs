@@ -37,6 +37,8 @@ pub(crate) struct RequestQueue {
     policy: ApprovalPolicy,
     /// The terminal, on which forms are filled in whatever the policy.
     tty: Option<Tty>,
+    /// Whether the user may leave a request open, for `parlor answer`.
+    has_later: bool,
     open: VecDeque<OpenRequest>,
     typed: Option<TypedLines>,
 }
@@ -73,7 +75,7 @@ enum Reply {
     Respond(Object),
     /// No option is selected. Most agents end the turn then.
     Cancel,
-    /// This client cannot answer; the request waits for other clients and in the inbox.
+    /// This client does not answer; the request waits for other clients and in the inbox.
     LeaveOpen,
     /// This client does not support the request.
     Decline,
@@ -156,7 +158,12 @@ impl RequestQueue {
     pub(crate) fn new(yes: bool, no: bool) -> Self {
         let tty = Tty::open();
         let policy = ApprovalPolicy::new(yes, no, tty.is_some());
-        Self { policy, tty, open: VecDeque::new(), typed: None }
+        Self { policy, tty, has_later: false, open: VecDeque::new(), typed: None }
+    }
+
+    /// Offers to leave requests open.
+    pub(crate) fn with_later(self) -> Self {
+        Self { has_later: true, ..self }
     }
 
     /// Whether a request is shown on the terminal.
@@ -209,6 +216,7 @@ impl RequestQueue {
         let form = Form::parse(request.params());
         let (message, reason) = match form {
             Some(form) if self.tty.is_some() && self.policy != ApprovalPolicy::RejectAll => {
+                let form = if self.has_later { form.with_later() } else { form };
                 return self.enqueue(request, Details::Form(form)).map(|()| None);
             }
             Some(form) => (
@@ -236,7 +244,7 @@ impl RequestQueue {
             match self.next_event().await {
                 QueueEvent::Line(line) => {
                     let Some(open) = self.open.front_mut() else { continue };
-                    let reply = match open.details.on_line(line) {
+                    let reply = match open.details.on_line(line, self.has_later) {
                         Ok(reply) => reply,
                         Err(problem) => {
                             if let Some(problem) = problem {
@@ -302,7 +310,8 @@ impl RequestQueue {
                     let key = key_of(options, index).unwrap_or(' ');
                     writeln!(out, "  {} {key}  {}", index + 1, crate::render::safe(&option.name))?;
                 }
-                write!(out, "Answer (1-{}): ", options.len())
+                let later = if self.has_later { ", l later" } else { "" };
+                write!(out, "Answer (1-{}{later}): ", options.len())
             }
             Details::Form(form) => form.show(&mut out),
         })
@@ -320,9 +329,11 @@ impl RequestQueue {
 impl Details {
     /// The reply for a typed line. `Err` if another line is needed, with the reason unless the form shows it. The end of the input
     /// cancels the request.
-    fn on_line(&mut self, line: Option<String>) -> Result<Reply, Option<String>> {
+    fn on_line(&mut self, line: Option<String>, has_later: bool) -> Result<Reply, Option<String>> {
         let Some(line) = line else { return Ok(Reply::Cancel) };
         match self {
+            Self::Permission(..) if has_later && line.trim() == "l" => Ok(Reply::LeaveOpen),
+            Self::Form(form) if form.is_left_by(&line) => Ok(Reply::LeaveOpen),
             Self::Permission(_, options) => match parse_choice(options, &line) {
                 Some(option) => Ok(Reply::Select(option.clone())),
                 None => Err(Some(choice_problem(options, &line))),

@@ -94,10 +94,10 @@ impl PromptContent {
     }
 }
 
-/// Whether standard input is a pipe or a file.
+/// Whether standard input is a pipe, a file or a socket, with which some programs connect their children.
 fn is_piped() -> bool {
     let kind = std::fs::metadata("/dev/stdin").map(|metadata| metadata.file_type());
-    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_file())
+    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_file() || kind.is_socket())
 }
 
 fn read_stdin() -> Result<String, CommandError> {

@@ -102,6 +102,16 @@ impl LiveState {
         Self { is_server_running: true, requests: by_session }
     }
 
+    /// How many sessions have open requests.
+    pub(crate) fn waiting_sessions(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// The ids of the sessions that have open requests.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &OpenRequest> {
+        self.requests.values().filter_map(|requests| requests.first())
+    }
+
     pub(crate) fn requests_of(&self, session: &str) -> &[OpenRequest] {
         self.requests.get(session).map(Vec::as_slice).unwrap_or_default()
     }

@@ -142,6 +142,52 @@ pub(crate) fn terminal_width() -> Option<usize> {
     terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
 }
 
+/// Writes a label and a text after it. If they do not fit the terminal, the text follows on lines of its own, wrapped at spaces; what
+/// has no spaces, such as a path, is broken anywhere.
+pub(crate) fn write_labelled(
+    out: &mut dyn Write,
+    width: Option<usize>,
+    label: &str,
+    text: &str,
+    style: Style,
+) -> io::Result<()> {
+    /// How far wrapped lines are indented.
+    const INDENT: usize = 4;
+    let length = anstream::adapter::strip_str(label).to_string().width();
+    let Some(width) = width.filter(|width| length + text.width() > *width) else {
+        return writeln!(out, "{label}{style}{text}{style:#}");
+    };
+    let written = anstream::adapter::strip_str(label).to_string();
+    if !written.trim().is_empty() {
+        writeln!(out, "{}", label.trim_end())?;
+    }
+    for line in wrap(text, width.saturating_sub(INDENT).max(MIN_WIDTH)) {
+        writeln!(out, "{:INDENT$}{style}{line}{style:#}", "")?;
+    }
+    Ok(())
+}
+
+/// Breaks a text into lines of at most a width.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        if !line.is_empty() && line.width() + 1 + word.width() > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        for c in word.chars() {
+            if line.width() + c.width().unwrap_or(0) > width {
+                lines.push(std::mem::take(&mut line));
+            }
+            line.push(c);
+        }
+    }
+    lines.push(line);
+    lines
+}
+
 /// Truncates a text to a width, with `…` at the end.
 pub(crate) fn truncate(text: &str, width: usize) -> String {
     if text.width() <= width {
@@ -236,6 +282,22 @@ mod tests {
             03  two lines…  x
         "#]]
         .assert_eq(&written);
+    }
+
+    #[test]
+    fn a_text_that_does_not_fit_after_its_label_is_wrapped_below_it() {
+        let written = |width, label: &str, text: &str| {
+            let mut out = Vec::new();
+            write_labelled(&mut out, width, label, text, PLAIN).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(written(None, "  data  ", "/a/b c"), "  data  /a/b c\n");
+        assert_eq!(written(Some(14), "  data  ", "/a/b c"), "  data  /a/b c\n");
+        assert_eq!(
+            written(Some(14), "  data  ", "/a/b cc 日本語日本語"),
+            "  data\n    /a/b cc\n    日本語日本\n    語\n"
+        );
+        assert_eq!(written(Some(14), "      ", "a hint that is long"), "    a hint\n    that is\n    long\n");
     }
 
     #[test]

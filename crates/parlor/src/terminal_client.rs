@@ -57,7 +57,22 @@ pub(crate) fn run(
     agent: Option<String>,
     cwd: Option<PathBuf>,
 ) -> Result<ExitCode, CommandError> {
-    let mut options = options(paths, start, agent, cwd)?;
+    let mut options = match (&server.server, cwd) {
+        (None, cwd) => options(paths, start, agent, cwd)?,
+        // The directory is one of the server's machine, which checks it.
+        (Some(_), Some(cwd)) if !cwd.is_absolute() => {
+            let message = format!(
+                "--cwd {} is not absolute: with --server it is a directory of that machine",
+                cwd.display()
+            );
+            return Err(CommandError::bad_input(message));
+        }
+        (Some(_), cwd) => {
+            let options = options(paths, start, agent, None)?;
+            let cwd = cwd.map_or_else(|| options.cwd.clone(), |cwd| cwd.to_string_lossy().into_owned());
+            TerminalOptions { cwd, ..options }
+        }
+    };
     let target = match &server.server {
         Some(url) => {
             let token = std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
@@ -83,8 +98,7 @@ pub(crate) fn run(
 fn print_detached(paths: &PathOptions, server: &ServerOption, detached: &Detached) {
     let id = detached.session.to_string();
     let sessions = server.server.is_none().then(|| OfflineSessions::open(paths)).and_then(Result::ok);
-    let length = sessions.and_then(|sessions| sessions.id_length().ok()).unwrap_or(usize::MAX);
-    let id: String = safe(&id).chars().take(length).collect();
+    let id = safe(&sessions.map_or_else(|| id.clone(), |sessions| sessions.short_id(&id)));
     let continues = if detached.is_busy { "; the turn continues" } else { "" };
     let server = server.server.as_ref().map(|url| format!("--server {} ", safe(url))).unwrap_or_default();
     print_stderr!("detached from {id}{continues}. `parlor attach {server}{id}` returns");

@@ -13,7 +13,7 @@ use parlor_client::{
     Updates,
 };
 use parlor_dialect::view;
-use parlor_session::{Activity, EntryId, ReplayCursor, Role, State, Target, Transcript, Update};
+use parlor_session::{Activity, Entry, EntryId, ReplayCursor, Role, State, Target, Transcript, Update};
 use parlor_wire::code;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -22,9 +22,14 @@ use tokio::time::Instant;
 
 use crate::command_error::{AGENT_UNAVAILABLE_CODE, CommandError};
 use crate::event_lines::EventLines;
+use crate::offline_sessions::OfflineSessions;
+use crate::open_request;
 use crate::output::{self, DIM, RED, YELLOW};
+use crate::path_options::PathOptions;
 use crate::peer_requests::{Decision, RequestQueue};
+use crate::table::terminal_width;
 use crate::turn_printer::{self, TurnPrinter};
+use crate::turn_summary::{self, Cost};
 
 /// The options of commands that follow a turn.
 #[derive(Args)]
@@ -46,6 +51,8 @@ pub(crate) struct TurnOptions {
 struct TurnOutput<'a> {
     session_id: String,
     message_id: Option<String>,
+    /// `ended`, or the kind of the error because of which the turn is not followed any more.
+    outcome: &'static str,
     stop_reason: Option<String>,
     error: Option<String>,
     /// The messages of the agent.
@@ -79,6 +86,11 @@ struct TurnFollower<'a> {
     left_open_notices: Vec<String>,
     /// The working directory of the session.
     cwd: &'a str,
+    /// The id of the session in messages: short on a terminal.
+    id: String,
+    started: Instant,
+    /// The cost of the session before the turn.
+    cost_before: Option<Cost>,
     printer: TurnPrinter,
     /// Prints updates as JSON.
     events: Option<EventLines>,
@@ -88,6 +100,8 @@ struct TurnFollower<'a> {
 
 /// What is printed before a turn.
 pub(crate) struct TurnIntro<'a> {
+    /// The id of the session in messages.
+    pub(crate) id: String,
     pub(crate) notice: Option<&'a str>,
     /// The name of the agent, for the notice that it is slow.
     pub(crate) agent: Option<&'a str>,
@@ -104,6 +118,13 @@ const LEFT_OPEN_INTERVAL: Duration = Duration::from_millis(200);
 /// The name of an agent in a sentence.
 pub(crate) fn agent_name(agent: Option<&str>) -> String {
     agent.map_or_else(|| "the agent".to_owned(), |agent| format!("agent '{agent}'"))
+}
+
+/// The id of a session in messages: short for a person at a terminal, whole for programs and logs.
+pub(crate) fn id_in_messages(paths: &PathOptions, session: &Session) -> String {
+    let id = session.id().to_string();
+    let sessions = io::stderr().is_terminal().then(|| OfflineSessions::open(paths)).and_then(Result::ok);
+    sessions.map_or_else(|| id.clone(), |sessions| sessions.short_id(&id))
 }
 
 /// What happens during a turn.
@@ -168,12 +189,15 @@ impl TurnOptions {
             message: None,
             transcript: Transcript::default(),
             reported_losses: 0,
-            queue: RequestQueue::new(self.yes, self.no),
+            queue: RequestQueue::new(self.yes, self.no).with_later(),
             idle_at: Some(session.transcript()).filter(is_idle).map(|transcript| transcript.seq()),
             undecided: Vec::new(),
             check_left_open_at: None,
             left_open_notices: Vec::new(),
             cwd,
+            id: intro.id,
+            started: Instant::now(),
+            cost_before: Cost::of(&session.transcript()),
             printer: TurnPrinter::of_turn(!self.json, cwd),
             events: self.json.then(EventLines::new),
             interrupts: signal(SignalKind::interrupt()).map_err(CommandError::failed)?,
@@ -210,6 +234,9 @@ impl TurnOptions {
                 // Requests that are open stay open for other clients: they are not declined.
                 session.client().disconnect().await;
                 let _ = turn.printer.end(&turn.transcript);
+                if self.json {
+                    output::print_json(&turn.output(error.kind(), None, Some(error.to_string())))?;
+                }
                 Err(error)
             }
         }
@@ -275,7 +302,7 @@ fn is_queued(update: &Update) -> bool {
 impl TurnFollower<'_> {
     /// The error that `--timeout` elapsed.
     fn timeout_error(&self, timeout: Duration) -> CommandError {
-        let (id, time) = (self.session.id(), output::span(timeout.as_secs()));
+        let (id, time) = (&self.id, output::span(timeout.as_secs()));
         if self.updates.is_none() && self.idle_at.is_none() {
             return CommandError::timed_out(format_args!(
                 "the prompt is still queued after {time}; it runs when the present turn has ended"
@@ -300,12 +327,25 @@ impl TurnFollower<'_> {
         let has_failed = reason.as_deref() == Some("error");
         let is_login_required = has_failed && turn_printer::is_login_required(state);
         if json {
-            output::print_json(&self.output(reason, error))?;
+            output::print_json(&self.output("ended", reason, error))?;
         } else if has_failed && !self.is_interrupted {
             return Err(self.turn_error(error.as_deref(), is_login_required));
         } else if !is_completed {
             let line = turn_printer::end_line(&reason.unwrap_or_default(), error.as_deref());
             check_write(self.printer.notice(&line, RED))?;
+        }
+        if self.printer.is_live() {
+            let cost = Cost::of(&self.session.transcript());
+            let costs = (self.cost_before.as_ref(), cost.as_ref());
+            let facts = turn_summary::facts(&self.transcript, self.cwd, self.started.elapsed(), costs);
+            let command = format!("parlor attach {}", self.id);
+            check_write(self.printer.notice("", DIM))?;
+            // The command stays whole, so that it can be copied.
+            let line = format!("{facts} · {command}");
+            let fits = terminal_width().is_none_or(|width| line.chars().count() < width);
+            for line in if fits { vec![line] } else { vec![facts, command] } {
+                check_write(self.printer.notice(&line, DIM))?;
+            }
         }
         for (_, title) in &self.undecided {
             let line = format!("{title}: declined, because no client answered (use --yes or --no)");
@@ -325,7 +365,7 @@ impl TurnFollower<'_> {
         if is_login_required {
             return CommandError::agent_unavailable(line);
         }
-        let id = self.session.id();
+        let id = &self.id;
         CommandError::failed(line)
             .hint(format_args!("`parlor regenerate {id}` sends the prompt again, in a fork"))
     }
@@ -382,7 +422,13 @@ impl TurnFollower<'_> {
                 self.on_request(request).await?;
                 return Ok(last_state);
             }
-            Event::Decision(decision) => decision.send().await,
+            Event::Decision(decision) => {
+                let is_left_open = decision.is_left_open();
+                decision.send().await;
+                if is_left_open && let Some(request) = self.open_requests().await?.first() {
+                    return Err(self.open_request_error(request, ""));
+                }
+            }
             Event::Slow => {
                 let line = format!("waiting for {} to accept the prompt ...", agent_name(agent));
                 check_write(self.printer.notice(&line, DIM))?;
@@ -496,14 +542,38 @@ impl TurnFollower<'_> {
         Ok(())
     }
 
+    /// The open requests of the session.
+    async fn open_requests(&self) -> Result<Vec<OpenRequest>, CommandError> {
+        let mut listed =
+            self.session.client().open_requests().await.map_err(|error| CommandError::client(&error))?;
+        listed.retain(|request| request.session == *self.session.id());
+        Ok(listed)
+    }
+
+    /// The error that a request waits for a person.
+    fn open_request_error(&self, request: &OpenRequest, reason: &str) -> CommandError {
+        let OpenRequest { id, method, .. } = request;
+        let hint = if method == "elicitation/create" {
+            format!(
+                "`parlor answer {id}` fills it in on a terminal, `parlor answer {id} --field NAME=VALUE` anywhere \
+                 (`parlor inbox {id}` lists the fields), --deny declines it"
+            )
+        } else {
+            format!(
+                "`parlor answer {id} --allow`; `parlor inbox {id}` shows it, --yes or --no decide in advance"
+            )
+        };
+        let about = open_request::summary(request);
+        CommandError::request_open(format_args!("session {} waits for an answer{reason}", self.id))
+            .details(vec![format!("request {id}: {about} (in {})", output::short_path(&request.cwd))])
+            .hint(hint)
+    }
+
     /// Looks at the requests that were left open: it is an error if no attached client can answer one of them.
     async fn check_left_open(&mut self) -> Result<(), CommandError> {
-        let listed = self.session.client().open_requests().await;
-        let listed = listed.map_err(|error| CommandError::client(&error))?;
-        let id = self.session.id();
-        let ours: Vec<_> = listed.iter().filter(|request| request.session == *id).collect();
+        let ours = self.open_requests().await?;
         if let Some(request) = ours.iter().find(|request| request.fields.get_u64("clients") == Some(0)) {
-            return Err(open_request_error(request));
+            return Err(self.open_request_error(request, " and there is no terminal to ask"));
         }
         for notice in std::mem::take(&mut self.left_open_notices) {
             check_write(self.printer.notice(&notice, YELLOW))?;
@@ -529,7 +599,7 @@ impl TurnFollower<'_> {
         if std::mem::replace(&mut self.is_interrupted, true) {
             let _ = self.printer.end(&self.transcript);
             return Err(CommandError::interrupted("detached; the turn continues")
-                .hint(format_args!("`parlor show {}` prints the session", self.session.id())));
+                .hint(format_args!("`parlor watch {}` follows it", self.id)));
         }
         check_write(self.printer.status("cancelling; Ctrl-C again detaches", &self.transcript))?;
         let cancelled = match &self.updates {
@@ -539,17 +609,25 @@ impl TurnFollower<'_> {
         cancelled.map_err(|error| CommandError::client(&error))
     }
 
-    fn output(&self, stop_reason: Option<String>, error: Option<String>) -> impl Serialize {
+    fn output(
+        &self,
+        outcome: &'static str,
+        stop_reason: Option<String>,
+        error: Option<String>,
+    ) -> impl Serialize {
         let transcript = joined(&self.transcript);
-        let messages = transcript
-            .entries()
-            .iter()
-            .filter(|entry| matches!(entry.id(), EntryId::Message(Role::Agent, _)));
+        let is_of_agent = |entry: &&Entry| matches!(entry.id(), EntryId::Message(Role::Agent, _));
+        let messages = transcript.entries().iter().filter(is_of_agent);
         let texts: Vec<_> = messages.map(|entry| turn_printer::text(&entry.body().content)).collect();
+        // The response to `_parlor/edit` and `_parlor/regenerate` does not name the prompt, which is the first one of the turn.
+        let prompt = transcript.entries().iter().find_map(|entry| {
+            if let EntryId::Message(Role::User, id) = entry.id() { Some(id.to_string()) } else { None }
+        });
         let turn = view::transcript(&transcript);
         let output = TurnOutput {
             session_id: self.session.id().to_string(),
-            message_id: self.message.clone(),
+            message_id: self.message.clone().or(prompt),
+            outcome,
             stop_reason,
             error,
             text: texts.join("\n\n"),
@@ -557,22 +635,6 @@ impl TurnFollower<'_> {
         };
         RawValue::from_string(output::to_json(&output)).expect("it was just encoded")
     }
-}
-
-/// The error that a request waits for a person.
-fn open_request_error(request: &OpenRequest) -> CommandError {
-    let OpenRequest { id, session, method, .. } = request;
-    let hint = if method == "elicitation/create" {
-        format!("`parlor answer {id}` fills it in on a terminal, `parlor answer {id} --deny` declines it")
-    } else {
-        format!(
-            "`parlor inbox {id}` shows it, `parlor answer {id} --allow` allows it; --yes or --no decide in advance"
-        )
-    };
-    CommandError::request_open(format_args!(
-        "session {session} waits for an answer and there is no terminal to ask (request {id})"
-    ))
-    .hint(hint)
 }
 
 /// The tool call and the title of a request, as the event of its decision names them.

@@ -9,6 +9,7 @@ use parlor_dialect::view;
 use parlor_json::Json;
 use parlor_session::{Body, Content, EntryId, Patch, Role, Target, Transcript, Update};
 use parlor_wire::{RpcError, code};
+use rustix::fs::fstat;
 use terminal_size::terminal_size_of;
 
 use crate::command_error::with_actor;
@@ -41,12 +42,28 @@ pub(crate) struct TurnPrinter {
 struct Terminals {
     out: bool,
     err: bool,
+    /// Whether both streams are the same file, as with `2>&1`.
+    are_same: bool,
 }
 
 impl Terminals {
-    /// Whether both streams are terminals, so that their output must not be mixed on a line.
+    fn new() -> Self {
+        let (out, err) = (io::stdout(), io::stderr());
+        let is_same = fstat(&out).ok().zip(fstat(&err).ok());
+        Self {
+            out: out.is_terminal(),
+            err: err.is_terminal(),
+            are_same: is_same.is_some_and(|(out, err)| (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino)),
+        }
+    }
+
     const fn are_both(&self) -> bool {
         self.out && self.err
+    }
+
+    /// Whether a person sees the output of both streams together, so that it must not be mixed on a line.
+    const fn are_mixed(&self) -> bool {
+        self.are_both() || self.are_same
     }
 }
 
@@ -60,7 +77,7 @@ impl TurnPrinter {
         Self {
             prints_answer,
             follows_session: false,
-            terminals: Terminals { out: io::stdout().is_terminal(), err: io::stderr().is_terminal() },
+            terminals: Terminals::new(),
             message: None,
             in_line: false,
             open_tool_call: None,
@@ -114,6 +131,11 @@ impl TurnPrinter {
             Some(live) => live.set_notice(line, transcript),
             None => self.notice(line, DIM),
         }
+    }
+
+    /// Whether a person follows the turn on a terminal.
+    pub(crate) const fn is_live(&self) -> bool {
+        self.live.is_some()
     }
 
     /// When [`tick`](Self::tick) is due, on a terminal.
@@ -236,7 +258,7 @@ impl TurnPrinter {
 
     fn end_line(&mut self) -> io::Result<()> {
         self.end_tool_line()?;
-        if self.terminals.are_both() && self.in_line {
+        if self.terminals.are_mixed() && self.in_line {
             self.in_line = false;
             writeln!(anstream::stdout())?;
         }

@@ -100,7 +100,16 @@ fn hint(error: &clap::Error, command: &str) -> Option<String> {
         ErrorKind::UnknownArgument if command == "parlor" => {
             Some("options follow the command: `parlor ls --data DIR`".to_owned())
         }
-        ErrorKind::UnknownArgument => similar_option(),
+        ErrorKind::UnknownArgument => similar_option().or_else(|| {
+            let given = text(error, ContextKind::InvalidArg).filter(|given| !given.starts_with('-'))?;
+            match command {
+                "parlor answer" => Some(format!(
+                    "--allow allows it, --deny rejects it, `--option {given}` selects one of its options"
+                )),
+                "parlor fork" => Some(format!("`--at {given}` forks at that message")),
+                _ => None,
+            }
+        }),
         ErrorKind::InvalidSubcommand => {
             let given = text(error, ContextKind::InvalidSubcommand).unwrap_or_default();
             Some(match similar_command(command, &given) {
@@ -209,6 +218,19 @@ mod tests {
                 "there is no option --agnt | did you mean --agent? to send words that start with a dash, put `--` before the text: parlor prompt -- TEXT...",
             ),
             ("ls -x", "there is no option -x | `parlor ls --help` shows how it is used"),
+            (
+                "answer 5 yes",
+                "unexpected argument 'yes' | --allow allows it, --deny rejects it, `--option yes` selects one of its options",
+            ),
+            ("fork latest 99", "unexpected argument '99' | `--at 99` forks at that message"),
+            (
+                "ls --limit -1",
+                "--limit cannot be '-1': it is not a whole number, such as 20 | `parlor ls --help` shows how it is used",
+            ),
+            (
+                "stop --timeout x",
+                "--timeout cannot be 'x': it is not a whole number of seconds, such as 30 | `parlor stop --help` shows how it is used",
+            ),
             ("stop now", "unexpected argument 'now' | `parlor stop --help` shows how it is used"),
             (
                 "prompt fix -Wall",

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::line_client::LineClient;
+use crate::line_client::{LineClient, VERSIONS};
 use parlor_agent::{
     Agent, AuthMethod, Info, Server, SessionRequest, SessionRequestKind, StopReason, Turn, TurnError,
 };
@@ -146,7 +146,7 @@ async fn the_agent_decides_about_new_sessions_and_forks() {
     let agent = Account::default();
     agent.is_logged_in.store(true, Ordering::Relaxed);
     let server = Server::builder(agent.clone()).start().await.unwrap();
-    for version in common::VERSIONS {
+    for version in VERSIONS {
         agent.calls.lock().unwrap().clear();
         let (mut client, session) = LineClient::with_session(&server, version).await;
         client.turn(&session, "hello").await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use crate::line_client::{LineClient, Reply};
+use crate::line_client::{LineClient, Reply, VERSIONS};
 use parlor_agent::{
     Agent, Object, RequestError, Server, Session, StopReason, TerminalCommand, Turn, TurnError,
 };
@@ -168,7 +168,7 @@ async fn a_client_without_the_service_is_an_error_that_can_be_matched() {
 #[tokio::test]
 async fn an_unsupported_request_ends_the_turn_with_its_message_by_question_mark() {
     let server = server().await;
-    for version in common::VERSIONS {
+    for version in VERSIONS {
         let (mut client, session) = LineClient::with_session(&server, version).await;
         let error = client.turn(&session, "question mark").await.outcome.unwrap_err();
         assert_eq!(error["message"], "the client does not support fs/read_text_file");
@@ -332,7 +332,7 @@ async fn outside_of_turns_any_client_that_has_the_service_is_sent_the_request() 
 #[tokio::test]
 async fn other_requests_reach_clients_of_both_versions_unchanged() {
     let server = server().await;
-    for version in common::VERSIONS {
+    for version in VERSIONS {
         let (mut client, session) = LineClient::with_session(&server, version).await;
         let ended = client
             .turn_with(&session, "own", |method, params| {

@@ -20,9 +20,20 @@ pub(super) fn config_error(error: &toml::de::Error, text: &str, path: &Path) -> 
         Some(line) => format!("{}:{line}", path.display()),
         None => path.display().to_string(),
     };
-    let setting = line.map(|line| Setting::at(text, line)).unwrap_or_default();
+    let mut setting = line.map(|line| Setting::at(text, line)).unwrap_or_default();
+    if let Some(inner) =
+        error.span().and_then(|span| inline_key(text, span.start)).filter(|key| *key != setting.key)
+    {
+        setting.key = format!("{inner} in {}", setting.key);
+    }
     let (message, hint) = describe(error.message().trim_end(), &setting);
     ConfigError { location, message, hint: Some(hint) }
+}
+
+/// The key of the value at an offset, which may be in an inline table: `A` of the 1 in `env = { A = 1 }`.
+fn inline_key(text: &str, offset: usize) -> Option<&str> {
+    let before = text.get(..offset)?.lines().next_back()?.trim_end().strip_suffix('=')?;
+    before.trim_end().rsplit([' ', '\t', '{', ',']).next()
 }
 
 /// The setting on a line of the file.
@@ -140,6 +151,11 @@ mod tests {
                 "choose one of these: dark, light",
             ),
             ("ascii = 1", "config.toml:1: ascii must be true or false, not 1", CHECK_HINT),
+            (
+                "[agents.x]\nenv = { A = 1 }",
+                "config.toml:2: A in env must be a text in quotes, not 1",
+                CHECK_HINT,
+            ),
             (
                 "[server]\nidle_timeout = -1",
                 "config.toml:2: idle_timeout must be a whole number of at least 0, not -1",

@@ -127,7 +127,7 @@ impl Acp {
         let from_command =
             (!self.command.is_empty()).then(|| AgentConfig::new(&self.command[0], self.command.clone()));
         let mut agents =
-            Agents::new(from_command.into_iter().collect(), &config).map_err(CommandError::bad_input)?;
+            Agents::new(from_command.into_iter().collect(), &config).map_err(CommandError::config)?;
         if let Some(data) = &self.paths.data {
             agents = agents.with_data_dir(data);
         }

@@ -17,7 +17,7 @@ use crate::output::{self, DIM, GREEN, YELLOW, short_path};
 use crate::path_options::PathOptions;
 use crate::render::safe;
 use crate::server;
-use crate::table::{Cell, Table, terminal_width};
+use crate::table::{Cell, Table, terminal_width, truncate};
 
 /// List, install, update and remove agents
 ///
@@ -171,6 +171,12 @@ impl Agents {
         } else {
             output::print(|out| {
                 table(&listed).write(out)?;
+                let can_install = |agent: &ListedAgent| {
+                    agent.path.is_none() && agent.install.is_some_and(|install| install.starts_with(INSTALL))
+                };
+                if is_narrow() && listed.iter().any(can_install) {
+                    writeln!(out, "{DIM}install: {INSTALL} NAME{DIM:#}")?;
+                }
                 write_mcp_servers(&listed, out)
             })?;
         }
@@ -287,12 +293,22 @@ fn write_mcp_servers(listed: &[ListedAgent], out: &mut dyn std::io::Write) -> st
     table.write(out)
 }
 
+/// How many columns a command has on a terminal.
+const WIDEST_COMMAND: usize = 32;
+
 /// The width below which the command that installs an agent is truncated.
 const NARROW: usize = 80;
 
+/// The command that installs agents.
+const INSTALL: &str = "parlor agents install";
+
+fn is_narrow() -> bool {
+    terminal_width().is_some_and(|width| width < NARROW)
+}
+
 fn table(listed: &[ListedAgent]) -> Table {
     // The command that installs an agent is truncated only where it cannot be whole.
-    let is_narrow = terminal_width().is_some_and(|width| width < NARROW);
+    let is_narrow = is_narrow();
     let installed = if is_narrow { "~INSTALLED" } else { "INSTALLED" };
     let mut table = Table::new(&["", "NAME", "~COMMAND", "FROM", "SPEAKS", "~FEATURES", "LOGIN", installed]);
     table.drop_if_narrow(&["FEATURES", "COMMAND", "FROM", "SPEAKS"]);
@@ -303,6 +319,8 @@ fn table(listed: &[ListedAgent]) -> Table {
                 None => Cell::styled(&format!("{version} by parlor"), GREEN),
             },
             (Some(path), None, _) => Cell::styled(&short_path(path), GREEN),
+            // The commands do not fit: the line below the table has one for all.
+            (None, _, Some(install)) if is_narrow && install.starts_with(INSTALL) => Cell::styled("no", DIM),
             (None, _, Some(install)) => Cell::styled(&format!("no: {install}"), DIM),
             (None, _, None) => Cell::styled("no", DIM),
         };
@@ -317,10 +335,12 @@ fn table(listed: &[ListedAgent]) -> Table {
             Some(wrapper) => program.map(|program| format!("{program} (in {wrapper})")),
             None => program,
         };
+        // One long command does not move the other columns of a terminal.
+        let widest = if terminal_width().is_some() { WIDEST_COMMAND } else { usize::MAX };
         table.row([
             if agent.default { "*" } else { "" }.into(),
             agent.name.as_str().into(),
-            program.unwrap_or_default().into(),
+            truncate(&program.unwrap_or_default(), widest).into(),
             agent.source.into(),
             agent.dialect.as_deref().unwrap_or("").into(),
             agent.features.as_ref().map(|features| features.join(", ")).unwrap_or_default().as_str().into(),

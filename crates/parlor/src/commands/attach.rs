@@ -5,7 +5,7 @@ use parlor_client::SessionId;
 use parlor_tui::Start;
 
 use crate::command_error::CommandError;
-use crate::offline_sessions::{LatestOption, OfflineSessions, id_json};
+use crate::offline_sessions::{LATEST, LatestOption, LatestScope, OfflineSessions, id_json};
 use crate::path_options::PathOptions;
 use crate::terminal_client::{self, ServerOption};
 
@@ -26,7 +26,7 @@ pub(crate) struct Attach {
     #[arg(value_name = "SESSION")]
     session: Option<String>,
     /// Run this agent and its arguments directly
-    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["session", "server"])]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["session", "server", "all"])]
     command: Vec<String>,
 }
 
@@ -41,11 +41,15 @@ impl Attach {
         if !self.command.is_empty() {
             return terminal_client::run_agent(&self.paths, self.command);
         }
+        let scope = self.latest.scope();
         let start = match (&self.session, &self.server.server) {
-            (None, _) => Start::Latest,
-            (Some(name), Some(_)) => Start::Named(name.clone()),
-            (Some(name), None) => {
-                let row = OfflineSessions::open(&self.paths)?.find_any(name, self.latest.scope())?;
+            (Some(name), Some(_)) if name != LATEST => Start::Named(name.clone()),
+            // The client looks for the latest one in the list of the server.
+            (_, Some(_)) if scope == LatestScope::All => Start::Named(LATEST.to_owned()),
+            (_, Some(_)) | (None, None) if scope == LatestScope::Directory => Start::Latest,
+            (name, _) => {
+                let name = name.as_deref().unwrap_or(LATEST);
+                let row = OfflineSessions::open(&self.paths)?.find_any(name, scope)?;
                 Start::Session(SessionId::from(id_json(&row)), row.cwd)
             }
         };

@@ -9,7 +9,9 @@ use parlor_session::SessionId;
 use parlor_store::SessionRow;
 
 use crate::command_error::CommandError;
-use crate::offline_sessions::{LatestOption, LatestScope, OfflineSessions, id_json, session_id};
+use crate::offline_sessions::{
+    LatestOption, LatestScope, OfflineSessions, id_json, literal_text, session_id,
+};
 use crate::output;
 use crate::path_options::PathOptions;
 use crate::render::safe;
@@ -45,6 +47,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 impl Cancel {
     pub(crate) fn run(self) -> Result<ExitCode, CommandError> {
         let row = OfflineSessions::open(&self.paths)?.find(&self.session, self.latest.scope())?;
+        if let Some(owner) = row.owner.as_deref().filter(|_| self.queued) {
+            let id = session_id(&row);
+            return Err(CommandError::bad_input(format_args!(
+                "--queued has no effect: session {id} is that of a subagent, which has no queue of prompts"
+            ))
+            .hint(format_args!("`parlor cancel {} --queued` cancels its owner", literal_text(owner))));
+        }
         let data = self.paths.existing_data_dir()?.filter(|data| server::is_running(&data.socket()));
         // Without a server no turn runs.
         let data = data.filter(|_| row.busy);

@@ -28,7 +28,7 @@ pub(crate) struct Logs {
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// Print only the last lines; 0 for all
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 200, value_parser = input::parse_count)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 200, value_parser = input::parse_count, allow_negative_numbers = true)]
     lines: usize,
 }
 

@@ -11,7 +11,7 @@ use parlor_store::Filter;
 use crate::command_error::CommandError;
 use crate::input;
 use crate::offline_sessions::OfflineSessions;
-use crate::output::{self, DIM, ago, short_path};
+use crate::output::{self, DIM, YELLOW, ago, short_path};
 use crate::path_options::{self, PathOptions};
 use crate::render::safe;
 use crate::session_list::{ListedSession, ListedState, LiveState};
@@ -39,9 +39,9 @@ pub(crate) struct Ls {
     /// List only archived sessions
     #[arg(long)]
     archived: bool,
-    /// List at most this many sessions; 0 for all
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = input::parse_count)]
-    limit: usize,
+    /// List at most this many sessions; 0 for all [default: 50 on a terminal and with `--watch`, else all]
+    #[arg(long, value_name = "N", value_parser = input::parse_count, allow_negative_numbers = true)]
+    limit: Option<usize>,
     /// List forks below the sessions that they were forked from, with the last message that they share
     #[arg(long)]
     tree: bool,
@@ -58,6 +58,9 @@ const EXAMPLES: &str = "Examples:
   parlor ls --watch
   parlor ls --json | jq -r '.[] | select(.state == \"needs_you\") | .sessionId'";
 
+/// How many sessions are listed on a terminal.
+const ON_TERMINAL: usize = 50;
+
 /// The width below which only ids, marks and titles are printed.
 const NARROW: usize = 60;
 
@@ -66,6 +69,8 @@ struct Listing {
     sessions: Vec<ListedSession>,
     /// Whether there are more than the limit.
     has_more: bool,
+    /// How many sessions need a person, also those that are not listed.
+    needs_you: usize,
     /// The length of the printed ids.
     id_length: usize,
     /// Whether forks are listed below their parents.
@@ -87,13 +92,14 @@ impl Ls {
         } else if listing.sessions.is_empty() {
             output::print(|out| writeln!(out, "{}", self.empty_message()))?;
         } else {
-            output::print(|out| {
-                listing.write(terminal_width(), usize::MAX, out)?;
-                if listing.has_more {
-                    writeln!(out, "{DIM}There are more sessions; --limit 0 lists all.{DIM:#}")?;
-                }
-                Ok(())
-            })?;
+            output::print(|out| listing.write(terminal_width(), usize::MAX, out))?;
+            if listing.has_more {
+                print_stderr!("{DIM}There are more sessions; --limit 0 lists all.{DIM:#}");
+            }
+            if listing.needs_you > 0 && terminal_width().is_some() {
+                let verb = if listing.needs_you == 1 { "needs" } else { "need" };
+                print_stderr!("{YELLOW}{} {verb} you{YELLOW:#}: parlor inbox", listing.needs_you);
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -110,13 +116,25 @@ impl Ls {
 
     fn list(&self, filter: &Filter, live: &LiveState) -> Result<Listing, CommandError> {
         let sessions = OfflineSessions::open(&self.paths)?;
-        let limit = if self.limit == 0 { usize::MAX } else { self.limit };
+        let is_for_people = terminal_width().is_some() && !self.json;
+        let limit = match self.limit {
+            None if is_for_people || self.watch => ON_TERMINAL,
+            None | Some(0) => usize::MAX,
+            Some(limit) => limit,
+        };
         let mut rows = sessions.list(filter, limit.saturating_add(1))?;
         let has_more = rows.len() > limit;
         rows.truncate(limit);
         let listed = rows.iter().map(|row| ListedSession::new(&sessions, row, live));
         let listed = listed.collect::<Result<_, _>>()?;
-        Ok(Listing { sessions: listed, has_more, id_length: sessions.id_length()?, is_tree: self.tree })
+        let needs_you = live.waiting_sessions();
+        Ok(Listing {
+            sessions: listed,
+            has_more,
+            needs_you,
+            id_length: sessions.id_length()?,
+            is_tree: self.tree,
+        })
     }
 
     fn empty_message(&self) -> &'static str {

@@ -21,7 +21,7 @@ pub(crate) struct New {
     /// Use this agent [default: the server's]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Use this working directory [default: the current one]
+    /// Use this working directory, with `--server` one of that machine [default: the current one]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
 }

@@ -13,7 +13,7 @@ use parlor_store::SessionRow;
 use crate::agent_choice;
 use crate::background_server;
 use crate::command_error::CommandError;
-use crate::offline_sessions::{LatestOption, LatestScope, OfflineSessions, id_json, session_id};
+use crate::offline_sessions::{LATEST, LatestOption, LatestScope, OfflineSessions, id_json, session_id};
 use crate::output::{DIM, short_path};
 use crate::path_options::{self, PathOptions};
 use crate::prompt_input::{PromptContent, PromptInput};
@@ -21,12 +21,12 @@ use crate::render::safe;
 use crate::runtime;
 use crate::server::{self, client_environment};
 use crate::session_options;
-use crate::turn::{NOTICE_DELAY, TurnIntro, TurnOptions, agent_name};
+use crate::turn::{NOTICE_DELAY, TurnIntro, TurnOptions, agent_name, id_in_messages};
 
 /// Send a prompt to a session, and stream the answer
 ///
 /// Without `-s` and `--new`, the prompt continues the latest session of this directory. Words need no quotes; standard input is
-/// appended to them if it is a pipe or a file. The answer goes to standard output; the session, tool calls, requests and everything
+/// appended to them if it is a pipe, a socket or a file. The answer goes to standard output; the session, tool calls, requests and everything
 /// else about the turn go to standard error. Requests of the agent are asked on the terminal, also if standard input is a pipe.
 /// Ctrl-C cancels the turn; a second Ctrl-C exits while the turn continues. Starts the local server if it is not running.
 ///
@@ -45,7 +45,7 @@ pub(crate) struct Prompt {
     #[arg(short, long, value_name = "SESSION", conflicts_with = "new")]
     session: Option<String>,
     /// Start a new session
-    #[arg(long)]
+    #[arg(long, conflicts_with = "all")]
     new: bool,
     /// Use this agent for the new session [default: the server's]
     #[arg(long, value_name = "NAME")]
@@ -60,7 +60,7 @@ pub(crate) struct Prompt {
     #[arg(long, value_name = "ID")]
     mode: Option<String>,
     /// Exit as soon as the prompt is accepted or queued; requests of the agent wait in `parlor inbox`
-    #[arg(long, conflicts_with = "timeout")]
+    #[arg(long, conflicts_with_all = ["timeout", "yes", "no"])]
     no_wait: bool,
     /// Exit with code 124 if the turn has not ended after this time (30s, 5m, 2h); the turn continues
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
@@ -104,7 +104,7 @@ impl Prompt {
         let (mut session, mut notice) = (None, None);
         if !self.new {
             let sessions = OfflineSessions::open(&self.paths)?;
-            let name = self.session.as_deref().unwrap_or("latest");
+            let name = self.session.as_deref().unwrap_or(LATEST);
             let row = sessions.find_any(name, self.latest.scope())?;
             self.check_options(&row)?;
             notice = self.selection_notice(&row, sessions.display_name(&row)?);
@@ -125,12 +125,12 @@ impl Prompt {
     fn check_options(&self, row: &SessionRow) -> Result<(), CommandError> {
         let id = session_id(row);
         let (option, reason, hint) = match (&self.agent, &self.cwd) {
-            (Some(agent), _) if *agent != row.agent => {
+            (Some(agent), _) if self.paths.agent_name(agent) != row.agent => {
                 let reason = format!("belongs to agent '{}'", row.agent);
                 (
                     format!("--agent {agent}"),
                     reason,
-                    format!("`parlor prompt --new --agent {agent}` starts a session with it"),
+                    format!("`parlor fork {id} --agent {agent}` continues it with that agent"),
                 )
             }
             (_, Some(cwd)) => {
@@ -207,7 +207,8 @@ impl Prompt {
         let agent = row.map(|row| row.agent.as_str()).or(self.agent.as_deref());
         let notice = notices.join("\n");
         let notice = Some(notice.as_str()).filter(|notice| !notice.is_empty());
-        let intro = TurnIntro { notice, agent, timeout: self.timeout };
+        let intro =
+            TurnIntro { id: id_in_messages(&self.paths, &session), notice, agent, timeout: self.timeout };
         self.turn_options.follow(&session, requests, intro, Some(prompt), &session_cwd).await
     }
 
@@ -218,7 +219,7 @@ impl Prompt {
             return None;
         }
         let name = name.map(|name| format!(" \"{}\"", name.replace('\n', " ")));
-        let is_latest = self.session.as_deref().is_none_or(|name| name == "latest");
+        let is_latest = self.session.as_deref().is_none_or(|name| name == LATEST);
         let why = match (is_latest, self.latest.scope()) {
             (true, LatestScope::Directory) => format!(", latest in {}", short_path(&row.cwd)),
             (true, LatestScope::All) => ", latest of all".to_owned(),

@@ -10,7 +10,7 @@ use crate::message_name;
 use crate::offline_sessions::LatestOption;
 use crate::path_options::PathOptions;
 use crate::runtime;
-use crate::turn::{TurnIntro, TurnOptions};
+use crate::turn::{TurnIntro, TurnOptions, id_in_messages};
 
 /// Send an earlier prompt again, in a fork of the session
 ///
@@ -59,7 +59,12 @@ pub(super) fn prompt_in_fork(
         let response = client.call(method, params).await.map_err(|error| CommandError::client(&error))?;
         let session = client.session(&created_session(&response)?);
         let notice = format!("session {}", session.id());
-        let intro = TurnIntro { notice: Some(&notice), agent: None, timeout: None };
+        let intro = TurnIntro {
+            id: id_in_messages(paths, &session),
+            notice: Some(&notice),
+            agent: None,
+            timeout: None,
+        };
         turn_options.follow(&session, requests, intro, None, cwd).await
     });
     runtime.shutdown_background();

@@ -7,6 +7,7 @@ use super::status;
 use super::stop::write_interrupted;
 use crate::background_server;
 use crate::command_error::CommandError;
+use crate::input;
 use crate::output;
 use crate::path_options::{DataOption, PathOptions};
 use crate::shutdown::{self, STOP_TIMEOUT};
@@ -22,7 +23,7 @@ pub(crate) struct Restart {
     #[command(flatten)]
     data: DataOption,
     /// Wait at most this long
-    #[arg(long, value_name = "SECONDS", default_value_t = STOP_TIMEOUT.as_secs())]
+    #[arg(long, value_name = "SECONDS", default_value_t = STOP_TIMEOUT.as_secs(), value_parser = input::parse_seconds, allow_negative_numbers = true)]
     timeout: u64,
 }
 

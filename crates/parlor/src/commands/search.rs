@@ -10,6 +10,7 @@ use parlor_client::{Connection, Hello};
 use parlor_json::{JsonStr, Object};
 use parlor_server::search::{FILTERS, ROLES};
 use parlor_session::{EntryId, MessageNumbers};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::command_error::CommandError;
 use crate::offline_sessions::{LatestScope, OfflineSessions};
@@ -219,7 +220,33 @@ fn show(hit: &Object, numbers: &mut Numbers, out: &mut dyn Write) -> io::Result<
     let about = [named("role"), id, when.into()];
     let about: Vec<_> = about.iter().filter(|part| !part.is_empty()).map(|part| safe(part)).collect();
     writeln!(out, "  {DIM}{}{DIM:#}", about.join(" · "))?;
-    writeln!(out, "  {}\n", highlighted(&named("snippet"), &ranges(hit)))
+    let (snippet, ranges) = match terminal_width() {
+        Some(width) => around_match(&named("snippet"), ranges(hit), width.saturating_sub(2)),
+        None => (named("snippet").into_owned(), ranges(hit)),
+    };
+    writeln!(out, "  {}\n", highlighted(&snippet, &ranges))
+}
+
+/// The part of a snippet around its first match that fits a terminal, with the matches in it.
+fn around_match(text: &str, ranges: Vec<(usize, usize)>, width: usize) -> (String, Vec<(usize, usize)>) {
+    if text.width() <= width {
+        return (text.to_owned(), ranges);
+    }
+    let first = ranges.first().map_or(0, |(start, _)| *start);
+    // A third of the line is what comes before the match.
+    let before: Vec<char> = text.chars().take(first).collect();
+    let (mut skipped, mut room) = (before.len(), width / 3);
+    while skipped > 0 && before[skipped - 1].width().unwrap_or(0) <= room {
+        skipped -= 1;
+        room -= before[skipped].width().unwrap_or(0);
+    }
+    let rest: String = text.chars().skip(skipped).collect();
+    let cut = if skipped > 0 { format!("…{rest}") } else { rest };
+    let cut = truncate(&cut, width);
+    let (end, mark) = (cut.chars().count(), usize::from(skipped > 0));
+    let moved = |at: usize| (at + mark).saturating_sub(skipped).min(end);
+    let ranges = ranges.into_iter().map(|(start, end)| (moved(start), moved(end)));
+    (cut, ranges.filter(|(start, end)| start < end).collect())
 }
 
 /// The numbers of messages, as `parlor show` prints them, of the sessions that have hits.
@@ -294,7 +321,19 @@ fn print_warnings(result: &Object) {
 
 #[cfg(test)]
 mod tests {
-    use super::take_cwd;
+    use super::{around_match, take_cwd};
+
+    #[test]
+    fn a_snippet_is_cut_around_its_first_match() {
+        assert_eq!(around_match("a quokka", vec![(2, 8)], 8), ("a quokka".to_owned(), vec![(2, 8)]));
+        let text = "far away lives a quokka, and another quokka";
+        let (cut, ranges) = around_match(text, vec![(17, 23), (37, 43)], 20);
+        assert_eq!((cut.as_str(), &ranges[..]), ("…ves a quokka, and …", &[(7, 13)][..]));
+        assert_eq!(
+            around_match("日本語のとても長い題名", vec![(0, 2)], 8),
+            ("日本語…".to_owned(), vec![(0, 2)])
+        );
+    }
 
     #[test]
     fn the_directory_of_a_query_is_taken_out_unless_it_is_quoted() {

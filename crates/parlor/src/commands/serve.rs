@@ -42,7 +42,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDR", conflicts_with = "socket_only")]
     listen: Option<SocketAddr>,
     /// Allow an address that other machines can reach
-    #[arg(long)]
+    #[arg(long, conflicts_with = "socket_only")]
     allow_remote: bool,
     /// Listen on the Unix socket only
     #[arg(long)]

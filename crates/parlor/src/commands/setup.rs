@@ -80,7 +80,7 @@ impl Setup {
             return Ok(ExitCode::SUCCESS);
         }
         let config = self.paths.config()?;
-        let agents = Agents::new(Vec::new(), &config).map_err(CommandError::bad_input)?;
+        let agents = Agents::new(Vec::new(), &config).map_err(CommandError::config)?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let found = self.find(&agents, &path);
         if let Some(name) = &self.agent {

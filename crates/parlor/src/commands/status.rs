@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::command_error::CommandError;
 use crate::commands::agents::ListedServer;
-use crate::offline_sessions::OfflineSessions;
+use crate::offline_sessions::{LatestScope, OfflineSessions, session_id};
 use crate::open_request;
-use crate::output::{self, BOLD, DIM, GREEN, YELLOW, short_path, span, span_since};
+use crate::output::{self, BOLD, DIM, GREEN, PLAIN, YELLOW, short_path, span, span_since};
 use crate::path_options::PathOptions;
 use crate::server;
 use crate::session_list::{ListedSession, ListedState, LiveState};
-use crate::table::{Cell, Table, terminal_width};
+use crate::table::{Cell, Table, terminal_width, write_labelled};
 
 /// Print the state of the server
 ///
@@ -35,7 +35,7 @@ const EXAMPLES: &str = "Examples:
   parlor status
   parlor status --json | jq .pid";
 
-/// How many of the latest sessions are looked at.
+/// Among how many of the latest sessions those are looked for that failed.
 const LATEST: usize = 50;
 
 /// The result of `_parlor/status`.
@@ -189,7 +189,10 @@ impl Status {
         let socket = data.as_ref().map(DataDir::socket).filter(|socket| server::is_running(socket));
         let server = socket.as_deref().map(query).transpose()?;
         let running = server.is_some();
-        let sessions = if running { self.active_sessions()? } else { Vec::new() };
+        let sessions = match &server {
+            Some(server) => self.active_sessions(server.turns.as_deref().unwrap_or_default())?,
+            None => Vec::new(),
+        };
         let report = StatusReport {
             sessions,
             running,
@@ -206,13 +209,24 @@ impl Status {
         Ok(if running { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// The latest sessions that run, need a person, or failed.
-    fn active_sessions(&self) -> Result<Vec<ActiveSession>, CommandError> {
+    /// All sessions that run or need a person, and those of the latest that failed.
+    fn active_sessions(&self, turns: &[RunningTurn]) -> Result<Vec<ActiveSession>, CommandError> {
         let live = LiveState::query(&self.paths)?;
         let sessions = OfflineSessions::open(&self.paths)?;
         let filter = Filter { archived: Some(false), ..Filter::default() };
+        let mut rows = sessions.sessions(&filter, LATEST)?;
+        let running = turns.iter().map(|turn| turn.session_id.as_str());
+        let waiting = live.waiting().map(|request| request.session.to_string());
+        let ids: BTreeSet<String> = running.map(str::to_owned).chain(waiting).collect();
+        for id in ids {
+            if rows.iter().all(|row| session_id(row) != id) {
+                // It may have been deleted meanwhile.
+                rows.extend(sessions.find(&id, LatestScope::All));
+            }
+        }
+        rows.sort_by_key(|row| std::cmp::Reverse(row.active_at));
         let mut active = Vec::new();
-        for row in sessions.sessions(&filter, LATEST)? {
+        for row in rows {
             let listed = ListedSession::new(&sessions, &row, &live)?;
             if listed.state == ListedState::Idle {
                 continue;
@@ -254,53 +268,54 @@ fn address(data: &DataDir) -> Option<String> {
 
 fn write(report: &StatusReport, out: &mut dyn std::io::Write) -> std::io::Result<()> {
     let Some(server) = &report.server else {
-        writeln!(out, "○ no server is running for {}", short_path(&report.data))?;
-        return writeln!(
-            out,
-            "  hint: `parlor serve` starts one; `parlor acp` and `parlor prompt` start one in the background"
-        );
+        let width = terminal_width();
+        let data = short_path(&report.data);
+        write_labelled(out, width, "○ no server is running for ", &data, PLAIN)?;
+        let hint = "`parlor serve` starts one; `parlor acp` and `parlor prompt` start one in the background";
+        return write_labelled(out, width, "  hint: ", hint, PLAIN);
     };
-    writeln!(
-        out,
-        "{GREEN}●{GREEN:#} {BOLD}parlor {}{BOLD:#} runs as process {} for {}",
-        crate::render::safe(&server.version),
-        server.pid,
-        span(server.uptime_seconds)
-    )?;
-    writeln!(out, "  data      {}", short_path(&report.data))?;
+    let safe = crate::render::safe;
+    let width = terminal_width();
+    let heading = format!("{GREEN}●{GREEN:#} {BOLD}parlor {}{BOLD:#} ", safe(&server.version));
+    let running = format!("runs as process {} for {}", server.pid, span(server.uptime_seconds));
+    write_labelled(out, width, &heading, &running, PLAIN)?;
+    let mut field =
+        |name: &str, text: &str| write_labelled(out, width, &format!("  {name:<9} "), &safe(text), PLAIN);
+    field("data", &short_path(&report.data))?;
     if let Some(socket) = &report.socket {
-        writeln!(out, "  socket    {}", short_path(socket))?;
+        field("socket", &short_path(socket))?;
     }
     if let Some(address) = &report.address {
         // The name for which browsers are signed in.
         let page = address.replace("//127.0.0.1:", "//parlor.localhost:");
-        writeln!(out, "  web       {page} (`parlor open` opens it)")?;
+        field("web", &format!("{page} (`parlor open` opens it)"))?;
     }
     if let Some(config) = &server.config {
         write_config(config, out)?;
     }
-    writeln!(out, "  clients   {}", server.clients)?;
-    writeln!(out, "  sessions  {} in memory", server.live_sessions)?;
+    let mut field =
+        |name: &str, text: &str| write_labelled(out, width, &format!("  {name:<9} "), &safe(text), PLAIN);
+    field("clients", &server.clients.to_string())?;
+    field("sessions", &format!("{} in memory", server.live_sessions))?;
     if let Some(seconds) = server.idle_timeout_seconds {
-        writeln!(out, "  stops     after {} without clients and turns", span(seconds))?;
+        field("stops", &format!("after {} without clients and turns", span(seconds)))?;
     }
     for turn in server.turns.iter().flatten() {
-        writeln!(out, "  running   {}", turn.describe())?;
+        field("running", &turn.describe())?;
     }
     if !server.mcp_servers.is_empty() {
         let servers: Vec<_> = server.mcp_servers.iter().map(ListedServer::describe).collect();
-        writeln!(out, "  mcp       {}", crate::render::safe(&servers.join(", ")))?;
+        field("mcp", &servers.join(", "))?;
     }
     for session in &server.losses {
         let kinds: Vec<_> =
             session.losses.iter().map(|loss| format!("{} {}", loss.count, loss.kind)).collect();
-        let (id, kinds) = (crate::render::safe(&session.session_id), kinds.join(", "));
-        writeln!(out, "  losses    {id}: {}", crate::render::safe(&kinds))?;
+        field("losses", &format!("{}: {}", session.session_id, kinds.join(", ")))?;
     }
     if server.agents.is_empty() {
-        writeln!(out, "  agents    none running; a session that needs its agent starts it")?;
+        field("agents", "none running; a session that needs its agent starts it")?;
     } else {
-        writeln!(out, "  agents    {} running", server.agents.len())?;
+        field("agents", &format!("{} running", server.agents.len()))?;
     }
     if !report.sessions.is_empty() {
         writeln!(out)?;
@@ -321,24 +336,21 @@ fn write(report: &StatusReport, out: &mut dyn std::io::Write) -> std::io::Result
 fn write_config(config: &ConfigStatus, out: &mut dyn std::io::Write) -> std::io::Result<()> {
     let safe = crate::render::safe;
     let path = safe(&short_path(&config.path));
-    if config.missing {
-        writeln!(out, "  config    none ({path} does not exist)")?;
-    } else {
-        writeln!(out, "  config    {path}")?;
-    }
+    let width = terminal_width();
+    let file = if config.missing { format!("none ({path} does not exist)") } else { path };
+    write_labelled(out, width, "  config    ", &file, PLAIN)?;
+    let below = " ".repeat(12);
     if let Some(ConfigProblem { location, message, hint }) = &config.error {
-        writeln!(
-            out,
-            "            {YELLOW}invalid; the configuration before it is in force{YELLOW:#}: {}: {}",
-            safe(&short_path(location)),
-            safe(message)
-        )?;
+        let invalid = format!("{below}{YELLOW}invalid; the configuration before it is in force{YELLOW:#}: ");
+        let problem = format!("{}: {}", safe(&short_path(location)), safe(message));
+        write_labelled(out, width, &invalid, &problem, PLAIN)?;
         if let Some(hint) = hint {
-            writeln!(out, "            {DIM}{}{DIM:#}", safe(hint))?;
+            write_labelled(out, width, &below, &safe(hint), DIM)?;
         }
     }
     for setting in &config.needs_restart {
-        writeln!(out, "            {} takes effect after `parlor restart`", safe(setting))?;
+        let text = format!("{} takes effect after `parlor restart`", safe(setting));
+        write_labelled(out, width, &below, &text, PLAIN)?;
     }
     Ok(())
 }

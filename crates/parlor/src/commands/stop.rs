@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::command_error::CommandError;
+use crate::input;
 use crate::output::{self, short_path};
 use crate::path_options::{DataOption, PathOptions};
 use crate::shutdown::{self, STOP_TIMEOUT, StoppedServer};
@@ -20,7 +21,7 @@ pub(crate) struct Stop {
     #[command(flatten)]
     data: DataOption,
     /// Wait at most this long
-    #[arg(long, value_name = "SECONDS", default_value_t = STOP_TIMEOUT.as_secs())]
+    #[arg(long, value_name = "SECONDS", default_value_t = STOP_TIMEOUT.as_secs(), value_parser = input::parse_seconds, allow_negative_numbers = true)]
     timeout: u64,
     /// Print one JSON object
     #[arg(long)]

@@ -1,7 +1,9 @@
 //! Which agent is used if none is selected, and commands that are for other programs.
 
 use std::fs::{self, Permissions};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 
 use parlor_testkit::output::CommandOutput;
 use parlor_testkit::scenario::Scenario;
@@ -155,4 +157,26 @@ fn an_option_without_effect_is_rejected() {
         assert!(output.stderr.starts_with("parlor: --config other.toml has no effect: "), "{output:#?}");
         assert!(output.stderr.contains("hint: `parlor stop` stops the server"), "{output:#?}");
     }
+}
+
+#[test]
+fn the_agent_is_asked_for_on_the_terminal_if_standard_input_is_a_pipe() {
+    let mut scenario = Scenario::new(PARLOR);
+    install(&scenario, "codex-acp");
+    install(&scenario, "goose");
+    let mut device = crate::terminal::Device::open();
+    let mut command = scenario.command(&["prompt", "--new", "say words"]);
+    command.env("PATH", path(&scenario)).env("PARLOR_TTY", device.name());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"say from a pipe\n").unwrap();
+    device.wait_for("Agent of this session (1-2): ");
+    device.type_text("1\n");
+    let output = CommandOutput::from(child.wait_with_output().unwrap()).success();
+    assert_eq!(output.stdout, "words\n\nfrom a pipe\n");
+    // The session is of codex, whose id in the registry is another name of it.
+    run(&scenario, &["prompt", "--agent", "codex-acp", "say again"]).success();
+    let output = run(&scenario, &["prompt", "--agent", "goose", "say again"]).exit_code(2);
+    assert!(output.stderr.contains("--agent goose` continues it with that agent"), "{output:#?}");
+    scenario.stop();
 }

@@ -67,7 +67,7 @@ fn doctor_reports_no_problems_for_a_healthy_installation() {
         "format version",
         "read 1 session",
         "running as process",
-        "demo (Demo agent of parlor) answers initialize, in dialect v2",
+        "demo (Demo agent of parlor) answers initialize, speaks v2",
     ] {
         assert!(output.stdout.contains(part), "{part}: {output:#?}");
     }

@@ -224,6 +224,7 @@ fn another_agent_continues_a_session() {
     // The name of a preset whose program does not exist.
     let output = scenario.run(&["fork", &session, "--agent", "goose"]).exit_code(4);
     assert!(output.stderr.contains("agent 'goose' is not installed"), "{output:#?}");
+    assert!(output.stderr.contains("hint: `brew install block-goose-cli` installs it"), "{output:#?}");
     assert_eq!(
         scenario.run(&["ls", "--json"]).success().json().as_array().unwrap().len(),
         1,
@@ -257,4 +258,19 @@ fn a_session_of_an_agent_that_is_not_configured_any_more_is_read_and_continued_b
     let forked = scenario.run(&["fork", &session, "--agent", "demo"]).success().stdout;
     let said = scenario.run(&["prompt", "-s", forked.trim_end(), "say Three."]).success().stdout;
     assert_eq!(said, "Three.\n");
+}
+
+#[test]
+fn the_result_in_json_names_the_prompt_of_the_fork() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let session = scenario.new_session("say One.");
+    for args in
+        [&["edit", &session, "latest", "say Else.", "--json"][..], &["regenerate", &session, "--json"]]
+    {
+        let result = scenario.run(args).success().last_json();
+        let fork = result["sessionId"].as_str().unwrap();
+        let shown = scenario.run(&["show", fork, "--json"]).success().json();
+        assert_eq!(result["messageId"], shown["messages"][0]["messageId"], "{args:?}");
+        assert!(result["messageId"].is_string(), "{args:?}: {result}");
+    }
 }

@@ -376,3 +376,47 @@ fn commands_report_a_server_that_does_not_answer() {
     // It answers late: the next command uses it.
     scenario.run(&["status"]).success();
 }
+
+#[test]
+fn options_that_cannot_take_effect_are_errors() {
+    let mut scenario = Scenario::new(PARLOR);
+    let path = |name: &str| {
+        let path = scenario.work().join(name);
+        fs::write(&path, "").unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (own, other) = (path("own.toml"), path("other.toml"));
+    scenario.serve(&["--config", &own, "--agent", "demo"]);
+    let session = scenario.new_session("say hello");
+    let reads: [&[&str]; 10] = [
+        &["ls"],
+        &["status"],
+        &["inbox"],
+        &["agents"],
+        &["search", "hello"],
+        &["show", &session],
+        &["cancel", &session],
+        &["export", &session],
+        &["usage"],
+        &["answer", "r1"],
+    ];
+    for args in reads {
+        let output = scenario.run(&[args, &["--config", &other]].concat()).exit_code(2);
+        assert!(output.stderr.contains("other.toml has no effect"), "{args:?}: {output:#?}");
+        if args[0] != "answer" {
+            scenario.run(&[args, &["--config", &own]].concat()).success();
+        }
+    }
+    // A configuration can be checked before a server uses it.
+    scenario.run(&["doctor", "--config", &other]).success();
+    for (args, option) in [
+        (&["prompt", "--no-wait", "--yes", "hi"][..], "--no-wait"),
+        (&["prompt", "--no-wait", "--no", "hi"], "--no-wait"),
+        (&["prompt", "--new", "--all", "hi"], "--all"),
+        (&["serve", "--socket-only", "--allow-remote"], "--allow-remote"),
+        (&["attach", "--all", "--", "agent"], "--all"),
+    ] {
+        let output = scenario.run(args).exit_code(2);
+        assert!(output.stderr.contains(option) && output.stderr.contains("cannot be used"), "{output:#?}");
+    }
+}

@@ -89,7 +89,8 @@ fn lists_fit_the_terminal() {
         let line = plain.lines().find(|line| line.starts_with(&asks[..8])).unwrap();
         assert!(line.contains('!') && line.contains("A title"), "{plain}");
         assert!(plain.contains("✗"), "{plain}");
-        assert_eq!(plain.contains("needs you"), columns >= 60, "{plain}");
+        assert_eq!(line.contains("needs you"), columns >= 60, "{plain}");
+        assert!(plain.ends_with("\r\n1 needs you: parlor inbox\r\n"), "{plain}");
     }
     for columns in [40, 120] {
         let (_, seen) = Terminal::with_columns(&scenario, &["status"], columns).wait();
@@ -149,4 +150,37 @@ fn the_list_is_drawn_again_on_a_terminal() {
         output.stderr.contains("no server is running") && output.stderr.contains("parlor serve"),
         "{output:#?}"
     );
+}
+
+#[test]
+fn a_session_that_needs_a_person_is_found_behind_many_others() {
+    let scenario = Scenario::new(PARLOR).with_test_agent();
+    let (mut editor, [asks, failed, _]) = three_states(&scenario);
+    for _ in 0..50 {
+        let session = editor.new_session_in(scenario.work().to_str().unwrap());
+        let prompt = editor.prompt(&session, "say hello");
+        editor.end_of_turn(&session, prompt);
+    }
+    let status = scenario.run(&["status", "--json"]).success().json();
+    let of_status: Vec<_> =
+        status["sessions"].as_array().unwrap().iter().map(|row| &row["sessionId"]).collect();
+    assert_eq!(of_status, [asks.as_str()], "{failed} is not among the latest 50");
+    // A pipe gets all sessions, a terminal the latest.
+    assert_eq!(states(&scenario).len(), 53);
+    assert_eq!(scenario.run(&["ls"]).success().stdout.lines().count(), 54);
+    assert_eq!(scenario.run(&["ls", "--limit", "2"]).success().stdout.lines().count(), 3);
+    let (_, seen) = Terminal::with_columns(&scenario, &["ls"], 120).wait();
+    let seen = anstream::adapter::strip_str(&seen).to_string();
+    assert!(!seen.contains(&asks[..8]), "{seen}");
+    assert!(
+        seen.ends_with("There are more sessions; --limit 0 lists all.\r\n1 needs you: parlor inbox\r\n"),
+        "{seen}"
+    );
+}
+
+#[test]
+fn a_data_directory_that_was_named_has_to_exist() {
+    let scenario = Scenario::new(PARLOR);
+    let output = scenario.run(&["ls", "--data", "/does/not/exist"]).exit_code(2);
+    assert!(output.stderr.contains("the data directory /does/not/exist does not exist"), "{output:#?}");
 }

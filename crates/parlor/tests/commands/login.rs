@@ -36,7 +36,7 @@ fn a_prompt_to_an_agent_that_requires_a_login_names_the_command_and_the_methods(
     assert_eq!(output.stdout, "logged in to mine\n");
     assert_eq!(scenario.run(&["prompt", "--new", "say hello"]).success().stdout, "hello\n");
     let doctor = scenario.run(&["doctor"]).success().plain();
-    assert!(doctor.stdout.contains("answers initialize, in dialect v2, logged in"), "{doctor:#?}");
+    assert!(doctor.stdout.contains("answers initialize, speaks v2, logged in"), "{doctor:#?}");
     let agents = scenario.run(&["agents", "--json"]).success().json();
     let mine = agents.as_array().unwrap().iter().find(|agent| agent["name"] == "mine").unwrap();
     assert_eq!(mine["loggedIn"], true);

@@ -1,8 +1,11 @@
 //! `prompt`.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
+use parlor_testkit::output::CommandOutput;
 use parlor_testkit::process::{exit_status, send_signal};
 use parlor_testkit::programs;
 use parlor_testkit::scenario::Scenario;
@@ -90,11 +93,13 @@ fn a_request_stays_open_if_there_is_neither_a_terminal_nor_another_client() {
         let open = scenario.run(&["inbox", "--json"]).success().json();
         let id = open[0]["requestId"].as_str().unwrap();
         let hint = if flags.is_empty() {
-            format!("`parlor answer {id} --allow` allows")
+            format!("hint: `parlor answer {id} --allow`")
         } else {
-            format!("`parlor answer {id}` fills it in")
+            format!("`parlor answer {id} --field NAME=VALUE` anywhere")
         };
         assert!(output.stderr.contains(&hint), "{output:#?}");
+        let about = if flags.is_empty() { "Delete it" } else { "form: " };
+        assert!(output.stderr.contains(&format!("  request {id}: {about}")), "{output:#?}");
         // The turn continues with the answer.
         scenario.run(&["answer", id, "--deny"]).success();
         wait_until("the turn ends", || scenario.run(&["ls", "--json"]).json()[0]["state"] == "idle");
@@ -780,4 +785,68 @@ fn a_turn_that_a_person_saw_on_the_terminal_is_not_unread() {
     let (code, seen) = Terminal::new(&scenario, &["prompt", "say again"]).wait();
     assert_eq!(code, Some(0), "{seen}");
     assert_eq!(unread(), false);
+}
+
+#[test]
+fn a_prompt_is_read_from_a_socket() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    // Some programs, such as those that run on Node.js, connect their children with sockets instead of pipes.
+    let (mut input, stdin) = UnixStream::pair().unwrap();
+    let mut command = scenario.command(&["prompt", "--new", "say words"]);
+    command.stdin(OwnedFd::from(stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    // The ends that the child has are its own.
+    drop(command);
+    input.write_all(b"say from the socket\n").unwrap();
+    drop(input);
+    let output = CommandOutput::from(child.wait_with_output().unwrap()).success();
+    assert_eq!(output.stdout, "words\n\nfrom the socket\n");
+}
+
+#[test]
+fn a_log_of_both_streams_has_every_notice_on_its_own_line() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let log = |args: &[&str], ends: &str| {
+        let path = scenario.work().join("log");
+        let file = std::fs::File::create(&path).unwrap();
+        let mut command = scenario.command(args);
+        command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
+        let mut child = command.spawn().unwrap();
+        wait_until("the log is complete", || {
+            child.try_wait().unwrap().is_some() || std::fs::read_to_string(&path).unwrap().contains(ends)
+        });
+        let _ = child.kill();
+        child.wait().unwrap();
+        std::fs::read_to_string(&path).unwrap()
+    };
+    let prompted = log(&["prompt", "--new", "say one\ntool Edit it\nsay two"], "no such text");
+    assert!(prompted.contains("one\n✓ Edit it\n"), "{prompted}");
+    let id = scenario.run(&["ls", "--json"]).success().json()[0]["sessionId"].as_str().unwrap().to_owned();
+    scenario.run(&["prompt", "-s", &id, "say partial\nrefuse"]).exit_code(1);
+    let watched = log(&["watch", &id], "refused");
+    assert!(watched.contains("one\n✓ Edit it\n") && watched.contains("partial\n⊘ turn refused"), "{watched}");
+}
+
+#[test]
+fn the_result_in_json_is_printed_also_if_the_turn_goes_on() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let output = scenario.run(&["prompt", "--new", "--json", "say one\nask Delete it"]).exit_code(3);
+    let result = output.last_json();
+    assert_eq!((&result["outcome"], &result["text"]), (&json!("request_open"), &json!("one")), "{output:#?}");
+    assert_eq!(result["stopReason"], json!(null));
+    assert!(result["messageId"].is_string(), "{result}");
+    // The error is an object, too.
+    let errors: Vec<serde_json::Value> =
+        output.stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let [error] = &errors[..] else { panic!("{output:#?}") };
+    assert_eq!(error["error"]["kind"], "request_open");
+    assert_eq!(error["error"]["message"], result["error"]);
+    assert!(error["error"]["hint"].as_str().unwrap().contains("parlor answer"), "{error}");
+
+    let args = ["prompt", "--new", "--json", "--timeout", "1s", "say one\nsleep 60000"];
+    let output = scenario.run(&args).exit_code(124);
+    let result = output.last_json();
+    assert_eq!((&result["outcome"], &result["text"]), (&json!("timed_out"), &json!("one")), "{output:#?}");
+    let output = scenario.run(&["prompt", "--new", "--json", "say one"]).success();
+    assert_eq!(output.last_json()["outcome"], "ended");
 }

@@ -90,7 +90,7 @@ fn a_request_is_answered_by_flags_and_by_option() {
         assert!(open(&scenario).is_empty());
         let output = scenario.run(&args).exit_code(2);
         assert!(
-            output.stderr.contains("there is no open request") && output.stderr.contains("hint:"),
+            output.stderr.contains("there is no open request") && output.stderr.contains("\"hint\":"),
             "{output:#?}"
         );
     }
@@ -132,7 +132,7 @@ fn a_form_is_listed_filled_in_and_declined() {
     let scenario = Scenario::new(PARLOR).with_test_agent();
     let form = || {
         let terminal = Terminal::with_columns(&scenario, &["prompt", "--new", "elicit"], 120);
-        terminal.wait_for("Answer (1-2)");
+        terminal.wait_for("Answer (1-2, l later)");
         wait_until("the form is open", || open(&scenario).len() == 1);
         (terminal, open(&scenario)[0]["requestId"].as_str().unwrap().to_owned())
     };

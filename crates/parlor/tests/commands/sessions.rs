@@ -65,7 +65,7 @@ fn sessions_are_listed_with_and_without_a_server() {
     assert_eq!(some(&["ls", "--json", "--cwd", "/elsewhere"]), 0);
     assert_eq!(some(&["ls", "--json", "--agent", "demo", "--limit", "0"]), 2);
     assert_eq!(some(&["ls", "--json", "--agent", "other"]), 0);
-    assert!(scenario.run(&["ls", "--limit", "1"]).success().stdout.contains("There are more"));
+    assert!(scenario.run(&["ls", "--limit", "1"]).success().stderr.contains("There are more"));
     assert!(scenario.run(&["ls", "--agent", "other"]).success().stdout.contains("No sessions match"));
 }
 

@@ -56,6 +56,9 @@ fn a_subagent_is_shown_under_its_owner_and_opened_by_its_id() {
         output.stderr.contains("does not permit to cancel this subagent")
     });
     scenario.run(&["cancel", &child]).exit_code(1);
+    // It has no queue of its own.
+    let output = scenario.run(&["cancel", &child, "--queued"]).exit_code(2);
+    assert!(output.stderr.contains("--queued has no effect"), "{output:#?}");
     let refused = scenario.run(&["prompt", "-s", &child, "hello"]);
     assert!(refused.stderr.contains("takes no prompts"), "{refused:#?}");
     for is_killed in [false, true] {

@@ -231,6 +231,39 @@ fn terminal_output_is_coloured_and_truncated() {
     assert!(seen.contains("\u{1b}[1m\u{1b}[36muser"), "{seen:?}");
 }
 
+#[test]
+fn a_request_can_be_left_open_for_later() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    for (prompt, shown) in
+        [("ask Delete it\nsay done", "Answer (1-3, l later): "), ("elicit", "Answer (1-2, l later): ")]
+    {
+        let mut terminal = Terminal::with_columns(&scenario, &["prompt", "--new", prompt], 200);
+        terminal.wait_for(shown);
+        terminal.type_text("l\n");
+        let (code, seen) = terminal.wait();
+        assert_eq!(code, Some(3), "{seen}");
+        let open = scenario.run(&["inbox", "--json"]).success().json();
+        let id = open.as_array().unwrap().last().unwrap()["requestId"].as_str().unwrap().to_owned();
+        assert!(
+            seen.contains("waits for an answer\r\n") && seen.contains(&format!("`parlor answer {id}")),
+            "{seen}"
+        );
+    }
+    assert_eq!(scenario.run(&["inbox", "--json"]).json().as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_last_line_of_a_turn_says_what_it_did_and_how_to_open_the_session() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let (code, seen) = Terminal::new(&scenario, &["prompt", "--new", "tool Edit it\nusage\nsay done"]).wait();
+    assert_eq!(code, Some(0), "{seen}");
+    let plain = anstream::adapter::strip_str(&seen).to_string();
+    let id = scenario.run(&["ls", "--json"]).success().json()[0]["sessionId"].as_str().unwrap().to_owned();
+    let last = plain.lines().last().unwrap().trim_end();
+    assert!(last.starts_with("0:0") && last.contains(" · 1 file +1 -1 · "), "{plain}");
+    assert!(last.ends_with(&format!(" · parlor attach {}", &id[..8])), "{plain}");
+}
+
 /// A terminal device that is not the standard input of a command.
 pub(crate) struct Device {
     name: String,

@@ -186,3 +186,33 @@ fn detaching_says_how_to_return() {
         assert_eq!(screen.wait(), Some(0));
     }
 }
+
+#[test]
+fn the_latest_session_of_all_directories_is_opened_with_all() {
+    let scenario = with_server();
+    scenario.new_session("say it is elsewhere");
+    let empty = scenario.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let port = std::fs::read_to_string(scenario.data().join("port")).unwrap();
+    let url = format!("ws://127.0.0.1:{}", port.trim());
+    let token = std::fs::read_to_string(scenario.data().join("token")).unwrap();
+    let open = |args: &[&str]| {
+        let mut command = scenario.command(args);
+        command.current_dir(&empty).env("PARLOR_TOKEN", token.trim());
+        Screen::run(&command, 120, 24)
+    };
+    for args in
+        [&["attach", "--all"][..], &["attach", "latest", "--all"], &["attach", "--all", "--server", &url]]
+    {
+        let screen = open(args);
+        screen.wait_for("─ Idle");
+        screen.wait_for("it is elsewhere");
+        assert_eq!(screen.detach(), Some(0));
+    }
+    // Without the option, only the sessions of the directory count.
+    for args in [&["attach"][..], &["attach", "latest", "--server", &url]] {
+        let screen = open(args);
+        screen.wait_for("Enter start");
+        assert_eq!(screen.detach(), Some(0));
+    }
+}

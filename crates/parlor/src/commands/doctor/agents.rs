@@ -58,7 +58,8 @@ pub(super) fn agents(
     let of_server = socket.and_then(|socket| super::super::agents::from_server(socket).ok());
     let of_server = of_server.unwrap_or_default();
     // The login state is optional: the database has a check of its own.
-    let sessions = OfflineSessions::open(paths).ok();
+    // They do not depend on the configuration, which may be another one than the server's.
+    let sessions = OfflineSessions::open(&PathOptions { config: None, ..paths.clone() }).ok();
     let store = sessions.as_ref().and_then(OfflineSessions::store);
     let is_logged_in = |agent: &AgentConfig| {
         let known = of_server.iter().find(|known| known.config.name == agent.name);
@@ -186,8 +187,7 @@ fn default_agent(agent: &AgentConfig, is_logged_in: Option<bool>) -> Result<Chec
             let text = |field: &str| info.get(field).and_then(|value| JsonStr::from_raw(value.raw()));
             let title =
                 text("title").or_else(|| text("name")).map(|title| format!(" ({title})")).unwrap_or_default();
-            let answers =
-                format!("{}{title} answers initialize, in dialect {}", agent.name, response.dialect);
+            let answers = format!("{}{title} answers initialize, speaks {}", agent.name, response.dialect);
             match response.is_logged_in.or(is_logged_in) {
                 Some(false) => Check::fail(name, not_logged_in(agent), login_hint(agent)),
                 Some(true) => Check::ok(name, format!("{answers}, logged in")),

@@ -12,10 +12,11 @@ use parlor_server::data_dir::DataDir;
 use serde::Serialize;
 
 use crate::command_error::CommandError;
-use crate::output::{self, BOLD, DIM, GREEN, RED, YELLOW, count, short_path};
+use crate::output::{self, BOLD, DIM, GREEN, PLAIN, RED, YELLOW, count, short_path};
 use crate::path_options::PathOptions;
 use crate::render::safe;
 use crate::server::is_running;
+use crate::table::{terminal_width, write_labelled};
 
 /// Check the installation
 ///
@@ -92,9 +93,10 @@ impl Doctor {
                         Verdict::Fail => ("fail", RED),
                     };
                     let (name, message) = (check.name, safe(&check.message));
-                    writeln!(out, "{style}{word:<4}{style:#}  {BOLD}{name:<15}{BOLD:#} {message}")?;
+                    let label = format!("{style}{word:<4}{style:#}  {BOLD}{name:<15}{BOLD:#} ");
+                    write_labelled(out, terminal_width(), &label, &message, PLAIN)?;
                     if let Some(hint) = &check.hint {
-                        writeln!(out, "{DIM}{:22}{}{DIM:#}", "", safe(hint))?;
+                        write_labelled(out, terminal_width(), &" ".repeat(22), &safe(hint), DIM)?;
                     }
                 }
                 let failed = checks.iter().filter(|check| check.verdict == Verdict::Fail).count();
