@@ -6,7 +6,7 @@ use std::path::Path;
 use parlor_peers::agents::AGENTS;
 use parlor_peers::clients::CLIENTS;
 use parlor_peers::install::NPM;
-use parlor_peers::report::{Column, Row, page, remarks};
+use parlor_peers::report::{self, Column, Row, remarks};
 use parlor_peers::step::{ClientStep, Expectation, Outcome, Step};
 use serde_json::Value;
 
@@ -61,6 +61,13 @@ fn the_page_lists_the_present_peers_versions_steps_and_reasons() {
         );
     }
     assert!(!page.contains("FAILED"), "the page was written after a failure");
+    let mut empty = report::page((&[], &[], &[]), (&[], &[], &[]));
+    report::pairs(&mut empty, &[], &[]);
+    for (from, to) in [("# Compatibility", "## Agents"), ("## Pairs", "| client")] {
+        let start = empty.find(from).unwrap();
+        let text = &empty[start..start + empty[start..].find(to).unwrap()];
+        assert!(page.contains(text), "docs/compatibility.md lacks {text}");
+    }
 }
 
 /// `parlor agents install` installs the versions that the suite tests.
@@ -98,7 +105,7 @@ fn the_stories_of_a_cell_have_one_remark() {
         let cells = vec![(Expectation::Works, remarks.map(works).to_vec())];
         let column = Column { title: "agent".to_owned(), cells, reasons: &[("native", "it can")] };
         let rows = [Row { title: "fork", meaning: "it forks" }];
-        page((&[], &rows, &[column]), (&[], &[], &[]))
+        report::page((&[], &rows, &[column]), (&[], &[], &[]))
     };
     assert!(cells([Some("native"), Some("native")]).contains("| fork | yes, native (1) |"));
     assert!(cells([Some("native"), Some("transcript")]).contains("| fork | FAILED |"));
