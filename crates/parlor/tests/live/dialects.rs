@@ -532,7 +532,7 @@ esac
 "#;
     let server = start_server(rejecting);
     let dir = server.dir().path();
-    std::fs::write(dir.join("agent.sh"), script.replace("TEST_AGENT", &programs::test_agent())).unwrap();
+    std::fs::write(dir.join("agent.sh"), script.replace("TEST_AGENT", programs::test_agent())).unwrap();
     for version in [" v1", " v2", " v2"] {
         let mut client = server.client(TransportKind::Unix, Dialect::V2, "rejecting");
         let said = whoami(&mut client);
