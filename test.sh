@@ -16,11 +16,20 @@ install() {
     "${apt[@]}" update && "${apt[@]}" install --yes --no-install-recommends "$2" >/dev/null
 }
 
+# Debian has what `python3 -m venv` needs in a package of its own.
+install_venv() {
+    python3 -c 'import ensurepip, venv' 2>/dev/null && return
+    local version
+    version=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    install "python$version-venv" "python$version-venv"
+}
+
 if [ "${1-}" = --real-peers ]; then
     shift
     step "agents and clients of other projects"
     install npm npm
     install chromium chromium
+    install_venv
     cargo build --quiet --package parlor --package parlor-peers
     exec "${CARGO_TARGET_DIR:-target}/debug/parlor-peers" "$@"
 fi

@@ -1,6 +1,7 @@
 use std::fmt;
 
 use parlor_session::MessageId;
+use parlor_wire::{RpcError, code};
 
 /// Something that could not be said in the other dialect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -168,6 +169,19 @@ loss_kinds! {
     UpdatePart = "update_part",
     /// An agent sent metadata keys that begin with `parlor/`, which are reserved; they were removed.
     ReservedMeta = "reserved_meta",
+}
+
+impl LossKind {
+    /// The error for a request that a peer's version of the protocol cannot express. `peer` is `agent`, for example.
+    pub fn request_error(self, peer: &str, method: &str) -> RpcError {
+        if self == Self::Method {
+            let message = format!("the {peer}'s protocol version has no method {method}");
+            return RpcError::new(code::METHOD_NOT_FOUND, message);
+        }
+        let meaning = self.meaning().trim();
+        let message = format!("the {peer}'s protocol version cannot express {method}: {meaning}");
+        RpcError::new(code::INVALID_PARAMS, message)
+    }
 }
 
 impl Losses {

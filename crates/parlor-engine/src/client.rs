@@ -44,11 +44,7 @@ impl ClientInfo {
         let (wants_seq, wants_clients) = (wants("parlor/seq"), wants("parlor/clients"));
         let wants_times = dialect != Dialect::V1 && wants("parlor/times");
         let wants_events = wants_events(&initialize);
-        let capabilities = match dialect {
-            Dialect::V1 => initialize.get_object("clientCapabilities"),
-            Dialect::V2 | Dialect::Draft => initialize.get_object("capabilities"),
-        };
-        let capabilities = capabilities.unwrap_or_default();
+        let capabilities = capabilities(dialect, &initialize);
         let elicitation = capabilities.get_object("elicitation");
         let follows_subagents = match dialect {
             Dialect::V1 => capabilities.get_object("subagents").is_some(),
@@ -70,6 +66,11 @@ impl ClientInfo {
             follows_subagents,
             elicitation,
         }
+    }
+
+    /// What it can do.
+    pub fn capabilities(&self) -> Object {
+        capabilities(self.dialect, &self.initialize)
     }
 
     /// Who it is, for the record.
@@ -101,4 +102,13 @@ impl ClientInfo {
         };
         holder.is_some_and(|holder| holder.get_bool(capability) == Some(true))
     }
+}
+
+/// The capabilities in the params of `initialize`.
+fn capabilities(dialect: Dialect, initialize: &Object) -> Object {
+    let name = match dialect {
+        Dialect::V1 => "clientCapabilities",
+        Dialect::V2 | Dialect::Draft => "capabilities",
+    };
+    initialize.get_object(name).unwrap_or_default()
 }

@@ -27,8 +27,16 @@ pub struct Agent {
     pub script: Script,
     /// The mode in which it asks for permissions, if that is not its default.
     pub mode: Option<&'static str>,
-    /// How it gets a conversation back after a restart: `restored` by itself, or as `transcript`; none if that can vary.
-    pub comes_back: Option<&'static str>,
+    /// How it gets a conversation back after a restart: `restored` by itself, as `transcript`, or either.
+    pub comes_back: &'static str,
+    /// How a fork at a message gets its context: by a `native` fork, or as `transcript`.
+    pub forks: &'static str,
+    /// How a fork at the end gets it.
+    pub forks_at_end: &'static str,
+    /// Whether it can delete its sessions.
+    pub deletes: bool,
+    /// Reasons for remarks in its column.
+    pub reasons: &'static [(&'static str, &'static str)],
     /// The steps that do not simply work, with a protocol version if it is only one.
     pub exceptions: &'static [&'static [Exception]],
 }
@@ -95,6 +103,18 @@ pub struct Launch {
 }
 
 impl Agent {
+    /// How it is started in a story: what an agent without a model is given is written to a file.
+    pub fn launch_in(&self, place: &AgentEnvironment<'_>, input: &Path) -> Launch {
+        let mut launch = (self.launch)(place);
+        if !self.has_model() {
+            // The shell becomes the agent, so that its process is the one that the server knows.
+            let script = r#"exec 3<&0; exec "$@" < <(exec tee -a "$0" <&3) 3<&-"#;
+            let shell = ["bash".to_owned(), "-c".to_owned(), script.to_owned(), text(input)];
+            launch.command.splice(0..0, shell);
+        }
+        launch
+    }
+
     /// Whether it uses the stand-in model.
     pub fn has_model(&self) -> bool {
         self.tools().is_some()
@@ -110,14 +130,14 @@ impl Agent {
 
     /// What a step must end with.
     pub fn expectation(&self, step: Step, version: u8) -> Expectation {
-        let applies =
-            |(of, only, _): &&(Step, Option<u8>, _)| *of == step && only.is_none_or(|only| only == version);
-        self.exceptions
-            .iter()
-            .copied()
-            .flatten()
-            .find(applies)
-            .map_or(Expectation::Works, |(_, _, expectation)| *expectation)
+        let exception = |step: Step| {
+            let applies = |(of, only, _): &&Exception| *of == step && only.is_none_or(|only| only == version);
+            self.exceptions.iter().copied().flatten().find(applies).map(|(_, _, expectation)| *expectation)
+        };
+        match exception(Step::Start) {
+            Some(Expectation::Fails { why, .. }) if step != Step::Start => Expectation::NotTried { why },
+            _ => exception(step).unwrap_or(Expectation::Works),
+        }
     }
 }
 
@@ -243,12 +263,21 @@ const ECHOES: &[Exception] = &[
     (Step::Join, None, AT_ONCE),
     (Step::Queue, None, AT_ONCE),
     (Step::Cancel, None, AT_ONCE),
+    (Step::Steer, None, AT_ONCE),
     (Step::ClientKilled, None, AT_ONCE),
 ];
 
 /// The exceptions of an agent that announces no subagents.
 const NO_SUBAGENTS: &[Exception] =
     &[(Step::Subagent, None, Expectation::NotTried { why: "it announces no subagents" })];
+
+const NO_STEERING: Expectation = Expectation::Fails { why: "it cannot be steered", with: "no_steering" };
+
+/// How a conversation comes back that the agent may restore or not.
+const EITHER: &str = "restored or transcript";
+
+/// The exceptions of an agent that takes no prompts in a running turn.
+const NOT_STEERED: &[Exception] = &[(Step::Steer, None, NO_STEERING)];
 
 /// All agents.
 pub const AGENTS: &[Agent] = &[
@@ -272,8 +301,12 @@ pub const AGENTS: &[Agent] = &[
             }),
         }),
         mode: None,
-        comes_back: Some("restored"),
-        exceptions: &[],
+        comes_back: "restored",
+        forks: "native",
+        forks_at_end: "native",
+        deletes: true,
+        reasons: &[],
+        exceptions: &[&[(Step::Steer, Some(2), NO_STEERING)]],
     },
     Agent {
         name: "codex-acp",
@@ -299,7 +332,11 @@ pub const AGENTS: &[Agent] = &[
         }),
         // In its default mode another model decides.
         mode: Some("workspace-write"),
-        comes_back: Some("restored"),
+        comes_back: "restored",
+        forks: "native",
+        forks_at_end: "native",
+        deletes: true,
+        reasons: &[],
         exceptions: &[],
     },
     Agent {
@@ -317,10 +354,17 @@ pub const AGENTS: &[Agent] = &[
             spawn: None,
         }),
         mode: None,
-        // It empties the file of a session that is loaded in the minute in which it was created, and then does not find it.
-        comes_back: None,
+        comes_back: EITHER,
+        forks: "transcript",
+        forks_at_end: "transcript",
+        deletes: false,
+        reasons: &[(
+            EITHER,
+            "it empties the file of a session that is loaded in the minute in which it was created, and cannot load it then",
+        )],
         exceptions: &[
             NO_SUBAGENTS,
+            NOT_STEERED,
             &[(
                 Step::Adopt,
                 None,
@@ -344,8 +388,12 @@ pub const AGENTS: &[Agent] = &[
             spawn: None,
         }),
         mode: None,
-        comes_back: Some("restored"),
-        exceptions: &[NO_SUBAGENTS],
+        comes_back: "restored",
+        forks: "transcript",
+        forks_at_end: "native",
+        deletes: false,
+        reasons: &[],
+        exceptions: &[NO_SUBAGENTS, NOT_STEERED],
     },
     Agent {
         name: "kimi-code",
@@ -360,8 +408,12 @@ pub const AGENTS: &[Agent] = &[
             spawn: None,
         }),
         mode: None,
-        comes_back: Some("restored"),
-        exceptions: &[NO_SUBAGENTS],
+        comes_back: "restored",
+        forks: "transcript",
+        forks_at_end: "native",
+        deletes: true,
+        reasons: &[],
+        exceptions: &[NO_SUBAGENTS, NOT_STEERED],
     },
     Agent {
         name: "TypeScript SDK, agent.js",
@@ -373,9 +425,14 @@ pub const AGENTS: &[Agent] = &[
         is_slow: true,
         script: Script::Permission { first: "I'll help you with that", last: "I've successfully updated" },
         mode: None,
-        comes_back: None,
+        comes_back: "transcript",
+        forks: "transcript",
+        forks_at_end: "transcript",
+        deletes: false,
+        reasons: &[],
         exceptions: &[
             NO_SUBAGENTS,
+            NOT_STEERED,
             &[
                 (Step::Thought, None, NO_THOUGHTS),
                 (Step::ModelError, None, NO_MODEL),
@@ -392,7 +449,11 @@ pub const AGENTS: &[Agent] = &[
         is_slow: false,
         script: Script::Fixed("Hello from the v"),
         mode: None,
-        comes_back: None,
+        comes_back: "transcript",
+        forks: "transcript",
+        forks_at_end: "transcript",
+        deletes: false,
+        reasons: &[],
         exceptions: &[
             ECHOES,
             NO_SUBAGENTS,
@@ -408,7 +469,11 @@ pub const AGENTS: &[Agent] = &[
         is_slow: false,
         script: Script::Echo,
         mode: None,
-        comes_back: None,
+        comes_back: "transcript",
+        forks: "transcript",
+        forks_at_end: "transcript",
+        deletes: false,
+        reasons: &[],
         exceptions: &[ECHOES, NO_SUBAGENTS, &[(Step::Adopt, None, NO_LIST)]],
     },
     Agent {
@@ -420,7 +485,11 @@ pub const AGENTS: &[Agent] = &[
         is_slow: false,
         script: Script::Echo,
         mode: None,
-        comes_back: None,
+        comes_back: "transcript",
+        forks: "transcript",
+        forks_at_end: "transcript",
+        deletes: false,
+        reasons: &[],
         exceptions: &[ECHOES, NO_SUBAGENTS, &[(Step::Adopt, None, NO_LIST)]],
     },
     Agent {
@@ -432,7 +501,11 @@ pub const AGENTS: &[Agent] = &[
         is_slow: false,
         script: Script::Echo,
         mode: None,
-        comes_back: None,
+        comes_back: "transcript",
+        forks: "transcript",
+        forks_at_end: "transcript",
+        deletes: false,
+        reasons: &[],
         exceptions: &[ECHOES, NO_SUBAGENTS, &[(Step::Adopt, None, IN_MEMORY)]],
     },
     Agent {
@@ -444,7 +517,11 @@ pub const AGENTS: &[Agent] = &[
         is_slow: false,
         script: Script::Echo,
         mode: None,
-        comes_back: None,
+        comes_back: "transcript",
+        forks: "transcript",
+        forks_at_end: "transcript",
+        deletes: false,
+        reasons: &[],
         exceptions: &[&[(
             Step::Start,
             None,

@@ -56,6 +56,12 @@ impl ClientProcess {
         }
     }
 
+    /// Sends a prompt in its session.
+    pub fn prompt(&mut self, text: &str) -> Result<(), String> {
+        let end = if matches!(self.0, Process::OnTerminal(_)) { "\r" } else { "\n" };
+        self.write(&format!("{text}{end}"))
+    }
+
     /// What it has written: all of it, or what is on the screen.
     pub fn text(&self) -> String {
         match &self.0 {
@@ -106,8 +112,8 @@ impl ClientProcess {
         written.map_err(|error| format!("it does not read: {error}"))
     }
 
-    /// Closes its input and waits until it has ended.
-    pub fn wait(&mut self) -> Result<(), String> {
+    /// Closes its input and waits until it has ended by itself: its exit code.
+    pub fn wait(&mut self) -> Result<i32, String> {
         let deadline = Instant::now() + TIMEOUT;
         while !self.has_ended()? {
             if Instant::now() > deadline {
@@ -115,7 +121,12 @@ impl ClientProcess {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(())
+        let code = match &mut self.0 {
+            Process::OnPipes { child, .. } => child.wait().map_err(|error| error.to_string())?.code(),
+            Process::OnTerminal(screen) => screen.wait(),
+            Process::InBrowser { .. } => None,
+        };
+        code.ok_or_else(|| format!("a signal ended it:\n{}", self.text()))
     }
 
     fn has_ended(&mut self) -> Result<bool, String> {

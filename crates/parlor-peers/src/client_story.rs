@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,14 +11,16 @@ use std::time::Instant;
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::Client as Witness;
+use parlor_testkit::process::send_signal;
 use parlor_testkit::server::{Server, TestDir};
 use parlor_testkit::transport::TransportKind;
 use parlor_testkit::wait::wait_until;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::agents::{self, Agent};
 use crate::client_process::ClientProcess;
-use crate::clients::{Answer, Client, ClientEnvironment};
+use crate::clients::{Answer, Client, ClientEnvironment, Commands};
 use crate::install::Peers;
 use crate::model::{Model, Reply};
 use crate::step::{ClientStep, Expectation, Outcome};
@@ -118,7 +121,10 @@ impl<'a> ClientStory<'a> {
         parlor: &str,
     ) -> Result<Self, String> {
         let model = Model::start().map_err(|error| error.to_string())?;
-        let dir = TestDir::new(parlor);
+        // A page connects to the same port after a restart of the server.
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = port.map_err(|error| error.to_string())?;
+        let dir = TestDir::new(parlor).argument("--listen").argument(&port.to_string());
         let home = dir.path().join("home");
         let launch = (agent.launch)(&agents::AgentEnvironment { peers, home: &home, model: &model.url() });
         let dir = dir.with_config(&config(None, peers, &launch, &home, client.name));
@@ -190,7 +196,13 @@ impl<'a> ClientStory<'a> {
     /// Waits until the client has shown the end of its turn, and ended if it does.
     fn finish(&self, mut client: ClientProcess, text: &str) -> Checked {
         client.wait_for(text)?;
-        if self.client.is_one_shot { client.wait() } else { Ok(()) }
+        if !self.client.is_one_shot {
+            return Ok(());
+        }
+        match client.wait()? {
+            0 => Ok(()),
+            code => Err(format!("it ended with the exit code {code}:\n{}", client.text())),
+        }
     }
 
     fn step(&mut self, step: ClientStep) -> Checked {
@@ -203,6 +215,12 @@ impl<'a> ClientStory<'a> {
             ClientStep::Queue => self.queue(),
             ClientStep::Cancel => self.cancel(),
             ClientStep::Killed => self.killed(),
+            ClientStep::AgentKilled => self.agent_killed(),
+            ClientStep::ServerKilled => self.server_killed(),
+            ClientStep::Title => self.title(),
+            ClientStep::Fork => self.fork(),
+            ClientStep::Edit => self.edit(),
+            ClientStep::Delete => self.delete(),
         }
     }
 
@@ -298,12 +316,10 @@ impl<'a> ClientStory<'a> {
         witness.cancel(&session);
         wait_until("the turn has ended", || !is_busy(&mut witness, &session));
         if self.client.is_one_shot {
-            return client.wait();
+            // Some take it for a failure.
+            return client.wait().map(drop);
         }
-        self.model.reply("CHERRY", Reply::text(&["CHERRY-ANSWER"]));
-        let end = if self.client.column == "terminal" { "\r" } else { "\n" };
-        client.write(&format!("Say CHERRY.{end}"))?;
-        client.wait_for("CHERRY-ANSWER")
+        self.prompts(&mut client, "CHERRY")
     }
 
     fn killed(&mut self) -> Checked {
@@ -315,6 +331,137 @@ impl<'a> ClientStory<'a> {
         wait_until("the turn has ended", || !is_busy(&mut witness, &session));
         Ok(())
     }
+
+    /// Sends a prompt with the client and waits until it shows the answer.
+    fn prompts(&self, client: &mut ClientProcess, word: &str) -> Checked {
+        self.model.reply(word, Reply::text(&[&format!("{word}-ANSWER")]));
+        client.prompt(&format!("Say {word}."))?;
+        client.wait_for(&format!("{word}-ANSWER"))
+    }
+
+    /// The conversation that the model was given with the last prompt that has a word.
+    fn conversation(&self, word: &str) -> Result<String, String> {
+        let requests = self.model.requests();
+        let found = requests.iter().rfind(|request| !request.is_auxiliary() && request.prompt.contains(word));
+        let found = found.ok_or_else(|| format!("the model got no request with {word}"))?;
+        Ok(found.conversation.clone())
+    }
+
+    fn agent_killed(&mut self) -> Checked {
+        let (client, session, _hold) = self.held("DAMSON")?;
+        let mut witness = self.witness(Dialect::V2);
+        let status = witness.call("_parlor/status", json!({})).map_err(|error| error.to_string())?;
+        let pid = status["agents"].as_array().and_then(|agents| agents.first()?["pid"].as_u64());
+        let pid = pid.and_then(|pid| u32::try_from(pid).ok()).ok_or("no agent runs")?;
+        send_signal(pid, Signal::KILL);
+        self.goes_on(client, &session, ("DAMSON", "PAPAYA"))
+    }
+
+    fn server_killed(&mut self) -> Checked {
+        let (client, session, _hold) = self.held("SALAK")?;
+        self.server.crash();
+        self.goes_on(client, &session, ("SALAK", "LEMON"))
+    }
+
+    /// After a failed turn, the client has ended, or its next prompt works. The model is given the prompt of the failed turn, too.
+    fn goes_on(&self, mut client: ClientProcess, session: &str, (word, next): (&str, &str)) -> Checked {
+        let mut witness = self.attached(session, self.other())?;
+        wait_until("the turn has ended", || !is_busy(&mut witness, session));
+        if self.client.is_one_shot {
+            client.wait()?;
+            self.model.reply(next, Reply::text(&[&format!("{next}-ANSWER")]));
+            witness.prompt(session, &format!("Say {next}."));
+            wait_for_message(&mut witness, session, &format!("{next}-ANSWER"));
+        } else {
+            // The terminal client sends nothing while it is offline.
+            self.client.failure.map_or(Ok(()), |failure| client.wait_for(failure))?;
+            self.prompts(&mut client, next)?;
+        }
+        contains(&self.conversation(next)?, &self.word(word))
+    }
+
+    fn commands(&self) -> Result<Commands, String> {
+        self.client.commands.ok_or_else(|| "it has no commands".to_owned())
+    }
+
+    /// Starts the client with two turns.
+    fn two_turns(&mut self) -> Result<(ClientProcess, String), String> {
+        self.model.reply("BANANA", Reply::text(&["BANANA-ANSWER"]));
+        let mut client = self.start("BANANA")?;
+        let session = self.new_session();
+        client.wait_for("BANANA-ANSWER")?;
+        self.prompts(&mut client, "OKRA")?;
+        let mut witness = self.witness(Dialect::V2);
+        wait_until("the turn has ended", || !is_busy(&mut witness, &session));
+        Ok((client, session))
+    }
+
+    fn title(&mut self) -> Checked {
+        let (mut client, session) = self.two_turns()?;
+        let mut witnesses = [Dialect::V1, Dialect::V2].map(|dialect| self.attached(&session, dialect));
+        (self.commands()?.title)(&mut client, "Fruit salad")?;
+        for witness in &mut witnesses {
+            let witness = witness.as_mut().map_err(|error| error.clone())?;
+            witness.wait_for_update(&session, 0, "the title", |update| update["title"] == "Fruit salad");
+        }
+        client.wait_for("Fruit salad")
+    }
+
+    fn fork(&mut self) -> Checked {
+        let (mut client, session) = self.two_turns()?;
+        (self.commands()?.fork)(&mut client)?;
+        self.prompts(&mut client, "RAISIN")?;
+        self.is_first_turn_only(&session, "RAISIN")
+    }
+
+    fn edit(&mut self) -> Checked {
+        let (mut client, session) = self.two_turns()?;
+        self.model.reply("ALMOND", Reply::text(&["ALMOND-ANSWER"]));
+        (self.commands()?.edit)(&mut client, "Say ALMOND.")?;
+        client.wait_for("ALMOND-ANSWER")?;
+        self.is_first_turn_only(&session, "ALMOND")
+    }
+
+    /// Checks that the model was given the first turn with a prompt in a fork, and not the second one, and that the parent has both.
+    fn is_first_turn_only(&mut self, parent: &str, word: &str) -> Checked {
+        let given = self.conversation(word)?;
+        contains(&given, "BANANA-ANSWER")?;
+        lacks(&given, "OKRA")?;
+        let fork = self.new_session();
+        let [parent, fork] = [parent, &fork].map(|session| {
+            self.attached(session, self.other()).map(|witness| witness.transcript(session).join("\n"))
+        });
+        let (parent, fork) = (parent?, fork?);
+        contains(&parent, "OKRA-ANSWER")?;
+        lacks(&parent, word)?;
+        contains(&fork, word)?;
+        lacks(&fork, "OKRA")
+    }
+
+    fn delete(&mut self) -> Checked {
+        let (mut client, session) = self.two_turns()?;
+        (self.commands()?.delete)(&mut client)?;
+        for dialect in [Dialect::V1, Dialect::V2] {
+            let mut witness = self.witness(dialect);
+            wait_until("the session is not listed", || listed(&mut witness, &session).is_none());
+            let work = self.dir.work();
+            let loaded = witness.try_load_in(&session, work.to_str().ok_or("the path is text")?);
+            if loaded.is_ok() {
+                return Err("the deleted session can be loaded".to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks that a text has a part.
+fn contains(text: &str, part: &str) -> Checked {
+    if text.contains(part) { Ok(()) } else { Err(format!("there is no {part:?}: {text}")) }
+}
+
+/// Checks that a text does not have a part.
+fn lacks(text: &str, part: &str) -> Checked {
+    if text.contains(part) { Err(format!("there is {part:?}: {text}")) } else { Ok(()) }
 }
 
 fn wait_for_message(witness: &mut Witness, session: &str, part: &str) {
@@ -327,10 +474,13 @@ fn wait_for_message(witness: &mut Witness, session: &str, part: &str) {
     });
 }
 
+/// The session in the list of a client.
+fn listed(witness: &mut Witness, session: &str) -> Option<Value> {
+    let list = witness.call("session/list", json!({})).expect("sessions can be listed");
+    list["sessions"].as_array().into_iter().flatten().find(|listed| listed["sessionId"] == session).cloned()
+}
+
 /// Whether a turn of a session is running.
 fn is_busy(witness: &mut Witness, session: &str) -> bool {
-    let list = witness.call("session/list", json!({})).expect("sessions can be listed");
-    let found =
-        list["sessions"].as_array().into_iter().flatten().find(|listed| listed["sessionId"] == session);
-    found.is_some_and(|listed| listed["_meta"]["parlor/busy"] == Value::Bool(true))
+    listed(witness, session).is_some_and(|listed| listed["_meta"]["parlor/busy"] == Value::Bool(true))
 }

@@ -28,6 +28,10 @@ pub struct Client {
     pub answer: Answer,
     /// Whether it ends after its prompt.
     pub is_one_shot: bool,
+    /// What it shows of a turn that failed, if it goes on.
+    pub failure: Option<&'static str>,
+    /// What else a person can do with it, if anything.
+    pub commands: Option<Commands>,
     /// The steps that do not simply work.
     pub exceptions: &'static [(ClientStep, Expectation)],
 }
@@ -43,6 +47,19 @@ pub enum Answer {
     Asks(&'static str, fn(&mut ClientProcess) -> Result<(), String>),
     /// It has no way to answer.
     Cannot,
+}
+
+/// What a person does with the open session of a client that has commands for it.
+#[derive(Debug, Clone, Copy)]
+pub struct Commands {
+    /// Changes the title.
+    pub title: fn(&mut ClientProcess, &str) -> Result<(), String>,
+    /// Forks at the first answer and opens the fork.
+    pub fork: fn(&mut ClientProcess) -> Result<(), String>,
+    /// Replaces the second prompt and opens the fork.
+    pub edit: fn(&mut ClientProcess, &str) -> Result<(), String>,
+    /// Deletes it.
+    pub delete: fn(&mut ClientProcess) -> Result<(), String>,
 }
 
 /// Where a client runs.
@@ -67,6 +84,11 @@ pub struct ClientEnvironment<'a> {
 impl Client {
     /// What a step must end with.
     pub fn expectation(&self, step: ClientStep) -> Expectation {
+        let needs_command =
+            matches!(step, ClientStep::Title | ClientStep::Fork | ClientStep::Edit | ClientStep::Delete);
+        if needs_command && self.commands.is_none() {
+            return Expectation::NotTried { why: "it has no such command" };
+        }
         let found = self.exceptions.iter().find(|(of, _)| *of == step);
         found.map_or(Expectation::Works, |(_, expectation)| *expectation)
     }
@@ -183,6 +205,96 @@ fn allow_on_terminal(client: &mut ClientProcess) -> Result<(), String> {
     client.write("y")
 }
 
+const TERMINAL_COMMANDS: Commands = Commands {
+    title: |client, title| {
+        on_list_of_terminal(client)?;
+        client.write("t")?;
+        client.wait_for("Title: ")?;
+        client.write(&format!("\x15{title}"))?;
+        client.wait_for(&format!("Title: {title}"))?;
+        client.write("\r")
+    },
+    fork: |client| {
+        on_messages_of_terminal(client)?;
+        // The first prompt, its answer.
+        client.write("gjf")?;
+        client.wait_for("Forked at")?;
+        client.wait_until("open the fork", |shown| !shown.contains(ON_MESSAGES)).map(drop)
+    },
+    edit: |client, text| {
+        on_messages_of_terminal(client)?;
+        client.write("[e")?;
+        client.wait_for("Editing a prompt")?;
+        client.write(&format!("\x15{text}"))?;
+        client.wait_for(&format!("› {text}"))?;
+        client.write("\r")?;
+        client.wait_for("Forked with the edited prompt")
+    },
+    delete: |client| {
+        on_list_of_terminal(client)?;
+        client.write("D")?;
+        client.wait_for("u undo")?;
+        // Detaching ends the time in which it can be undone.
+        client.write("q")?;
+        client.wait().map(drop)
+    },
+};
+
+/// What the terminal client shows when its messages have the focus, and when its list has.
+const ON_MESSAGES: &str = "f fork here";
+const ON_LIST: &str = "x archive";
+
+fn on_messages_of_terminal(client: &mut ClientProcess) -> Result<(), String> {
+    client.write("\t")?;
+    client.wait_for(ON_MESSAGES)
+}
+
+fn on_list_of_terminal(client: &mut ClientProcess) -> Result<(), String> {
+    on_messages_of_terminal(client)?;
+    client.write("\t")?;
+    client.wait_for(ON_LIST)
+}
+
+const PAGE_COMMANDS: Commands = Commands {
+    title: |client, title| {
+        let tab = client.tab().ok_or("it runs in a browser")?;
+        tab.click("#session-menu > summary");
+        tab.click("#new-title");
+        tab.eval("document.getElementById('new-title').select()");
+        tab.enter(title);
+        tab.press_key(Key::Enter, 0);
+        Ok(())
+    },
+    fork: |client| {
+        let tab = client.tab().ok_or("it runs in a browser")?;
+        let session = tab.eval("location.pathname");
+        tab.eval("document.activeElement.blur()");
+        tab.eval("select(document.querySelectorAll('#log > .agent')[0])");
+        tab.press("f");
+        tab.wait_for(&format!("location.pathname !== {session} && socket?.readyState === 1"));
+        Ok(())
+    },
+    edit: |client, text| {
+        let tab = client.tab().ok_or("it runs in a browser")?;
+        let session = tab.eval("location.pathname");
+        tab.eval("document.activeElement.blur()");
+        tab.eval("select(document.querySelectorAll('#log > .user')[1])");
+        tab.press("e");
+        tab.wait_for("document.querySelector('.edit-form textarea')");
+        tab.eval("document.querySelector('.edit-form textarea').select()");
+        tab.enter(text);
+        tab.press_key(Key::Enter, 0);
+        tab.wait_for(&format!("location.pathname !== {session} && socket?.readyState === 1"));
+        Ok(())
+    },
+    delete: |client| {
+        let tab = client.tab().ok_or("it runs in a browser")?;
+        tab.click("#session-menu > summary");
+        tab.click("#session-menu [data-do=delete]");
+        Ok(())
+    },
+};
+
 const ANSWERS_AT_ONCE: Expectation = Expectation::NotTried { why: "it answers requests at once" };
 const PRINTS_AT_END: Expectation = Expectation::NotTried { why: "it prints the answer when it is complete" };
 
@@ -197,6 +309,8 @@ pub const CLIENTS: &[Client] = &[
         fixed_prompt: None,
         answer: Answer::Allows,
         is_one_shot: true,
+        failure: None,
+        commands: None,
         exceptions: &[(ClientStep::OtherAnswer, ANSWERS_AT_ONCE)],
     },
     Client {
@@ -210,6 +324,8 @@ pub const CLIENTS: &[Client] = &[
         fixed_prompt: Some("Hello, agent!"),
         answer: Answer::Asks("Choose an option", |client| client.write("1\n")),
         is_one_shot: true,
+        failure: None,
+        commands: None,
         exceptions: &[],
     },
     Client {
@@ -221,6 +337,8 @@ pub const CLIENTS: &[Client] = &[
         fixed_prompt: None,
         answer: Answer::Cannot,
         is_one_shot: false,
+        failure: None,
+        commands: None,
         exceptions: &[(
             ClientStep::Answer,
             Expectation::NotTried { why: "it answers permission requests with \"method not found\"" },
@@ -235,6 +353,8 @@ pub const CLIENTS: &[Client] = &[
         fixed_prompt: None,
         answer: Answer::Allows,
         is_one_shot: true,
+        failure: None,
+        commands: None,
         exceptions: &[(ClientStep::OtherAnswer, ANSWERS_AT_ONCE)],
     },
     Client {
@@ -246,6 +366,8 @@ pub const CLIENTS: &[Client] = &[
         fixed_prompt: None,
         answer: Answer::Rejects,
         is_one_shot: true,
+        failure: None,
+        commands: None,
         exceptions: &[(ClientStep::Stream, PRINTS_AT_END), (ClientStep::OtherAnswer, ANSWERS_AT_ONCE)],
     },
     Client {
@@ -257,6 +379,8 @@ pub const CLIENTS: &[Client] = &[
         fixed_prompt: None,
         answer: Answer::Asks("peer asks", allow_on_terminal),
         is_one_shot: false,
+        failure: Some("Turn failed"),
+        commands: Some(TERMINAL_COMMANDS),
         exceptions: &[],
     },
     Client {
@@ -268,6 +392,8 @@ pub const CLIENTS: &[Client] = &[
         fixed_prompt: None,
         answer: Answer::Asks("peer asks", allow_on_page),
         is_one_shot: false,
+        failure: Some("Turn failed"),
+        commands: Some(PAGE_COMMANDS),
         exceptions: &[],
     },
 ];

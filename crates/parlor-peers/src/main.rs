@@ -19,6 +19,9 @@ struct Args {
     /// How many stories run at the same time
     #[arg(long, default_value_t = 3)]
     jobs: usize,
+    /// Only install the peers
+    #[arg(long)]
+    install_only: bool,
     /// Only stories whose name contains this; the table is not compared
     #[arg(long)]
     only: Vec<String>,
@@ -29,11 +32,18 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if args.install_only {
+        return exit_code(suite::install(&args.dir).map(|_| true));
+    }
     let selection = Selection { names: args.only, steps: args.step };
     let page = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compatibility.md"));
     let update = std::env::var_os("UPDATE_EXPECT").is_some();
     let options = SuiteOptions { dir: args.dir, parlor: args.parlor, jobs: args.jobs, update };
-    match suite::run(&options, &selection, page) {
+    exit_code(suite::run(&options, &selection, page))
+}
+
+fn exit_code(done: Result<bool, String>) -> ExitCode {
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

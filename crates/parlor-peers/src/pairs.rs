@@ -34,22 +34,14 @@ pub fn paired_agents() -> impl Iterator<Item = &'static Agent> {
 
 /// Sends a prompt with each client to each agent.
 pub fn play(peers: &Peers, parlor: &str) -> Vec<Pair> {
-    let start = Instant::now();
-    let stage = match caught(|| Stage::open(peers, parlor)) {
-        Ok(stage) => stage,
-        Err(error) => {
-            let fail = |client| {
-                let outcome = Outcome::Fails(error.clone());
-                let agent = paired_agents().next().expect("there is an agent with a model");
-                Pair { client, agent, outcome, took: start.elapsed() }
-            };
-            return CLIENTS.iter().map(fail).collect();
-        }
-    };
+    let stage = caught(|| Stage::open(peers, parlor));
     let pairs = paired_agents().flat_map(|agent| CLIENTS.iter().map(move |client| (agent, client)));
     let play = |(agent, client): (&'static Agent, &'static Client)| {
         let since = Instant::now();
-        let outcome = caught(|| stage.prompt(peers, agent, client));
+        let outcome = match &stage {
+            Ok(stage) => caught(|| stage.prompt(peers, agent, client)),
+            Err(error) => Err(format!("the server with all agents cannot be opened: {error}")),
+        };
         let outcome = outcome.map_or_else(Outcome::Fails, |()| Outcome::Works(None));
         Pair { client, agent, outcome, took: since.elapsed() }
     };

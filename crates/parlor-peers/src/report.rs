@@ -1,5 +1,6 @@
 //! The page with the outcomes of all stories.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::step::{Expectation, Outcome};
@@ -11,6 +12,8 @@ pub struct Column {
     pub title: String,
     /// For each step: what was expected, and how it ended in each story of this column.
     pub cells: Vec<(Expectation, Vec<Outcome>)>,
+    /// Reasons for remarks.
+    pub reasons: &'static [(&'static str, &'static str)],
 }
 
 /// A row of a table: one step.
@@ -47,7 +50,8 @@ pub fn page(agents: (&[Listed], &[Row], &[Column]), clients: (&[Listed], &[Row],
         The agents use a stand-in model (`crates/parlor-peers/src/model`), whose log of requests shows what an agent knows. Each story\n\
         with an agent is played twice: with a first client of version 1 and a second one of version 2, and the other way round.\n\n\
         How the agent gets a conversation is named where it matters: `restored` is the agent's own load or resume, `native` its own\n\
-        fork, and `transcript` means that the next prompt contains it.\n\n"
+        fork, and `transcript` means that the next prompt contains it. For agents without a model, the suite checks what the agent itself\n\
+        is given.\n\n"
         .to_owned();
     section(&mut page, "Agents", "agent", agents);
     section(&mut page, "Clients", "client", clients);
@@ -57,7 +61,12 @@ pub fn page(agents: (&[Listed], &[Row], &[Column]), clients: (&[Listed], &[Row],
 
 /// Adds the table of pairs: which client got an answer from which agent.
 pub fn pairs(page: &mut String, agents: &[&str], clients: &[(String, Vec<String>)]) {
-    let _ = writeln!(page, "\n## Pairs\n\nEach client sends a prompt to each agent and shows the answer.\n");
+    let _ = writeln!(
+        page,
+        "\n## Pairs\n\nEach client sends a prompt to each agent and shows the answer. More is not repeated for each pair: the stories above play the\n\
+        steps with each agent, and with each client and claude-agent-acp, and between them is parlor, which translates each side by itself.\n\
+        The examples of the SDKs are not paired as agents: they have no model, and send nothing that the others do not send.\n"
+    );
     let _ = writeln!(page, "| client | {} |\n|---|{}", agents.join(" | "), "---|".repeat(agents.len()));
     for (client, outcomes) in clients {
         let _ = writeln!(page, "| {client} | {} |", outcomes.join(" | "));
@@ -78,8 +87,7 @@ fn section(
     let _ = writeln!(page, "\n| step | {} |\n|---|{}", titles.join(" | "), "---|".repeat(columns.len()));
     let mut reasons = Reasons::default();
     for (index, row) in rows.iter().enumerate() {
-        let cells: Vec<_> =
-            columns.iter().map(|column| cell(column.cells.get(index), &mut reasons)).collect();
+        let cells: Vec<_> = columns.iter().map(|column| cell(column, index, &mut reasons)).collect();
         let _ = writeln!(page, "| {} | {} |", row.title, cells.join(" | "));
     }
     if !reasons.0.is_empty() {
@@ -95,8 +103,17 @@ fn section(
     page.push('\n');
 }
 
-fn cell(cell: Option<&(Expectation, Vec<Outcome>)>, reasons: &mut Reasons) -> String {
-    let Some((expectation, outcomes)) = cell else {
+/// The remarks of the stories of one cell, each once: there must not be two, because the page has no place for them.
+pub fn remarks(outcomes: &[Outcome]) -> BTreeSet<Option<&str>> {
+    let remarks = outcomes.iter().filter_map(|outcome| match outcome {
+        Outcome::Works(remark) => Some(remark.as_deref()),
+        Outcome::Fails(_) | Outcome::NotTried(_) => None,
+    });
+    remarks.collect()
+}
+
+fn cell(column: &Column, index: usize, reasons: &mut Reasons) -> String {
+    let Some((expectation, outcomes)) = column.cells.get(index) else {
         return String::new();
     };
     match expectation {
@@ -104,14 +121,14 @@ fn cell(cell: Option<&(Expectation, Vec<Outcome>)>, reasons: &mut Reasons) -> St
         Expectation::Fails { why, .. } => format!("no ({})", reasons.number(why)),
         Expectation::NotTried { why } => format!("- ({})", reasons.number(why)),
         Expectation::Works => {
-            let remark = outcomes.iter().find_map(|outcome| match outcome {
-                Outcome::Works(remark) => remark.clone(),
-                Outcome::Fails(_) | Outcome::NotTried(_) => None,
-            });
-            if outcomes.iter().any(|outcome| !matches!(outcome, Outcome::Works(_))) {
+            let remarks = remarks(outcomes);
+            if remarks.len() > 1 || outcomes.iter().any(|outcome| !matches!(outcome, Outcome::Works(_))) {
                 return "FAILED".to_owned();
             }
-            remark.map_or_else(|| "yes".to_owned(), |remark| format!("yes, {remark}"))
+            let Some(remark) = remarks.into_iter().next().flatten() else { return "yes".to_owned() };
+            let reason = column.reasons.iter().find(|(of, _)| *of == remark);
+            let number = reason.map(|(_, why)| format!(" ({})", reasons.number(why))).unwrap_or_default();
+            format!("yes, {remark}{number}")
         }
     }
 }

@@ -38,9 +38,10 @@ steps! {
     Permission => "permission", "both clients get the permission request, the second one answers, it is withdrawn from the first, and the tool runs";
     Queue => "queue", "a prompt that is sent during a turn is shown as queued and gets its own turn afterwards";
     Cancel => "cancel", "the second client cancels the turn of the first; the turn ends as cancelled, and the next prompt works";
+    Steer => "steer", "a prompt that is sent into the running turn gets its answer in this turn; the model was given it there";
     ModelError => "error", "an error of the model ends the turn, and the next prompt works";
     ClientKilled => "client killed", "the first client is killed during its turn; the turn goes on, and the second client gets the end of it";
-    AgentKilled => "agent killed", "the agent is killed during a turn; the turn fails, and with the next prompt the agent is back and knows the conversation";
+    AgentKilled => "agent killed", "the agent is killed during a turn, or `while idle`; the turn fails, and with the next prompt the agent is back and knows the conversation";
     ServerKilled => "server killed", "the server is killed; the next one has the same conversation, and so has the agent with the next prompt";
     Title => "title", "the session has a title; a title that one client sets reaches the other one";
     List => "list", "both clients list the session with its directory and title";
@@ -51,7 +52,7 @@ steps! {
     ForkEnd => "fork at the end", "a fork of the whole session; the model is given all of it";
     Edit => "edit", "a prompt is replaced in a fork; the model is given the new one and not the old one";
     Regenerate => "regenerate", "a prompt is sent again in a fork; the model is given it without its first answer";
-    Delete => "delete", "a deleted session is not listed and cannot be used by either client";
+    Delete => "delete", "a deleted session is not listed and cannot be used by either client; an agent that can delete sessions has deleted its own";
     NoOrphans => "no orphans", "when the server has stopped, no process of the agent runs";
     }
 }
@@ -67,6 +68,12 @@ steps! {
     Queue => "queue", "a prompt that another client sends into its session waits for the end of its turn";
     Cancel => "cancel", "another client cancels its turn; it shows the end of the turn and is usable, or exits";
     Killed => "killed", "it is killed during its turn; the turn goes on, and other clients get the end of it";
+    AgentKilled => "agent killed", "the agent is killed during its turn; the client ends, or its next prompt works; the model is given the conversation";
+    ServerKilled => "server killed", "the server is killed during its turn, and started again; the same as before";
+    Title => "title", "it changes the title of its session, and other clients have it";
+    Fork => "fork", "it forks its session at the first answer and sends a prompt; the model is given what was before and nothing of what came after";
+    Edit => "edit", "it replaces its second prompt; the model is given the new one and not the old one";
+    Delete => "delete", "it deletes its session, which no client can list or load then";
     }
 }
 

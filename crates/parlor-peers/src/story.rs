@@ -23,6 +23,9 @@ use crate::step::{Expectation, Outcome, Step};
 /// The name of the agent in the configuration.
 pub(crate) const NAME: &str = "peer";
 
+/// The file with what an agent without a model is given.
+const INPUT: &str = "input";
+
 /// After how many unexpected outcomes a story is not continued: each may have taken a minute.
 pub(crate) const MAX_UNEXPECTED: usize = 3;
 
@@ -84,6 +87,11 @@ pub fn play(cast: Cast, peers: &Peers, parlor: &str, only: &[Step]) -> Vec<Repor
         Ok(story) => story,
         Err(error) => {
             report(Step::Start, Outcome::Fails(error), start);
+            for &step in &Step::ALL[1..] {
+                if let Expectation::NotTried { why } = cast.agent.expectation(step, cast.version) {
+                    report(step, Outcome::NotTried(why.to_owned()), Instant::now());
+                }
+            }
             return reports;
         }
     };
@@ -145,7 +153,8 @@ impl Story {
         let dir = TestDir::new(parlor);
         let home = dir.path().join("home");
         fs::write(dir.work().join("hello.txt"), "hello from a file\n").map_err(|error| error.to_string())?;
-        let launch = (cast.agent.launch)(&AgentEnvironment { peers, home: &home, model: &model.url() });
+        let environment = AgentEnvironment { peers, home: &home, model: &model.url() };
+        let launch = cast.agent.launch_in(&environment, &dir.path().join(INPUT));
         let config = config(Some(cast.version), peers, &launch, &home, &tag);
         let dir = dir.with_config(&config);
         let server = dir.serve();
@@ -219,6 +228,18 @@ impl Story {
         found.cloned().ok_or_else(|| format!("the model got no request with {word}"))
     }
 
+    /// The text of the last prompt with this word that the agent was given.
+    fn given_prompt(&self, word: &str) -> Result<String, String> {
+        let input = fs::read_to_string(self.dir.path().join(INPUT)).map_err(|error| error.to_string())?;
+        let lines = input.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut prompts = lines.filter(|line| line["method"] == "session/prompt").map(|line| {
+            let blocks = line["params"]["prompt"].as_array().into_iter().flatten();
+            blocks.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+        });
+        let found = prompts.rfind(|prompt| prompt.contains(word));
+        found.ok_or_else(|| format!("the agent was given no prompt with {word}"))
+    }
+
     fn step(&mut self, step: Step) -> Result<Option<String>, String> {
         match step {
             Step::Start => Ok(()),
@@ -230,6 +251,7 @@ impl Story {
             Step::Permission => self.permission(),
             Step::Queue => self.queue(),
             Step::Cancel => self.cancel(),
+            Step::Steer => self.steer(),
             Step::ModelError => self.model_error(),
             Step::ClientKilled => self.client_killed(),
             Step::AgentKilled => return self.agent_killed(),

@@ -112,12 +112,19 @@ pub struct SuiteOptions {
     pub update: bool,
 }
 
+/// Installs the peers.
+pub fn install(dir: &Path) -> Result<Peers, String> {
+    let start = Instant::now();
+    let peers = Peers::install(dir)?;
+    log(&format!("the peers are installed ({:.0} s)", start.elapsed().as_secs_f32()));
+    Ok(peers)
+}
+
 /// Installs the peers and runs the stories: whether everything is as expected. `page` is the page with the outcomes.
 pub fn run(options: &SuiteOptions, selection: &Selection, page: &Path) -> Result<bool, String> {
     let start = Instant::now();
     story::print_other_panics();
-    let peers = Peers::install(&options.dir)?;
-    log(&format!("the peers are installed ({:.0} s)", start.elapsed().as_secs_f32()));
+    let peers = install(&options.dir)?;
     let parlor = match &options.parlor {
         Some(parlor) => parlor.clone(),
         None => programs::find("parlor", "parlor")?,
@@ -143,6 +150,9 @@ pub fn run(options: &SuiteOptions, selection: &Selection, page: &Path) -> Result
     });
     let results = results.into_inner().expect("no thread panics with it");
     let failures: usize = results.iter().map(|(story, played)| failures(*story, played).len()).sum();
+    let disagreements = disagreements(&results);
+    disagreements.iter().for_each(|text| log(&format!("UNEXPECTED {text}")));
+    let failures = failures + disagreements.len();
     log(&format!(
         "{} stories, {failures} unexpected outcomes, {:.0} s",
         results.len(),
@@ -197,6 +207,21 @@ fn outcomes(story: Story, played: &Played) -> Vec<(String, Expectation, &Outcome
 fn failures(story: Story, played: &Played) -> Vec<(String, String)> {
     let outcomes = outcomes(story, played).into_iter();
     outcomes.filter_map(|(step, expected, outcome)| Some((step, expected.check(outcome).err()?))).collect()
+}
+
+/// The steps that end with different remarks in the stories of the same column.
+fn disagreements(results: &[(Story, Played)]) -> Vec<String> {
+    let columns = AGENTS.iter().flat_map(|agent| agent.versions.iter().map(move |&version| (agent, version)));
+    let columns = columns.map(|(agent, version)| agent_column(agent, version, results));
+    let of_column = |column: Column| {
+        let steps = Step::ALL.iter().zip(column.cells);
+        let differ = steps.filter(|(_, (_, outcomes))| report::remarks(outcomes).len() > 1);
+        let describe = |(step, (_, outcomes)): (&Step, (_, Vec<Outcome>))| {
+            format!("{step} of {}: {:?}", column.title, report::remarks(&outcomes))
+        };
+        differ.map(describe).collect::<Vec<_>>()
+    };
+    columns.flat_map(of_column).collect()
 }
 
 fn summary(story: Story, played: &Played, start: Instant) -> String {
@@ -281,7 +306,7 @@ fn agent_column(agent: &Agent, version: u8, results: &[(Story, Played)]) -> Colu
     } else {
         agent.column.to_owned()
     };
-    Column { title, cells: Step::ALL.iter().map(|&step| cell(step)).collect() }
+    Column { title, cells: Step::ALL.iter().map(|&step| cell(step)).collect(), reasons: agent.reasons }
 }
 
 fn client_column(client: &Client, results: &[(Story, Played)]) -> Column {
@@ -301,6 +326,7 @@ fn client_column(client: &Client, results: &[(Story, Played)]) -> Column {
     Column {
         title: client.column.to_owned(),
         cells: ClientStep::ALL.iter().map(|&step| cell(step)).collect(),
+        reasons: &[],
     }
 }
 

@@ -12,7 +12,7 @@ use parlor_session::session::ClientId;
 use parlor_wire::{OutgoingRequests, RequestId, RpcError};
 
 use crate::agent::AgentRequest;
-use crate::hub::{ClientRole, ConnectOptions, RequestingClient, TransportKind};
+use crate::hub::{ClientRole, ConnectOptions, InitializeMeta, RequestingClient, TransportKind};
 use crate::lock;
 use crate::send_queue::SendQueue;
 use crate::session::Mailbox;
@@ -95,7 +95,10 @@ impl Client {
 
     /// This client, for the start of a session's agent.
     pub(crate) fn to_requesting_client(&self) -> RequestingClient {
-        let initialize_meta = self.negotiated().map(|info| fields::foreign_meta(&info.initialize));
+        let initialize_meta = self.negotiated().map(|info| InitializeMeta {
+            params: fields::foreign_meta(&info.initialize),
+            capabilities: fields::foreign_meta(&info.capabilities()),
+        });
         RequestingClient {
             options: Arc::clone(&self.options),
             initialize_meta: initialize_meta.unwrap_or_default(),

@@ -76,8 +76,17 @@ impl ConnectOptions {
 #[derive(Debug, Clone)]
 pub(crate) struct RequestingClient {
     pub(crate) options: Arc<ConnectOptions>,
-    /// The metadata of its `initialize` that is not for the server.
-    pub(crate) initialize_meta: Object,
+    /// The metadata of its `initialize`.
+    pub(crate) initialize_meta: InitializeMeta,
+}
+
+/// The metadata in a client's `initialize` that is not for the server.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct InitializeMeta {
+    /// That of the params.
+    pub(crate) params: Object,
+    /// That of the client's capabilities.
+    pub(crate) capabilities: Object,
 }
 
 /// A way to connect.

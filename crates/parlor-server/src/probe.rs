@@ -9,6 +9,7 @@ use parlor_wire::RpcError;
 
 use crate::agent::{self, Startup};
 use crate::config::{AgentConfig, chosen_env};
+use crate::hub::InitializeMeta;
 use parlor_process::Reaper;
 
 /// An agent that answered `initialize`.
@@ -32,7 +33,7 @@ pub async fn probe(
 ) -> Result<ProbedAgent, RpcError> {
     let env = chosen_env(config, env);
     let startup = Startup::new(timeout);
-    let agent = agent::start(config, &env, cwd, &Object::default(), None, reaper, startup).await?;
+    let agent = agent::start(config, &env, cwd, &InitializeMeta::default(), None, reaper, startup).await?;
     let (dialect, info) = (agent.info.dialect, agent.info.initialize.clone());
     let capabilities =
         ["agentCapabilities", "capabilities"].into_iter().find_map(|name| info.get_object(name));

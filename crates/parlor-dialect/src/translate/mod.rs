@@ -15,8 +15,7 @@ use std::collections::hash_map::Entry;
 use parlor_json::{JsonRef, JsonStr, Members, Object, ObjectWriter};
 use parlor_session::SessionId;
 use parlor_wire::{
-    Body, CANCEL_REQUEST, Incoming, IncomingRequests, Malformed, Message, Outcome, RequestId, RpcError, code,
-    parse, write,
+    Body, CANCEL_REQUEST, Incoming, IncomingRequests, Malformed, Message, Outcome, RequestId, parse, write,
 };
 
 use self::client::PendingRequest;
@@ -260,13 +259,7 @@ impl Translator {
         };
         match self.mode {
             Mode::Relay => {
-                let error = if loss == LossKind::Method {
-                    let message = format!("the other side's protocol version has no method {method}");
-                    RpcError::new(code::METHOD_NOT_FOUND, message)
-                } else {
-                    let message = format!("this cannot be expressed in the peer's protocol version: {loss}");
-                    RpcError::new(code::INVALID_PARAMS, message)
-                };
+                let error = loss.request_error("other side", method);
                 out.say(answerer, write::error_response(id, &error));
             }
             Mode::Record => {

@@ -106,9 +106,8 @@ impl SessionMachine {
             Ok(request) => request,
             Err(loss) => {
                 self.losses.add(loss);
-                let message =
-                    format!("the agent's version of the protocol cannot express the request: {loss}");
-                return self.refuse_call(&forward, &RpcError::new(code::METHOD_NOT_FOUND, message));
+                let error = loss.request_error("agent", &forward.method);
+                return self.refuse_call(&forward, &error);
             }
         };
         let Some(id) = forward.id else { return self.command(AgentCommand::Notify { method, params }) };

@@ -8,7 +8,7 @@ use parlor_session::SessionId;
 use parlor_wire::{RpcError, code};
 
 use super::early::EarlyMessage;
-use super::machine::{Call, Opening};
+use super::machine::{Call, Opening, State};
 use super::plan::OpeningPlan;
 use crate::{AgentInfo, Capability};
 
@@ -23,11 +23,16 @@ const MAX_REPLAY: usize = 256 << 20;
 pub(super) struct AdoptedReplay {
     pub(super) updates: Vec<String>,
     bytes: usize,
+    /// Whether the agent has reported the end of it.
+    pub(super) is_complete: bool,
 }
 
 impl AdoptedReplay {
     /// Adds lines of updates.
     pub(super) fn push(&mut self, lines: String) -> Result<(), RpcError> {
+        if lines.is_empty() {
+            return Ok(());
+        }
         self.bytes += lines.len();
         if self.bytes > MAX_REPLAY {
             let message = "the session is larger than can be taken over";
@@ -73,9 +78,15 @@ impl Opening {
 
     pub(super) fn on_adopted_message(&mut self, message: EarlyMessage) {
         match message {
-            EarlyMessage::Updates(lines) => {
+            EarlyMessage::Updates(mut lines) => {
+                if self.early.remove_replay_end(&mut lines) {
+                    self.adopted.is_complete = true;
+                }
                 if let Err(error) = self.adopted.push(lines) {
-                    self.fail_with(error);
+                    return self.fail_with(error);
+                }
+                if self.adopted.is_complete && matches!(self.state, State::Replaying { .. }) {
+                    self.finish_adoption();
                 }
             }
             EarlyMessage::Request { id, .. } => {
@@ -151,6 +162,41 @@ mod tests {
                     replay: current_mode_update
         "#,
         );
+    }
+
+    #[test]
+    fn an_agent_that_reports_the_end_of_its_replay_is_not_waited_for() {
+        for agent in [v1(&["load"]), v2()] {
+            script(agent.clone(), adopt(false)).check(
+                r#"
+                0 routed
+                ...
+                10 agent Hello.
+                    until 60010
+                20 replayed
+                    until 60020
+                30 mode code
+                    until 60030
+                40 result {}
+                    done s {}
+                        replay: agent_message_chunk Hello.
+                        replay: current_mode_update
+            "#,
+            );
+            script(agent, adopt(false)).check(
+                r#"
+                0 routed
+                ...
+                10 result {}
+                    until 210
+                20 agent Hello.
+                    until 220
+                30 replayed
+                    done s {}
+                        replay: agent_message_chunk Hello.
+            "#,
+            );
+        }
     }
 
     #[test]
@@ -289,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_session_that_is_too_large_is_refused() {
-        let mut replay = AdoptedReplay { updates: Vec::new(), bytes: MAX_REPLAY - 1 };
+        let mut replay = AdoptedReplay { bytes: MAX_REPLAY - 1, ..AdoptedReplay::default() };
         assert!(replay.push("x".to_owned()).is_ok());
         assert!(replay.push("x".to_owned()).is_err());
         assert_eq!(replay.updates.len(), 1);

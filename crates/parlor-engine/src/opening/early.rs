@@ -173,6 +173,22 @@ impl EarlyMessages {
         })
     }
 
+    /// Removes the lines with which the agent reports the end of its replay, and returns whether there were any.
+    pub(super) fn remove_replay_end(&self, lines: &mut String) -> bool {
+        // A replay can be long, and this member is rare.
+        if !lines.contains(REPLAY_END) {
+            return false;
+        }
+        let is_end = |line: &str| match self.decode(line.trim_end_matches('\n')) {
+            Some(Ok(decoded)) => is_replay_end(&decoded.update),
+            Some(Err(_)) | None => false,
+        };
+        let rest: String = lines.split_inclusive('\n').filter(|line| !is_end(line)).collect();
+        let has_end = rest.len() < lines.len();
+        *lines = rest;
+        has_end
+    }
+
     fn keep_updates(&mut self, lines: String) {
         if self.kept_bytes + lines.len() > MAX_UPDATE_BYTES {
             self.dropped += lines.lines().count();
@@ -210,12 +226,11 @@ impl EarlyMessages {
         if settings.report(&decoded.update) {
             return;
         }
-        if let Update::Upsert { target: Target::Slot(slot), upsert } = &decoded.update {
-            if *slot == Slot::Info && is_replay_end(&upsert.meta) {
-                self.on_replay_idle();
-            } else {
-                rest.push_str(line);
-            }
+        if is_replay_end(&decoded.update) {
+            return self.on_replay_idle();
+        }
+        if let Update::Upsert { target: Target::Slot(_), .. } = &decoded.update {
+            rest.push_str(line);
             return;
         }
         match &mut self.replay {
@@ -280,13 +295,18 @@ impl EarlyMessages {
     }
 }
 
-/// Whether metadata of the session says that the agent has replayed everything.
-fn is_replay_end(meta: &MetaPatch) -> bool {
-    let (MetaPatch::Replace(meta) | MetaPatch::MergeKeys(meta) | MetaPatch::MergeDeep(meta)) = meta else {
+/// The member of `_meta.jetbrains.air` in a `session_info_update` with which an agent reports that it has replayed everything.
+const REPLAY_END: &str = "loadReplayEnd";
+
+/// Whether the agent reports that it has replayed everything.
+fn is_replay_end(update: &Update) -> bool {
+    let Update::Upsert { target: Target::Slot(Slot::Info), upsert } = update else { return false };
+    let (MetaPatch::Replace(meta) | MetaPatch::MergeKeys(meta) | MetaPatch::MergeDeep(meta)) = &upsert.meta
+    else {
         return false;
     };
     let air = meta.get_object("jetbrains").and_then(|jetbrains| jetbrains.get_object("air"));
-    air.is_some_and(|air| air.get_bool("loadReplayEnd") == Some(true))
+    air.is_some_and(|air| air.get_bool(REPLAY_END) == Some(true))
 }
 
 #[cfg(test)]

@@ -255,6 +255,7 @@ impl Opening {
         let (purpose, missing_id) = match call {
             Call::Create => (RoutePurpose::Created, "the agent's response to session/new has no `sessionId`"),
             Call::Fork => (RoutePurpose::Forked, "the agent's response to session/fork has no `sessionId`"),
+            Call::Adopt if self.adopted.is_complete => return self.finish_adoption(),
             Call::Adopt => {
                 self.state = State::Replaying { since: now };
                 return;

@@ -22,6 +22,9 @@ type Checked = Result<(), String>;
 /// How long processes may take to end after the server has.
 const EXIT: Duration = Duration::from_secs(10);
 
+/// How a conversation begins that parlor hands over with a prompt.
+const CONTEXT: &str = "<conversation id=";
+
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(what()) }
 }
@@ -435,8 +438,44 @@ impl Story {
         self.works("QUINCE")
     }
 
+    /// The first part of an answer is on the screen when a prompt is sent into the turn.
+    pub(super) fn steer(&mut self) -> Checked {
+        let turn = self.held_turn("LYCHEE")?;
+        if self.has_model() {
+            self.model.reply("SORREL", Reply::text(&["SORREL-ANSWER"]));
+        }
+        let session = self.session.clone();
+        let (first, second) = self.clients();
+        let running = first.prompt(&session, &turn.prompt);
+        wait_for_line(second, &session, "agent_message", &turn.first.0, turn.first.1);
+        let steered = second.prompt_with(&session, "Say SORREL.", json!({ "parlor/steer": true }));
+        let is_refused = second.wait_for("the prompt of the turn or its error", |second| {
+            let is_error = |line: &Value| line["id"] == steered && line.get("error").is_some();
+            let refused = second.received.iter().any(is_error);
+            let is_there = !lines_with(second, &session, "user_message", "Say SORREL.").is_empty();
+            (refused || is_there || second.has_response(steered)).then_some(refused)
+        });
+        self.release(&turn)?;
+        let (first, second) = self.clients();
+        end_of_turn(first, &session, running)?;
+        if is_refused {
+            return second.response(steered).map(drop).map_err(|error| error.to_string());
+        }
+        second.response(steered).map_err(|error| format!("the prompt failed: {error}"))?;
+        // Nothing of the turn comes after its end.
+        let answers = count_of(first, &session, "agent_message", "SORREL-ANSWER");
+        ensure(answers == 1, || format!("{answers} answers at the end of the turn"))?;
+        contains(&self.request("SORREL")?.conversation, "Say LYCHEE.", "the request")?;
+        let lines = self.stored_transcript();
+        let prompts = lines.iter().filter(|line| line.starts_with("user_message"));
+        let last: Vec<_> = prompts.rev().take(2).collect();
+        let is_ordered = last[0].contains("Say SORREL.") && last[1].contains("Say LYCHEE.");
+        ensure(is_ordered, || format!("the prompts are in another order: {last:?}"))
+    }
+
     pub(super) fn agent_killed(&mut self) -> Result<Option<String>, String> {
-        let turn = self.held_turn("GUAVA").ok();
+        let answers_at_once = matches!(self.cast.agent.script, Script::Echo | Script::Fixed(_));
+        let turn = if answers_at_once { None } else { Some(self.held_turn("GUAVA")?) };
         let session = self.session.clone();
         let (first, _) = self.clients();
         let prompt = turn.as_ref().map(|turn| {
@@ -458,30 +497,47 @@ impl Story {
             let status = first.call("_parlor/status", json!({})).expect("the server has a status");
             !status["agents"].as_array().into_iter().flatten().any(|agent| agent["pid"] == pid)
         });
-        self.knows_the_conversation("PAPAYA")
+        let how = self.knows_the_conversation("PAPAYA")?;
+        Ok(Some(if answers_at_once { format!("{how}, while idle") } else { how }))
     }
 
-    /// Sends a prompt and checks that the model is given the first turn: whether the agent restored it or parlor sent it.
-    fn knows_the_conversation(&mut self, word: &str) -> Result<Option<String>, String> {
+    /// Sends a prompt and checks that the model is given the first turn: whether the agent restored it or parlor sent it. An agent
+    /// without a model restores nothing.
+    fn knows_the_conversation(&mut self, word: &str) -> Result<String, String> {
         self.works(word)?;
-        if !self.has_model() {
-            return Ok(None);
+        let (known, prompt) = self.given(word)?;
+        contains(&known, "Say APPLE.", "what was given after the restart")?;
+        if self.has_model() {
+            contains(&known, "APPLE-ANSWER", "what was given after the restart")?;
         }
-        let request = self.request(word)?;
-        contains(&request.conversation, "APPLE-ANSWER", "the request after the restart")?;
-        let how = if request.prompt.contains("<conversation id=") { "transcript" } else { "restored" };
+        let how = if prompt.contains(CONTEXT) { "transcript" } else { "restored" };
         let expected = self.cast.agent.comes_back;
-        ensure(expected.is_none_or(|expected| how == expected), || {
+        ensure(expected.split(" or ").any(|expected| how == expected), || {
             format!("the conversation came back as {how}")
         })?;
-        Ok(expected.map(str::to_owned))
+        Ok(expected.to_owned())
+    }
+
+    /// The conversation and the prompt that the model was given, or else the agent, with the last prompt that has a word.
+    fn given(&self, word: &str) -> Result<(String, String), String> {
+        if self.has_model() {
+            let request = self.request(word)?;
+            return Ok((request.conversation, request.prompt));
+        }
+        let prompt = self.given_prompt(word)?;
+        Ok((prompt.clone(), prompt))
     }
 
     /// The transcript as a client gets it that has not been there before.
     fn stored_transcript(&self) -> Vec<String> {
+        self.stored_transcript_of(&self.session)
+    }
+
+    /// The same of another session.
+    fn stored_transcript_of(&self, session: &str) -> Vec<String> {
         let mut client = self.connect(other(self.cast.client));
-        client.load_in(&self.session, &self.work());
-        client.transcript(&self.session)
+        client.load_in(session, &self.work());
+        client.transcript(session)
     }
 
     pub(super) fn server_killed(&mut self) -> Result<Option<String>, String> {
@@ -492,7 +548,7 @@ impl Story {
         self.server = Some(server);
         let after = self.stored_transcript();
         ensure(before == after, || format!("before: {before:?}\nafter: {after:?}"))?;
-        self.knows_the_conversation("LEMON")
+        self.knows_the_conversation("LEMON").map(Some)
     }
 
     /// The session in the list of a client.
@@ -623,13 +679,10 @@ impl Story {
         let work = self.work();
         let server = dir.serve();
         let mut client = server.client(TransportKind::Unix, self.cast.client, NAME);
-        let list = client.call("_parlor/agent_sessions", json!({ "agent": NAME }));
-        let list = list.map_err(|error| format!("the agent's sessions cannot be listed: {error}"))?;
-        let sessions = list["sessions"].as_array().cloned().unwrap_or_default();
-        let ids: Vec<_> = sessions.iter().filter_map(|session| session["sessionId"].as_str()).collect();
+        let ids = agent_sessions(&mut client)?;
         ensure(!ids.is_empty(), || "the agent lists no sessions".to_owned())?;
         let mut seen = Vec::new();
-        for id in ids {
+        for id in &ids {
             match client.try_load_in(id, &work) {
                 Ok(_) => seen = client.transcript(id),
                 Err(error) => return Err(format!("the agent's session cannot be loaded: {error}")),
@@ -656,20 +709,29 @@ impl Story {
         Ok((id_of(answer), id_of(&lines[two])))
     }
 
-    /// Checks that the model was given the first turn in a fork, and not the second one. Without a model, the fork's messages say
-    /// it.
-    fn knows_first_turn(&mut self, fork: &str, word: &str, unknown: &str) -> Checked {
-        let known = if self.has_model() {
-            let known = self.request(word)?.conversation;
-            contains(&known, "APPLE-ANSWER", "the request of the fork")?;
-            known
-        } else {
-            let mut client = self.connect(other(self.cast.client));
-            client.load_in(fork, &self.work());
-            client.transcript(fork).join("\n")
-        };
-        contains(&known, "Say APPLE.", "the fork")?;
-        lacks(&known, unknown, "the fork")
+    /// Checks that the model was given the first turn in a fork, and not the second one; the same of the fork's messages. The
+    /// remark for the table.
+    fn knows_first_turn(
+        &mut self,
+        fork: &str,
+        (word, unknown): (&str, &str),
+        (how, expected): (String, &str),
+    ) -> Result<String, String> {
+        ensure(how == expected, || format!("the agent's fork is {how}"))?;
+        let (given, prompt) = self.given(word)?;
+        let is_handed_over = prompt.contains(CONTEXT);
+        ensure(is_handed_over == (how == "transcript"), || {
+            format!("the fork is {how}, the prompt: {prompt}")
+        })?;
+        if self.has_model() {
+            contains(&given, "APPLE-ANSWER", "what was given in the fork")?;
+        }
+        let messages = self.stored_transcript_of(fork).join("\n");
+        for known in [given, messages] {
+            contains(&known, "Say APPLE.", "the fork")?;
+            lacks(&known, unknown, "the fork")?;
+        }
+        Ok(how)
     }
 
     /// Answers the permission request of a fork's turn, if its agent always asks.
@@ -704,7 +766,7 @@ impl Story {
         self.allow_in_fork(mark)?;
         let (first, _) = self.clients();
         end_of_turn(first, &fork, id)?;
-        self.knows_first_turn(&fork, "RAISIN", "PEAR")?;
+        let how = self.knows_first_turn(&fork, ("RAISIN", "PEAR"), (how, self.cast.agent.forks))?;
         // The parent knows nothing of the fork.
         self.works("WALNUT")?;
         if self.has_model() {
@@ -724,7 +786,7 @@ impl Story {
         self.allow_in_fork(mark)?;
         let (first, _) = self.clients();
         end_of_turn(first, &fork, id)?;
-        self.knows_first_turn(&fork, "CASHEW", "RAISIN")?;
+        let how = self.knows_first_turn(&fork, ("CASHEW", "RAISIN"), (how, self.cast.agent.forks_at_end))?;
         if self.has_model() {
             contains(&self.request("CASHEW")?.conversation, "PEAR-ANSWER", "the fork")?;
         }
@@ -752,8 +814,7 @@ impl Story {
         let mark = self.clients().0.mark();
         let (fork, how) = self.new_fork("_parlor/edit", params)?;
         self.first_turn_of_fork(&fork, "ALMOND", mark)?;
-        self.knows_first_turn(&fork, "ALMOND", "PEAR")?;
-        Ok(how)
+        self.knows_first_turn(&fork, ("ALMOND", "PEAR"), (how, self.cast.agent.forks))
     }
 
     pub(super) fn regenerate(&mut self) -> Result<String, String> {
@@ -764,12 +825,17 @@ impl Story {
         let (fork, how) = self.new_fork("_parlor/regenerate", params)?;
         let answer = if self.has_model() { "AGAIN" } else { "PEAR" };
         self.first_turn_of_fork(&fork, answer, mark)?;
-        self.knows_first_turn(&fork, "Say PEAR.", "PEAR-ANSWER")?;
-        Ok(how)
+        self.knows_first_turn(&fork, ("Say PEAR.", "PEAR-ANSWER"), (how, self.cast.agent.forks))
     }
 
     pub(super) fn delete(&mut self) -> Checked {
         let (session, work) = (self.session.clone(), self.work());
+        // A server that has no sessions of its own lists those of the agent.
+        let dir = TestDir::new(&self.parlor).with_config(&self.config);
+        let elsewhere = self.cast.agent.deletes.then(|| dir.serve());
+        let mut elsewhere =
+            elsewhere.as_ref().map(|server| server.client(TransportKind::Unix, self.cast.client, NAME));
+        let before = elsewhere.as_mut().map(agent_sessions).transpose()?;
         let (first, second) = self.clients();
         first
             .call("session/delete", json!({ "sessionId": session }))
@@ -779,6 +845,11 @@ impl Story {
             let loaded = client.try_load_in(&session, &work);
             ensure(loaded.is_err(), || "the deleted session can be loaded".to_owned())?;
         }
+        let (Some(client), Some(before)) = (&mut elsewhere, before) else { return Ok(()) };
+        // The agent may delete it after the response to the client.
+        wait_until("the agent has deleted its session", || {
+            agent_sessions(client).is_ok_and(|after| after.len() + 1 == before.len())
+        });
         Ok(())
     }
 
@@ -799,6 +870,14 @@ impl Story {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// The ids of the sessions that the agent lists, at a server that has none of them.
+fn agent_sessions(client: &mut Client) -> Result<Vec<String>, String> {
+    let list = client.call("_parlor/agent_sessions", json!({ "agent": NAME }));
+    let list = list.map_err(|error| format!("the agent's sessions cannot be listed: {error}"))?;
+    let sessions = list["sessions"].as_array().into_iter().flatten();
+    Ok(sessions.filter_map(|session| session["sessionId"].as_str()).map(str::to_owned).collect())
 }
 
 /// The commands of processes whose environment has the tag of a story.

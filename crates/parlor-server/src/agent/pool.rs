@@ -154,15 +154,15 @@ impl AgentPool {
         if let Some((_, error)) = slot.failed.as_ref().filter(|(at, _)| *at >= since) {
             return Err(error.clone());
         }
-        let known = self.load_agent_info(config).await.map(|known| known.dialect.version());
+        let known = self.load_agent_info(config).await;
         // The working directory may not exist any more; the agent gets it with the session, too.
         let home = || std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
         let exists = tokio::fs::metadata(cwd).await.is_ok_and(|found| found.is_dir());
         let cwd = if exists { cwd.to_owned() } else { home() };
         let (agent, reaper) = (config.clone(), self.reaper.clone());
-        let started = self
-            .session_thread
-            .spawn(async move { start::start(&agent, &env, &cwd, &meta, known, &reaper, startup).await });
+        let started = self.session_thread.spawn(async move {
+            start::start(&agent, &env, &cwd, &meta, known.as_ref(), &reaper, startup).await
+        });
         let started = started.await.unwrap_or_else(|_| {
             let message = format!("cannot start agent '{}': the server is stopping", config.label());
             Err(RpcError::new(code::INTERNAL_ERROR, message))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_dialect::{Dialect, live};
-use parlor_engine::AgentProfile;
+use parlor_engine::{AgentProfile, CachedAgentInfo};
 use parlor_json::{Json, Object};
 use parlor_wire::{
     Batches, Body, Incoming, InputLine, LineDecoder, Outcome, RequestId, RpcError, code, write,
@@ -16,6 +16,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use super::{Agent, Startup, agent_error, timeout_error};
 use crate::auth_method::TERMINAL_AUTH;
 use crate::config::{AgentConfig, EmbeddedAgent, Preset, Sandbox};
+use crate::hub::InitializeMeta;
 use crate::services::access::FileAccess;
 use parlor_process::{Command, Process, Reaper};
 
@@ -55,17 +56,18 @@ pub const AGENT_UNAVAILABLE: &str = "agent_unavailable";
 /// The `reason` in the data of an error: the agent of a session is not configured any more.
 pub const AGENT_NOT_CONFIGURED: &str = "agent_not_configured";
 
-/// Starts an agent, with this metadata in `initialize`. Errors have the reason [`AGENT_UNAVAILABLE`].
+/// Starts an agent, with this metadata in `initialize`. `known` is its last response to that. Errors have the reason [`AGENT_UNAVAILABLE`].
 pub(crate) async fn start(
     config: &AgentConfig,
     env: &[(String, String)],
     cwd: &Path,
-    meta: &Object,
-    version: Option<u16>,
+    meta: &InitializeMeta,
+    known: Option<&CachedAgentInfo>,
     reaper: &Reaper,
     startup: Startup,
 ) -> Result<Arc<Agent>, RpcError> {
-    start_with_version(config, env, cwd, meta, version, reaper, startup).await.map_err(|error| {
+    let starter = Starter { config, env, cwd, meta, reaper, startup };
+    start_with_version(&starter, known).await.map_err(|error| {
         let data = error.data().and_then(Json::to_object).unwrap_or_default();
         error.with_data(data.with("reason", AGENT_UNAVAILABLE).to_json())
     })
@@ -74,50 +76,103 @@ pub(crate) async fn start(
 /// Starts an agent with version 2 of the protocol, unless it is known to speak version 1. An agent that does not speak version
 /// 2, or offers more in version 1, is started again, because some agents do not accept a second `initialize`.
 async fn start_with_version(
-    config: &AgentConfig,
-    env: &[(String, String)],
-    cwd: &Path,
-    meta: &Object,
-    version: Option<u16>,
-    reaper: &Reaper,
-    startup: Startup,
+    starter: &Starter<'_>,
+    known: Option<&CachedAgentInfo>,
 ) -> Result<Arc<Agent>, RpcError> {
+    let config = starter.config;
     if let Some(embedded) = &config.embedded {
-        return start_embedded(config, embedded, startup).await;
+        return start_embedded(config, embedded, starter.startup).await;
     }
-    let wanted = match (config.dialect, config.version.or(version)) {
-        (Some(dialect), _) => dialect,
-        (None, Some(1)) => Dialect::V1,
-        (None, _) => Dialect::V2,
+    let fixed = match (config.dialect, config.version) {
+        (Some(dialect), _) => Some(dialect),
+        (None, Some(1)) => Some(Dialect::V1),
+        (None, version) => version.map(|_| Dialect::V2),
     };
-    let start_and_initialize =
-        async |dialect| start_and_initialize(config, env, cwd, (dialect, meta), reaper, startup).await;
-    let started = start_and_initialize(wanted).await;
-    let is_fixed = config.dialect.is_some() || config.version.is_some();
-    let (started, dialect) = match started {
-        // The agent spoke version 1 before, and version 2 now.
-        Ok(started) if wanted == Dialect::V1 && !is_fixed && live::speaks_v2(&started.result) => {
-            end(started.process, started.stdin, startup).await;
-            (start_and_initialize(Dialect::V2).await?, Dialect::V2)
-        }
-        Ok(started) if wanted == Dialect::V1 => (started, wanted),
-        Ok(started) if live::speaks_v2(&started.result) && (is_fixed || !prefers_v1(&started.result)) => {
-            (started, wanted)
-        }
-        Ok(started) => {
-            end(started.process, started.stdin, startup).await;
-            (start_and_initialize(Dialect::V1).await?, Dialect::V1)
-        }
-        // Some agents answer an unknown version with an error, or exit. One that hangs would hang again.
-        Err(StartError { timed_out: false, .. }) if wanted != Dialect::V1 && config.version.is_none() => {
-            (start_and_initialize(Dialect::V1).await?, Dialect::V1)
-        }
-        Err(failed) => return Err(failed.error),
+    let known = known.filter(|known| known.dialect == Dialect::V1);
+    let (started, dialect) = match (fixed, known) {
+        (Some(Dialect::V1), _) => (starter.start(Dialect::V1).await?, Dialect::V1),
+        (None, Some(known)) => starter.start_known(&known.initialize).await?,
+        (fixed, _) => starter.negotiate(fixed.unwrap_or(Dialect::V2)).await?,
     };
     let Initialized { process, stdin, stdout, result } = started;
     tracing::info!(agent = config.name, %dialect, pid = process.pid(), "agent started");
     let sandbox = config.sandbox.clone();
     Ok(Agent::new(&config.name, config.label(), stdout, stdin, Some(process), dialect, result, sandbox))
+}
+
+/// Starts the process of an agent, more than once if necessary.
+struct Starter<'a> {
+    config: &'a AgentConfig,
+    env: &'a [(String, String)],
+    cwd: &'a Path,
+    meta: &'a InitializeMeta,
+    reaper: &'a Reaper,
+    startup: Startup,
+}
+
+impl Starter<'_> {
+    async fn start(&self, dialect: Dialect) -> Result<Initialized, StartError> {
+        let (config, startup) = (self.config, self.startup);
+        start_and_initialize(config, self.env, self.cwd, (dialect, self.meta), self.reaper, startup).await
+    }
+
+    async fn end(&self, started: Initialized) {
+        end(started.process, started.stdin, self.startup).await;
+    }
+
+    /// Starts with version 2, or its draft, and again with version 1 if the agent does not speak that or offers less in it.
+    async fn negotiate(&self, wanted: Dialect) -> Result<(Initialized, Dialect), StartError> {
+        let is_fixed = self.config.dialect.is_some() || self.config.version.is_some();
+        match self.start(wanted).await {
+            Ok(started) if live::speaks_v2(&started.result) && (is_fixed || !prefers_v1(&started.result)) => {
+                Ok((started, wanted))
+            }
+            Ok(started) => {
+                self.end(started).await;
+                Ok((self.start(Dialect::V1).await?, Dialect::V1))
+            }
+            // Some agents answer an unknown version with an error, or exit. One that hangs would hang again.
+            Err(StartError { timed_out: false, .. }) if self.config.version.is_none() => {
+                Ok((self.start(Dialect::V1).await?, Dialect::V1))
+            }
+            Err(failed) => Err(failed),
+        }
+    }
+
+    /// Starts an agent with version 1, with this response to `initialize` before.
+    async fn start_known(&self, known: &Object) -> Result<(Initialized, Dialect), StartError> {
+        match self.start(Dialect::V1).await {
+            Ok(started) if may_prefer_v2(&started.result, known) => {
+                self.end(started).await;
+                self.negotiate(Dialect::V2).await
+            }
+            Ok(started) => Ok((started, Dialect::V1)),
+            // A later release may reject version 1.
+            Err(failed) if !failed.timed_out => match self.start(Dialect::V2).await {
+                Ok(started) if live::speaks_v2(&started.result) => Ok((started, Dialect::V2)),
+                Ok(started) => {
+                    self.end(started).await;
+                    Err(failed)
+                }
+                Err(_) => Err(failed),
+            },
+            Err(failed) => Err(failed),
+        }
+    }
+}
+
+/// Whether version 2 is tried with an agent that spoke version 1 before and was asked for that again: it answered with version 2,
+/// or is another agent or release than before.
+fn may_prefer_v2(result: &Object, known: &Object) -> bool {
+    if live::speaks_v2(result) {
+        return true;
+    }
+    let release = |initialize: &Object| {
+        let info = initialize.get_object("agentInfo").unwrap_or_default();
+        (info.get_string("name"), info.get_string("version"))
+    };
+    let wants_v1 = AgentProfile::of(Dialect::V1, result).is_some_and(|profile| profile.version() == 1);
+    !wants_v1 && release(result) != release(known)
 }
 
 /// Whether an agent with this response of version 2 offers more in version 1.
@@ -138,7 +193,10 @@ async fn start_embedded(
     embedded.start(theirs);
     let (mut read, mut write) = tokio::io::split(ours);
     let response = async {
-        write.write_all(initialize_line(Dialect::V2, config.fs, &Object::default()).as_bytes()).await.ok()?;
+        write
+            .write_all(initialize_line(Dialect::V2, config.fs, &InitializeMeta::default()).as_bytes())
+            .await
+            .ok()?;
         read_response(&mut read).await
     };
     match tokio::time::timeout_at(startup.until.into(), response).await {
@@ -152,19 +210,34 @@ async fn start_embedded(
     }
 }
 
-fn initialize_line(dialect: Dialect, fs: FileAccess, meta: &Object) -> String {
+fn initialize_line(dialect: Dialect, fs: FileAccess, meta: &InitializeMeta) -> String {
     let mut params = initialize_params(dialect, fs);
-    for (name, value) in meta.iter() {
-        params.set_nested("_meta", &name.to_text(), value.clone());
-    }
+    set_meta(&mut params, &meta.params);
+    let name = match dialect {
+        Dialect::V1 => "clientCapabilities",
+        Dialect::V2 | Dialect::Draft => "capabilities",
+    };
+    let mut capabilities = params.get_object(name).unwrap_or_default();
+    set_meta(&mut capabilities, &meta.capabilities);
+    params.set(name, capabilities);
     write::request(&RequestId::from(0), "initialize", Some(params.to_json().raw())) + "\n"
+}
+
+/// Adds metadata of a client, except what the server itself says.
+fn set_meta(holder: &mut Object, meta: &Object) {
+    for (name, value) in meta.iter() {
+        let name = name.to_text();
+        if holder.get_nested("_meta", &name).is_none() {
+            holder.set_nested("_meta", &name, value.clone());
+        }
+    }
 }
 
 async fn start_and_initialize(
     config: &AgentConfig,
     env: &[(String, String)],
     cwd: &Path,
-    (dialect, meta): (Dialect, &Object),
+    (dialect, meta): (Dialect, &InitializeMeta),
     reaper: &Reaper,
     startup: Startup,
 ) -> Result<Initialized, StartError> {

@@ -100,12 +100,8 @@ async fn adopt(
         None,
         &mut losses,
     );
-    let (_, agents_params) = agents_params.map_err(|loss| {
-        session_not_found(
-            id,
-            &format!("the agent's version of the protocol cannot express the request: {loss}"),
-        )
-    })?;
+    let (_, agents_params) = agents_params
+        .map_err(|loss| session_not_found(id, loss.request_error("agent", "session/new").message()))?;
     let (session, is_listed) = (id.clone(), listed.is_some());
     let plan = OpeningPlan::Adopt { session, params: agents_params, is_listed };
     let opener = hub.open_at_agent(id, (&agent, &config.name), plan, startup, None);

@@ -6,7 +6,7 @@ use parlor_dialect::{Losses, live};
 use parlor_engine::Frame;
 use parlor_json::{Json, JsonStr, Object};
 use parlor_session::SessionId;
-use parlor_wire::{RequestId, RpcError, code};
+use parlor_wire::{RequestId, RpcError};
 use tokio::sync::oneshot;
 
 use super::{create, initialize};
@@ -57,9 +57,8 @@ impl SessionlessCall {
         let (method, params) = match request {
             Ok(request) => request,
             Err(loss) => {
-                let message =
-                    format!("the agent's version of the protocol cannot express {}: {loss}", self.method);
-                return self.answer(Err(RpcError::new(code::METHOD_NOT_FOUND, message)));
+                let error = loss.request_error("agent", &self.method);
+                return self.answer(Err(error));
             }
         };
         let Some(id) = &self.id else { return agent.notify(&method, &params) };

@@ -55,12 +55,7 @@ async fn try_new(
     let mut losses = Losses::default();
     let (_, mut agents_params) =
         live::request_to_agent("session/new", &params, dialect, agent.info.dialect, None, &mut losses)
-            .map_err(|loss| {
-                RpcError::new(
-                    code::INVALID_PARAMS,
-                    format!("the agent's version of the protocol cannot express the request: {loss}"),
-                )
-            })?;
+            .map_err(|loss| loss.request_error("agent", "session/new"))?;
     agent.name_session(&mut agents_params, session);
     let origin = Origin { client: Arc::clone(client), id: id.clone() };
     let plan = OpeningPlan::Create { params: agents_params };

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use parlor_client::{MessageId, Object, SessionId, SessionInfo};
+use parlor_view::money::money;
 
 use crate::clean::Clean;
 
@@ -37,11 +38,7 @@ impl Usage {
         let cost = fields.get_object("cost").and_then(|cost| {
             let amount: f64 = cost.get("amount")?.as_str().parse().ok()?;
             let currency = cost.get_string("currency").unwrap_or_default();
-            Some(match currency.as_str() {
-                "USD" | "" => Clean::line(&format!("${amount:.2}")),
-                "EUR" => Clean::line(&format!("€{amount:.2}")),
-                other => Clean::line(&format!("{amount:.2} {other}")),
-            })
+            Some(Clean::line(&money(&currency, amount)))
         });
         Some(Self { used: fields.get_u64("used").unwrap_or(0), size, cost })
     }

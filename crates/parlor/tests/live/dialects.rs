@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use parlor_dialect::Dialect;
 use parlor_testkit::client::{Client, ClientBuilder, error_code};
+use parlor_testkit::programs;
 use parlor_testkit::server::Server;
 use parlor_testkit::transport::TransportKind;
 use serde_json::{Value, json};
@@ -466,5 +467,77 @@ fn an_agent_that_offers_more_in_version_1_is_spoken_to_in_version_1() {
         client.turn(&session, "whoami");
         let said = client.transcript(&session).last().unwrap().clone();
         assert!(said.contains(&format!(" {version}")), "{agent}: {said}");
+    }
+}
+
+/// What an agent says of itself, on the server.
+fn whoami(client: &mut Client) -> String {
+    let session = client.new_session();
+    client.turn(&session, "whoami");
+    client.transcript(&session).last().unwrap().clone()
+}
+
+#[test]
+fn another_release_of_an_agent_is_asked_for_version_2_once() {
+    let upgraded = r#"
+[agents.upgraded]
+command = ["sh", "-c", "tee -a TEST_DIR/input | exec TEST_AGENT $(cat TEST_DIR/release)"]
+"#;
+    let server = start_server(upgraded);
+    let set_release = |options: &str| std::fs::write(server.dir().path().join("release"), options).unwrap();
+    let start = |release: &str| {
+        set_release(release);
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, "upgraded");
+        let said = whoami(&mut client);
+        let stopped = client.call("_parlor/agents/stop", json!({ "agent": "upgraded" })).unwrap();
+        assert_eq!(stopped["stopped"], 1, "{stopped}");
+        let input = std::fs::read_to_string(server.dir().path().join("input")).unwrap();
+        std::fs::remove_file(server.dir().path().join("input")).unwrap();
+        let asked: Vec<_> = input
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .filter(|line| line["method"] == "initialize")
+            .map(|line| line["params"]["protocolVersion"].clone())
+            .collect();
+        let spoken = if said.contains(" v2") { 2 } else { 1 };
+        (spoken, Value::from(asked))
+    };
+    assert_eq!(start("--version 1 --agent-version 1.0.0"), (1, json!([2, 1])));
+    assert_eq!(
+        start("--agent-version 1.0.0"),
+        (1, json!([1])),
+        "the release that is known to speak version 1"
+    );
+    assert_eq!(start("--version 1 --agent-version 1.1.0"), (1, json!([1, 2, 1])), "another one");
+    assert_eq!(start("--version 1 --agent-version 1.1.0"), (1, json!([1])), "is tried once");
+    let preferring = "--name @agentclientprotocol/claude-agent-acp --agent-version 0.99.1";
+    assert_eq!(start(preferring), (1, json!([1])), "an agent that offers more in version 1");
+    assert_eq!(start("--agent-version 2.0.0"), (2, json!([1, 2])));
+    assert_eq!(start("--agent-version 2.0.0"), (2, json!([2])));
+}
+
+#[test]
+fn a_release_of_an_agent_that_rejects_version_1_is_spoken_to_in_version_2() {
+    let rejecting = r#"
+[agents.rejecting]
+command = ["sh", "TEST_DIR/agent.sh"]
+"#;
+    let script = r#"
+if [ ! -e "$(dirname "$0")/upgraded" ]; then exec TEST_AGENT --version 1; fi
+read -r line
+case $line in
+*'"protocolVersion":1'*) echo '{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"version 2 only"}}' ;;
+*) { printf '%s\n' "$line"; cat; } | TEST_AGENT --version 2 ;;
+esac
+"#;
+    let server = start_server(rejecting);
+    let dir = server.dir().path();
+    std::fs::write(dir.join("agent.sh"), script.replace("TEST_AGENT", programs::test_agent())).unwrap();
+    for version in [" v1", " v2", " v2"] {
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, "rejecting");
+        let said = whoami(&mut client);
+        assert!(said.contains(version), "{version}: {said}");
+        client.call("_parlor/agents/stop", json!({ "agent": "rejecting" })).unwrap();
+        std::fs::write(dir.join("upgraded"), "").unwrap();
     }
 }

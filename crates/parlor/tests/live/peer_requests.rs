@@ -495,6 +495,13 @@ fn a_request_has_the_tool_call_id_that_clients_have() {
             assert_eq!(cancelled["params"]["toolCallId"], "t1", "{cancelled}");
             scripted.respond(&cancelled, &json!({}));
             clients[1].response(cancel).unwrap();
+        } else if name == "scripted-v1" {
+            let cancel = clients[1]
+                .call("tool_call/cancel", json!({ "sessionId": fork, "toolCallId": id }))
+                .unwrap_err();
+            assert_eq!(cancel["code"], -32601, "{cancel}");
+            let message = "the agent's protocol version has no method tool_call/cancel";
+            assert_eq!(cancel["message"], message, "{cancel}");
         }
         end(&scripted, name, &prompt);
         clients[1].end_of_turn(&fork, prompt_id);
