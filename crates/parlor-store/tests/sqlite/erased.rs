@@ -256,7 +256,7 @@ fn a_session_is_deleted_although_a_rejected_batch_was_written_in_part() {
     write(&store, vec![session("s"), session("t")]);
     let rejected = dir.path().join("db.rejected");
     // The disk was full in the middle of a character.
-    let torn = b"\"reason\" [Append { session: \"t\", content: \"caf\xc3";
+    let torn = b"\"reason\" [Append { session: \"t\", content: \"na\xc3";
     fs::write(&rejected, [&b"\"reason\" [Append { session: \"s\" }]\n"[..], torn].concat()).unwrap();
     write(&store, vec![delete("s")]);
     assert_eq!(fs::read(&rejected).unwrap(), torn);

@@ -10,7 +10,7 @@ use parlor_engine::{Event, IdGen, Now, SessionMachine, no_session};
 use parlor_json::JsonStr;
 use parlor_session::session::ClientId;
 use parlor_session::{SessionId, UnixMillis};
-use parlor_wire::RpcError;
+use parlor_wire::{RpcError, code};
 
 use super::agent::Process;
 use super::client::{Connection, Person};
@@ -188,6 +188,9 @@ impl World {
     pub(super) fn open(&mut self, key: &SessionId) -> Result<(), RpcError> {
         if self.shells.contains_key(key) {
             return Ok(());
+        }
+        if self.is_stopping {
+            return Err(RpcError::new(code::INTERNAL_ERROR, "the server is stopping"));
         }
         let stored = self.disk.open(key.as_json().as_literal()).ok_or_else(|| no_session(key))?;
         if self.disk.owners(&stored.row).iter().any(|owner| self.is_deleting(owner)) {
