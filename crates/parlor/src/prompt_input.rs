@@ -4,14 +4,21 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use parlor_client::{Json, Object, Prompt};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::command_error::CommandError;
 use crate::tty::Tty;
+
+/// How long a socket may send nothing until the words of the command line are the whole prompt.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(3);
+/// After this time without input, a person is told what the command waits for.
+const PIPE_NOTICE: Duration = Duration::from_secs(2);
 
 /// The arguments and options that make up a prompt.
 #[derive(Args)]
@@ -41,7 +48,12 @@ impl PromptInput {
     /// Reads standard input, the files and the images, and opens the editor.
     pub(crate) fn read(&self) -> Result<PromptContent, CommandError> {
         let mut text = self.words.join(" ");
-        if text == "-" || is_piped() {
+        let has_input = match StdinSource::get() {
+            _ if text == "-" => true,
+            Some(source) => text.is_empty() || source.is_read_beside_words(),
+            None => false,
+        };
+        if has_input {
             let input = read_stdin()?;
             text = match (text.as_str(), input.trim().is_empty()) {
                 ("-" | "", _) => input,
@@ -94,10 +106,53 @@ impl PromptContent {
     }
 }
 
-/// Whether standard input is a pipe, a file or a socket, with which some programs connect their children.
-fn is_piped() -> bool {
-    let kind = std::fs::metadata("/dev/stdin").map(|metadata| metadata.file_type());
-    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_file() || kind.is_socket())
+/// What standard input is, if a prompt may come from it.
+#[derive(Clone, Copy)]
+enum StdinSource {
+    File,
+    Pipe,
+    /// Some programs connect their children with sockets, also if they send nothing.
+    Socket,
+}
+
+impl StdinSource {
+    fn get() -> Option<Self> {
+        let kind = std::fs::metadata("/dev/stdin").ok()?.file_type();
+        match kind {
+            _ if kind.is_file() => Some(Self::File),
+            _ if kind.is_fifo() => Some(Self::Pipe),
+            _ if kind.is_socket() => Some(Self::Socket),
+            _ => None,
+        }
+    }
+
+    /// Whether the input is read if there are words as well. Says on standard error what is waited for, or left out.
+    fn is_read_beside_words(self) -> bool {
+        match self {
+            Self::Pipe if !stdin_is_ready(PIPE_NOTICE) => {
+                print_stderr!(
+                    "waiting for the end of standard input (`< /dev/null` sends the prompt without it)"
+                );
+                true
+            }
+            Self::Socket if !stdin_is_ready(SOCKET_TIMEOUT) => {
+                print_stderr!(
+                    "standard input sent nothing; the prompt is sent without it (`-` waits for it)"
+                );
+                false
+            }
+            Self::File | Self::Pipe | Self::Socket => true,
+        }
+    }
+}
+
+/// Whether standard input has something to read, or has ended, within a time.
+fn stdin_is_ready(timeout: Duration) -> bool {
+    let stdin = io::stdin();
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    let timeout = Timespec { tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX), tv_nsec: 0 };
+    // If it cannot be polled, reading says why.
+    poll(&mut polled, Some(&timeout)).map_or(true, |ready| ready > 0)
 }
 
 fn read_stdin() -> Result<String, CommandError> {

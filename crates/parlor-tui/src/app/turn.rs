@@ -92,7 +92,8 @@ impl App {
             return;
         }
         if self.open_id().as_ref() != Some(session) || self.forking.is_some() {
-            self.drafts.entry(Some(session.clone())).or_insert(text);
+            let draft = self.drafts.entry(Some(session.clone())).or_default();
+            *draft = if draft.is_empty() { text } else { format!("{draft}\n\n{text}") };
             return self.note("A queued prompt was withdrawn. It is in the input of its session");
         }
         self.history_index = None;

@@ -39,7 +39,7 @@ pub(crate) struct Ls {
     /// List only archived sessions
     #[arg(long)]
     archived: bool,
-    /// List at most this many sessions; 0 for all [default: 50 on a terminal and with `--watch`, else all]
+    /// List at most this many sessions; 0 for all [default: 50 on a terminal without `--json`, and with `--watch`; else all]
     #[arg(long, value_name = "N", value_parser = input::parse_count, allow_negative_numbers = true)]
     limit: Option<usize>,
     /// List forks below the sessions that they were forked from, with the last message that they share

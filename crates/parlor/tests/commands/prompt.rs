@@ -804,6 +804,32 @@ fn a_prompt_is_read_from_a_socket() {
 }
 
 #[test]
+fn a_socket_that_sends_nothing_does_not_keep_the_words_back() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let (_open, stdin) = UnixStream::pair().unwrap();
+    let mut command = scenario.command(&["prompt", "--new", "say words"]);
+    command.stdin(OwnedFd::from(stdin));
+    let output = CommandOutput::from(command.output().unwrap()).success();
+    assert_eq!(output.stdout, "words\n");
+    assert!(output.stderr.contains("standard input sent nothing"), "{output:#?}");
+}
+
+#[test]
+fn a_pipe_that_sends_nothing_is_waited_for_and_named() {
+    let scenario = Scenario::new(PARLOR).with_server();
+    let mut command = scenario.command(&["prompt", "--new", "say words"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut notice = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    stderr.read_line(&mut notice).unwrap();
+    assert!(notice.contains("waiting for the end of standard input"), "{notice}");
+    child.stdin.take().unwrap().write_all(b"say from the pipe\n").unwrap();
+    let output = CommandOutput::from(child.wait_with_output().unwrap()).success();
+    assert_eq!(output.stdout, "words\n\nfrom the pipe\n");
+}
+
+#[test]
 fn a_log_of_both_streams_has_every_notice_on_its_own_line() {
     let scenario = Scenario::new(PARLOR).with_server();
     let log = |args: &[&str], ends: &str| {
