@@ -101,7 +101,7 @@ async fn adopt(
         &mut losses,
     );
     let (_, agents_params) = agents_params
-        .map_err(|loss| session_not_found(id, loss.request_error("agent", "session/new").message()))?;
+        .map_err(|loss| session_not_found(id, loss.request_error("agent", "session/load").message()))?;
     let (session, is_listed) = (id.clone(), listed.is_some());
     let plan = OpeningPlan::Adopt { session, params: agents_params, is_listed };
     let opener = hub.open_at_agent(id, (&agent, &config.name), plan, startup, None);

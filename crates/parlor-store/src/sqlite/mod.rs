@@ -264,11 +264,16 @@ impl Store for SqliteStore {
     }
 
     fn search(&self, search: &Search, offset: usize, limit: usize) -> Result<Vec<Hit>, StoreError> {
-        if let Some(writer) = &self.writer {
-            // The index ranks the hits.
-            writer.shared.wait_for_fold(SEARCH_WAIT);
+        let search =
+            |conn: &Connection, pending: &Pending| search::search(conn, pending, search, offset, limit);
+        match &self.writer {
+            // The index ranks all hits that a client can have waited for. Later batches would come before them in any order,
+            // and move what is on the next page.
+            Some(writer) if writer.shared.wait_for_fold(SEARCH_WAIT) => {
+                self.read_with(Pending::default(), search)
+            }
+            Some(_) | None => self.read(search),
         }
-        self.read(|conn, pending| search::search(conn, pending, search, offset, limit))
     }
 
     fn unindexed(&self, limit: usize) -> Result<Vec<String>, StoreError> {

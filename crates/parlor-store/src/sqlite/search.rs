@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use super::list;
 use super::pending::{Pending, PendingDocument};
 use crate::query::Term;
-use crate::{Hit, Query, Search, StoreError};
+use crate::{Hit, Query, Search, SessionRow, StoreError};
 
 /// The time of a hit; for a title, the last activity of its session.
 const HIT_TIME: &str = "CASE w.created WHEN 0 THEN ~s.rank ELSE w.at END";
@@ -44,7 +44,11 @@ pub(super) fn search(
     // The index ranks a hit by all documents in it, and these are not. The latest is the most likely to be wanted.
     hits.sort_by_key(|hit| Reverse(hit.at));
     let most = offset.saturating_add(limit).saturating_add(changed.len());
-    let unchanged = |hit: &Hit| !changed.contains_key(&(&*hit.session, hit.created.unwrap_or(0)));
+    let unchanged = |hit: &Hit| {
+        let is_included = |row: &SessionRow| search.includes(row, &hit.kind, hit.at);
+        !changed.contains_key(&(&*hit.session, hit.created.unwrap_or(0)))
+            && pending.session(&hit.session).is_none_or(is_included)
+    };
     hits.extend(stored(conn, search, 0, most)?.into_iter().filter(unchanged));
     Ok(hits.into_iter().skip(offset).take(limit).collect())
 }

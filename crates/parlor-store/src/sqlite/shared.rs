@@ -386,23 +386,19 @@ impl Shared {
             self.is_foreign.store(true, Ordering::SeqCst);
         }
         let mut state = self.lock();
-        match &folded {
+        let had_failed = match &folded {
             Ok(()) => {
                 self.folded.store(end, Ordering::SeqCst);
                 state.is_fold_slow = false;
                 state.backlog.drain(..backlog.len());
                 state.backlog_bytes -= bytes;
-                if state.fold_error.take().is_some() {
-                    tracing::info!("fold of the journal succeeded; batches are accepted again");
-                }
+                state.fold_error.take().is_some()
             }
             Err(error) => {
                 state.fold_failed_at = Some(Instant::now());
-                if state.fold_error.replace(error.clone()).is_none() {
-                    tracing::error!(%error, "fold of the journal failed; batches fail until it succeeds");
-                }
+                state.fold_error.replace(error.clone()).is_some()
             }
-        }
+        };
         let wake_time = if folded.is_ok() { writer.wake_time() } else { Some(Instant::now() + RETRY_AFTER) };
         let is_woken = state.wake_at(wake_time);
         drop(state);
@@ -410,6 +406,16 @@ impl Shared {
         self.folds.notify_all();
         if is_woken {
             self.work.notify_one();
+        }
+        // Without the lock: the log may be on the same disk, and reads take the lock.
+        match &folded {
+            Ok(()) if had_failed => {
+                tracing::info!("fold of the journal succeeded; batches are accepted again")
+            }
+            Err(error) if !had_failed => {
+                tracing::error!(%error, "fold of the journal failed; batches fail until it succeeds");
+            }
+            Ok(()) | Err(_) => {}
         }
         folded
     }
@@ -429,10 +435,10 @@ impl Shared {
     }
 
     /// Has the store's thread fold all batches that were reported as done, and waits for that, but no longer than
-    /// `timeout`, and not if folds fail or an earlier search has waited in vain.
-    pub(super) fn wait_for_fold(&self, timeout: Duration) {
+    /// `timeout`, and not if folds fail or an earlier search has waited in vain. Returns whether all of them are folded.
+    pub(super) fn wait_for_fold(&self, timeout: Duration) -> bool {
         if self.is_folded() {
-            return;
+            return true;
         }
         let end = self.end.load(Ordering::SeqCst);
         let begun = Instant::now();
@@ -444,10 +450,11 @@ impl Shared {
         while self.folded.load(Ordering::SeqCst) < end && may_fold(&state) {
             let Some(rest) = timeout.checked_sub(begun.elapsed()) else {
                 state.is_fold_slow = true;
-                return;
+                return false;
             };
             state = self.folds.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
         }
+        self.folded.load(Ordering::SeqCst) >= end
     }
 
     /// Runs the store's thread: folds the journal and leads when needed, until the store is closed and the queue is
@@ -671,6 +678,7 @@ impl Shared {
         self.lock().is_closed = true;
         self.work.notify_all();
         self.space.notify_all();
+        self.folds.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
