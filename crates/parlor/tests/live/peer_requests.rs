@@ -174,13 +174,13 @@ fn files_are_read_through_the_editor_if_it_has_the_capability_else_from_disk() {
             editor.respond(&peer_request, &json!({}));
             editor.end_of_turn(&session, prompt);
             let stored = server.stored_transcript(&session);
-            assert!(stored.iter().any(|line| line.contains("says: not saved yet")), "{stored:#?}");
+            assert!(stored.iter().any(|line| line.contains("contains: not saved yet")), "{stored:#?}");
 
             // As an observer, the same editor does not serve files: they are read from disk.
             let mut other = server.client(TransportKind::Unix, Dialect::V2, agent);
             other.load(&session);
             other.turn(&session, &format!("read {name}"));
-            other.wait_for_message(&session, "says: on the disk");
+            other.wait_for_message(&session, "contains: on the disk");
         }
         // A client on another machine has other files.
         let mut far = ClientBuilder::new(TransportKind::WebSocket, Dialect::V1, agent)
@@ -189,7 +189,7 @@ fn files_are_read_through_the_editor_if_it_has_the_capability_else_from_disk() {
         let session = far.new_session();
         far.turn(&session, &format!("read {name}\nwrite {name} on the disk"));
         far.wait_for("what is on the disk", |client| {
-            client.transcript(&session).iter().any(|line| line.contains("says: on the disk")).then_some(())
+            client.transcript(&session).iter().any(|line| line.contains("contains: on the disk")).then_some(())
         });
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), "on the disk");
@@ -231,8 +231,8 @@ fn files_outside_the_session_directory_are_rejected() {
                 client.end_of_turn(&session, id);
                 client.transcript(&session).last().unwrap().clone()
             };
-            assert!(last(&format!("read {}", name("project/notes")), true).contains("says: in project"));
-            assert!(last(&format!("read {}", name("more/notes")), true).contains("says: in more"));
+            assert!(last(&format!("read {}", name("project/notes")), true).contains("contains: in project"));
+            assert!(last(&format!("read {}", name("more/notes")), true).contains("contains: in more"));
             let secret = last(&format!("read {}", name("secret")), outside);
             assert_eq!(secret.contains("not readable"), outside, "{secret}");
             if !outside {
