@@ -189,7 +189,11 @@ fn files_are_read_through_the_editor_if_it_has_the_capability_else_from_disk() {
         let session = far.new_session();
         far.turn(&session, &format!("read {name}\nwrite {name} on the disk"));
         far.wait_for("what is on the disk", |client| {
-            client.transcript(&session).iter().any(|line| line.contains("contains: on the disk")).then_some(())
+            client
+                .transcript(&session)
+                .iter()
+                .any(|line| line.contains("contains: on the disk"))
+                .then_some(())
         });
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), "on the disk");

@@ -38,6 +38,12 @@ struct Viewers {
     drivers: HashMap<String, usize>,
 }
 
+impl FeedSlot {
+    fn has_ended(&self) -> bool {
+        self.feed.get().is_some_and(|feed| lock(&feed.state).has_ended)
+    }
+}
+
 /// Keeps a feed open.
 pub(in crate::page) struct FeedHandle {
     state: Arc<PageState>,
@@ -58,6 +64,10 @@ impl Feeds {
             browser.filter(|browser| browser.role == ClientRole::Driver).map(|browser| browser.id.clone());
         let slot = {
             let mut open = lock(&state.feeds.open);
+            // Its tabs are closed before they release it. It says nothing any more, also not that the session was deleted.
+            if open.get(id).is_some_and(|slot| slot.has_ended()) {
+                open.remove(id);
+            }
             if !open.contains_key(id) && open.len() >= MAX_FEEDS {
                 return Err(Error::Busy);
             }
@@ -145,14 +155,7 @@ impl std::ops::Deref for FeedHandle {
 
 impl Drop for FeedHandle {
     fn drop(&mut self) {
-        let has_ended = lock(&self.feed.state).has_ended;
-        if has_ended {
-            // A tab that connects again needs another one.
-            let mut open = lock(&self.state.feeds.open);
-            if open.get(&self.feed.row.id).is_some_and(|slot| Arc::ptr_eq(slot, &self.slot)) {
-                open.remove(&self.feed.row.id);
-            }
-        }
+        let has_ended = self.slot.has_ended();
         release(&self.state, &self.feed.row.id, &self.slot, self.driver.take(), has_ended);
     }
 }
