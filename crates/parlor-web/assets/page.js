@@ -130,7 +130,7 @@ function announce(text) {
 
 // ---- The connection ----
 
-let socket = null, attempts = 0, retryTimer, watchdog, lostAt = null, retryAt = 0;
+let socket = null, attempts = 0, retryTimer, watchdog, lostAt = null, retryAt = 0, isFirstConnection = true;
 
 function send(message) {
   if (socket?.readyState === WebSocket.OPEN) { socket.send(JSON.stringify(message)); return true; }
@@ -169,7 +169,9 @@ function onOpen() {
   send({ do: "show", session, epoch: log?.dataset.epoch ?? null, revision });
   resend();
   if (session && !document.hidden) send({ do: "seen" });
-  if (log && location.hash && !$(hashId())) findTarget();
+  // A person who has read on meanwhile is not taken back.
+  if (isFirstConnection && log && location.hash && !$(hashId())) findTarget();
+  isFirstConnection = false;
   document.dispatchEvent(new CustomEvent("connected"));
 }
 
@@ -183,7 +185,7 @@ function onLost() {
   wantsLatest = false;
   clearTimeout(watchdog);
   lostAt ??= new Date();
-  awaited = null;
+  awaited = place = null;
   enableForms();
   const pause = [300, 500, 1000, 2000, 4000, 8000][Math.min(attempts, 5)];
   attempts += 1;
@@ -331,16 +333,24 @@ const patches = {
     // The cursor of an entry that the tab has is unknown to a feed that does not have the entry.
     const isStale = known > -1 && $(fresh[known].id).previousElementSibling && log.dataset.before?.startsWith("e:");
     if (known < 0 || below.length || isStale) {
-      // A connection that was lost does not take a person away from what is read: the page of that entry is requested, because the
-      // cursors of the pages around it may be unknown by now.
-      if (!wantsLatest && !following() && keepPlace()) return;
+      // A connection that was lost does not take a person away from what is read. If the latest entries do not have that, its page is
+      // requested, because the cursors of the pages around it may be unknown by now.
+      const read = wantsLatest || following() ? null : placeOfReader();
+      const isLatest = fresh.some((element) => element.id === read?.id);
+      if (read && !isLatest && find(read.id)) {
+        place = read;
+        // What is shown misses entries, also if that page never arrives.
+        below = [""];
+        return;
+      }
       wantsLatest = false;
+      awaited = place = null;
       releaseTools(log);
       log.replaceChildren(...fresh);
       below = [];
       setBefore(before);
       mark(fresh[0], "", before);
-      toEnd();
+      if (isLatest) returnTo(read); else toEnd();
       return;
     }
     const first = $(fresh[known].id);
@@ -364,8 +374,14 @@ const patches = {
   },
   page({ key, html, before, is_last: isLast, below: under }) { onPage(key, html, before, isLast, under); },
   announce,
-  error(text) { note(text, true); announce(text); awaited = place = null; enableForms(); },
-  note(text) { note(text, false); announce(text); awaited = place = null; },
+  no_page({ key, text }) {
+    const isAwaited = awaited === key, read = place;
+    if (isAwaited) awaited = place = null;
+    // The entry that a person reads is gone: nothing that is shown can be continued.
+    if (isAwaited && read) showLatest(); else { note(text, true); announce(text); }
+  },
+  error(text) { note(text, true); announce(text); enableForms(); },
+  note(text) { note(text, false); announce(text); },
   go(address) {
     // What was written has become a session.
     for (const form of document.querySelectorAll("form.start, .edit-form")) drafts(draftKeyOf(form), null);
@@ -415,14 +431,20 @@ let below = [];
 
 // A person wants to see the latest entries.
 let wantsLatest = false;
+function showLatest() {
+  awaited = place = null;
+  if (sendNow({ do: "latest" })) wantsLatest = true;
+}
 // The entry that a person reads, and where it is in the view, while its page is requested again.
 let place = null;
-function keepPlace() {
+function placeOfReader() {
   const top = view.getBoundingClientRect().top;
   const entry = [...log.children].find((one) => /^[mt]-/.test(one.id) && one.getBoundingClientRect().bottom > top);
-  if (!entry || !find(entry.id)) return false;
-  place = { id: entry.id, top: entry.getBoundingClientRect().top };
-  return true;
+  return entry ? { id: entry.id, top: entry.getBoundingClientRect().top } : null;
+}
+function returnTo({ id, top }) {
+  view.scrollTop += $(id).getBoundingClientRect().top - top;
+  requestAnimationFrame(onScroll);
 }
 
 const following = () => !view || (below.length === 0 && view.scrollHeight - view.scrollTop - view.clientHeight < 48);
@@ -461,13 +483,9 @@ function onPage(key, html, before, isLast, under) {
     setBefore(before);
     // The first of them is the one next to the latest entries.
     below = ["", ...under];
-    const kept = place && $(place.id);
-    if (kept) {
-      view.scrollTop += kept.getBoundingClientRect().top - place.top;
-      place = null;
-      requestAnimationFrame(onScroll);
-      return;
-    }
+    const read = place;
+    place = null;
+    if (read && $(read.id)) { returnTo(read); return; }
     document.dispatchEvent(new CustomEvent("target"));
     return;
   }
@@ -923,7 +941,8 @@ const local = {
   theme: changeTheme,
   split: changeLayout,
   connect,
-  to_end() { if (!below.length) toEnd(); else if (sendNow({ do: "latest" })) wantsLatest = true; },
+  // A page that was requested before would take the view away from the end.
+  to_end() { if (below.length) showLatest(); else { awaited = place = null; toEnd(); } },
   details() {
     closeMenus();
     root.dataset.details = isDetailsOpen() ? "closed" : "open";
