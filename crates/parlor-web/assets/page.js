@@ -239,10 +239,17 @@ function elements(html) {
   return template.content;
 }
 
+// The element that stands for another one after `old` is replaced by `fresh`: the one at the same place among those that a selector
+// matches, within the nearest part that has an id. Another card of the inbox does not take the place of the one that a person uses.
+function counterpart(element, selector, old, fresh) {
+  const parent = element === old ? null : element.parentElement.closest("[id]");
+  const isWhole = !parent || parent === old || !old.contains(parent);
+  const within = isWhole ? fresh : fresh.querySelector(`#${CSS.escape(parent.id)}`);
+  const of = (whole) => [...(whole.matches(selector) ? [whole] : []), ...whole.querySelectorAll(selector)];
+  return within ? of(within)[of(isWhole ? old : parent).indexOf(element)] ?? null : null;
+}
 // Replaces an element, and keeps which parts of it are open, the focus and the scroll positions.
-function swap(old, html) {
-  const content = elements(html);
-  const fresh = content.firstElementChild;
+function swap(old, fresh) {
   if (!fresh) { old.remove(); return; }
   releaseTools(old);
   const open = [...old.querySelectorAll("details")].map((details) => details.open);
@@ -260,8 +267,9 @@ function swap(old, html) {
   const active = old.contains(document.activeElement) ? document.activeElement : null;
   const path = active && (active.id ? `#${CSS.escape(active.id)}` : active.getAttribute("href") ? `[href="${CSS.escape(active.getAttribute("href"))}"]`
     : active.dataset.do ? `[data-do="${active.dataset.do}"]` : active.tagName.toLowerCase());
+  const focused = active && counterpart(active, path, old, fresh);
   for (const field of old.querySelectorAll("input[name], textarea[name], select[name]")) {
-    const same = fresh.querySelector(`[name="${CSS.escape(field.name)}"]${field.type === "radio" || field.type === "checkbox" ? `[value="${CSS.escape(field.value)}"]` : ""}`);
+    const same = counterpart(field, `[name="${CSS.escape(field.name)}"]${field.type === "radio" || field.type === "checkbox" ? `[value="${CSS.escape(field.value)}"]` : ""}`, old, fresh);
     if (!same) continue;
     if (field.type === "radio" || field.type === "checkbox") same.checked = field.checked;
     else if (field.type !== "file") same.value = field.value;
@@ -275,7 +283,7 @@ function swap(old, html) {
     const element = selector ? fresh.querySelectorAll(selector)[index] : fresh;
     element?.scrollTo({ top, left });
   }
-  if (path) (fresh.matches(path) ? fresh : fresh.querySelector(path))?.focus({ preventScroll: true });
+  focused?.focus({ preventScroll: true });
 }
 
 // Replaces only the parts that differ: an open list of models stays open while the use of the context changes.
@@ -293,7 +301,7 @@ function replaceParts(old, fresh) {
 const patches = {
   put({ id, after, html }) {
     const old = $(id);
-    if (old) { swap(old, html); return; }
+    if (old) { swap(old, elements(html).firstElementChild); return; }
     if (below.length) return;
     const previous = after === null ? null : $(after);
     const content = elements(html);
@@ -316,11 +324,12 @@ const patches = {
     // What is the same stays: somebody may be about to click it.
     const fresh = elements(html).firstElementChild;
     if (fresh) markCurrent(fresh);
+    if (fresh && id === "inbox") keepCard(old, fresh);
     count(old);
     if (fresh?.isEqualNode(old)) return;
-    if (id === "request") { replaceRequest(old, html); return; }
+    if (id === "request") { replaceRequest(old, fresh); return; }
     if (id === "composer-bar") { replaceParts(old, fresh); return; }
-    swap(old, html);
+    swap(old, fresh);
     if (id === "head") onHead();
     else if (id === "inbox") { readRest(); restoreDrafts(); }
     else markCurrent();
@@ -362,8 +371,8 @@ const patches = {
       const same = old.get(element.id);
       old.delete(element.id);
       if (same) {
-        swap(same, element.outerHTML);
-        last = $(element.id);
+        swap(same, element);
+        last = element;
       } else {
         if (last) last.after(element); else log.prepend(element);
         last = element;
@@ -407,6 +416,12 @@ const patches = {
   },
   completions: ({ word, items }) => showCompletions(word, items),
 };
+
+// The keys act on the card that a person reads, which the server does not know: it marks the first one.
+function keepCard(old, fresh) {
+  const current = old.querySelector(".item.cur")?.id, items = [...fresh.querySelectorAll(".item")];
+  if (items.some(({ id }) => id === current)) for (const item of items) item.classList.toggle("cur", item.id === current);
+}
 
 // The list is the same for all tabs.
 function markCurrent(within = document) {
@@ -774,9 +789,9 @@ if (field) {
 
 let requestSince = 0;
 const requestName = (card) => card ? `${card.dataset.request} ${card.dataset.opened ?? ""}` : "";
-function replaceRequest(old, html) {
+function replaceRequest(old, fresh) {
   const before = requestName(old.querySelector(".req"));
-  swap(old, html);
+  swap(old, fresh);
   const card = $("request").querySelector(".req");
   if (card && requestName(card) !== before) requestSince = performance.now();
   placeRequest();
