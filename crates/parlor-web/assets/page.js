@@ -167,7 +167,7 @@ function onOpen() {
   beat();
   const revision = log ? Number(log.dataset.revision) : null;
   send({ do: "show", session, epoch: log?.dataset.epoch ?? null, revision });
-  resend();
+  resend(isFirstConnection);
   if (session && !document.hidden) send({ do: "seen" });
   // A person who has read on meanwhile is not taken back.
   if (isFirstConnection && log && location.hash && !$(hashId())) findTarget();
@@ -608,23 +608,32 @@ function keptFiles(mode, run) {
 }
 const filesOf = async (key) => files.get(key) ?? await keptFiles("readonly", (kept) => kept.get(key)) ?? [];
 function forgetFiles(key) { if (files.delete(key)) keptFiles("readwrite", (kept) => kept.delete(key)); }
-async function resend() {
+async function resend(isFirst) {
   if (!prompt) return;
-  for (const { key, text, now, fileCount = 0 } of outbox()) {
+  for (const { key, text, now, fileCount = 0, tab } of outbox()) {
     const own = fileCount ? await filesOf(key) : [];
-    files.set(key, own);
-    if (own.length === fileCount) send({ do: "prompt", key, text, now, files: own });
-    else { patches.unsent({ key }); note("The files of a prompt that was not sent are lost.", true); }
+    // The server has accepted the prompt meanwhile.
+    if (!outbox().some((one) => one.key === key)) continue;
+    if (own.length === fileCount) {
+      files.set(key, own);
+      send({ do: "prompt", key, text, now, files: own });
+    } else if (isFirst || tab === tabId) {
+      // Another tab may be about to keep the files of its prompt.
+      patches.unsent({ key });
+      note("The files of a prompt that was not sent are lost.", true);
+    }
   }
 }
 
+const newKey = () => crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+const tabId = newKey();
 function submitPrompt(now = false) {
   const text = prompt.value;
   if (!text.trim() && !attached.length) return;
-  const key = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+  const key = newKey();
   const own = attached.splice(0);
   if (own.length) { files.set(key, own); keptFiles("readwrite", (kept) => kept.put(own, key)); }
-  outbox([...outbox(), { key, text, now, fileCount: own.length }]);
+  outbox([...outbox(), { key, text, now, fileCount: own.length, tab: tabId }]);
   prompt.value = "";
   keepDraft();
   showAttached();
@@ -911,14 +920,15 @@ function openEditor(id, text, names) {
   entry.classList.add("edit");
   const field = form.querySelector("textarea");
   field.value = text;
+  const dropped = [drafts(draftKeyOf(form))?.dropped ?? []].flat();
+  const markOf = (index) => Object.assign(document.createElement("input"), { type: "hidden", name: "dropped", value: index });
   // What is attached stays, unless a person removes it.
   form.querySelector(".chips").replaceChildren(...names.map((name, index) => {
+    if (dropped.includes(String(index))) return markOf(index);
     const chip = chipOf(name, () => {
-      const dropped = document.createElement("input");
-      dropped.type = "hidden";
-      dropped.name = "dropped";
-      dropped.value = index;
-      chip.replaceWith(dropped);
+      chip.replaceWith(markOf(index));
+      // The draft has it as well.
+      field.dispatchEvent(new Event("input", { bubbles: true }));
       field.focus();
     });
     return chip;

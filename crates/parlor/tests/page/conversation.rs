@@ -381,6 +381,27 @@ fn a_prompt_that_is_sent_after_a_reload_has_its_files() {
 }
 
 #[test]
+fn a_prompt_is_not_sent_again_after_the_server_has_it() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    tab.eval("window.sent = []; window.send = message => { sent.push(message.do); return true; }");
+    let lost = "document.querySelector('.note.bad')";
+    // The outbox is emptied while the files are read.
+    tab.eval("files.set('k', [{ name: 'a.txt' }]); outbox([{ key: 'k', text: 'x', now: false, fileCount: 1, tab: tabId }])");
+    tab.eval("(async () => { const sending = resend(false); outbox([]); await sending; })()");
+    assert_eq!(tab.eval("sent"), serde_json::json!([]));
+    // The files of another tab are its own.
+    tab.eval(
+        "outbox([{ key: 'other', text: 'x', now: false, fileCount: 1, tab: 'another tab' }]); resend(false)",
+    );
+    assert_eq!(tab.eval(&format!("outbox().length === 1 && !{lost}")), true);
+    tab.eval("resend(true)");
+    assert_eq!(tab.eval(&format!("outbox().length === 0 && {lost}.innerText.includes('are lost')")), true);
+}
+
+#[test]
 fn an_open_list_stays_open_while_the_use_of_the_context_changes() {
     let page = Page::new();
     let id = page.new_session("usage\nsay hello");
@@ -414,6 +435,13 @@ fn an_edited_prompt_keeps_what_is_attached_to_it() {
     tab.wait_for(&format!("{names}.length === 2"));
     assert_eq!(tab.eval(names), serde_json::json!(["kept.txt", "dropped.svg"]));
     tab.click(".edit-form .chip:last-child button");
+    // Also after a reload.
+    tab.reload();
+    tab.wait_for("socket?.readyState === 1 && [...log.querySelectorAll(':scope > .user')].at(-1)");
+    tab.eval("select([...log.querySelectorAll(':scope > .user')].at(-1))");
+    tab.press("e");
+    tab.wait_for("document.querySelector('.edit-form')");
+    assert_eq!(tab.eval(names), serde_json::json!(["kept.txt"]));
     tab.eval("document.querySelector('.edit-form textarea').select()");
     tab.enter("say another");
     let original = tab.eval("location.pathname");
