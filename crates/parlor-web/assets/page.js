@@ -130,7 +130,7 @@ function announce(text) {
 
 // ---- The connection ----
 
-let socket = null, attempts = 0, retryTimer, watchdog, lostAt = null, retryAt = 0;
+let socket = null, attempts = 0, retryTimer, watchdog, lostAt = null, retryAt = 0, isFirstConnection = true;
 
 function send(message) {
   if (socket?.readyState === WebSocket.OPEN) { socket.send(JSON.stringify(message)); return true; }
@@ -167,9 +167,11 @@ function onOpen() {
   beat();
   const revision = log ? Number(log.dataset.revision) : null;
   send({ do: "show", session, epoch: log?.dataset.epoch ?? null, revision });
-  resend();
+  resend(isFirstConnection);
   if (session && !document.hidden) send({ do: "seen" });
-  if (log && location.hash && !$(hashId())) findTarget();
+  // A person who has read on meanwhile is not taken back.
+  if (isFirstConnection && log && location.hash && !$(hashId())) findTarget();
+  isFirstConnection = false;
   document.dispatchEvent(new CustomEvent("connected"));
 }
 
@@ -183,7 +185,7 @@ function onLost() {
   wantsLatest = false;
   clearTimeout(watchdog);
   lostAt ??= new Date();
-  awaited = null;
+  awaited = place = null;
   enableForms();
   const pause = [300, 500, 1000, 2000, 4000, 8000][Math.min(attempts, 5)];
   attempts += 1;
@@ -237,10 +239,17 @@ function elements(html) {
   return template.content;
 }
 
+// The element that stands for another one after `old` is replaced by `fresh`: the one at the same place among those that a selector
+// matches, within the nearest part that has an id. Another card of the inbox does not take the place of the one that a person uses.
+function counterpart(element, selector, old, fresh) {
+  const parent = element === old ? null : element.parentElement.closest("[id]");
+  const isWhole = !parent || parent === old || !old.contains(parent);
+  const within = isWhole ? fresh : fresh.querySelector(`#${CSS.escape(parent.id)}`);
+  const of = (whole) => [...(whole.matches(selector) ? [whole] : []), ...whole.querySelectorAll(selector)];
+  return within ? of(within)[of(isWhole ? old : parent).indexOf(element)] ?? null : null;
+}
 // Replaces an element, and keeps which parts of it are open, the focus and the scroll positions.
-function swap(old, html) {
-  const content = elements(html);
-  const fresh = content.firstElementChild;
+function swap(old, fresh) {
   if (!fresh) { old.remove(); return; }
   releaseTools(old);
   const open = [...old.querySelectorAll("details")].map((details) => details.open);
@@ -258,8 +267,9 @@ function swap(old, html) {
   const active = old.contains(document.activeElement) ? document.activeElement : null;
   const path = active && (active.id ? `#${CSS.escape(active.id)}` : active.getAttribute("href") ? `[href="${CSS.escape(active.getAttribute("href"))}"]`
     : active.dataset.do ? `[data-do="${active.dataset.do}"]` : active.tagName.toLowerCase());
+  const focused = active && counterpart(active, path, old, fresh);
   for (const field of old.querySelectorAll("input[name], textarea[name], select[name]")) {
-    const same = fresh.querySelector(`[name="${CSS.escape(field.name)}"]${field.type === "radio" || field.type === "checkbox" ? `[value="${CSS.escape(field.value)}"]` : ""}`);
+    const same = counterpart(field, `[name="${CSS.escape(field.name)}"]${field.type === "radio" || field.type === "checkbox" ? `[value="${CSS.escape(field.value)}"]` : ""}`, old, fresh);
     if (!same) continue;
     if (field.type === "radio" || field.type === "checkbox") same.checked = field.checked;
     else if (field.type !== "file") same.value = field.value;
@@ -273,7 +283,7 @@ function swap(old, html) {
     const element = selector ? fresh.querySelectorAll(selector)[index] : fresh;
     element?.scrollTo({ top, left });
   }
-  if (path) (fresh.matches(path) ? fresh : fresh.querySelector(path))?.focus({ preventScroll: true });
+  focused?.focus({ preventScroll: true });
 }
 
 // Replaces only the parts that differ: an open list of models stays open while the use of the context changes.
@@ -291,7 +301,7 @@ function replaceParts(old, fresh) {
 const patches = {
   put({ id, after, html }) {
     const old = $(id);
-    if (old) { swap(old, html); return; }
+    if (old) { swap(old, elements(html).firstElementChild); return; }
     if (below.length) return;
     const previous = after === null ? null : $(after);
     const content = elements(html);
@@ -314,11 +324,12 @@ const patches = {
     // What is the same stays: somebody may be about to click it.
     const fresh = elements(html).firstElementChild;
     if (fresh) markCurrent(fresh);
+    if (fresh && id === "inbox") keepCard(old, fresh);
     count(old);
     if (fresh?.isEqualNode(old)) return;
-    if (id === "request") { replaceRequest(old, html); return; }
+    if (id === "request") { replaceRequest(old, fresh); return; }
     if (id === "composer-bar") { replaceParts(old, fresh); return; }
-    swap(old, html);
+    swap(old, fresh);
     if (id === "head") onHead();
     else if (id === "inbox") { readRest(); restoreDrafts(); }
     else markCurrent();
@@ -331,16 +342,24 @@ const patches = {
     // The cursor of an entry that the tab has is unknown to a feed that does not have the entry.
     const isStale = known > -1 && $(fresh[known].id).previousElementSibling && log.dataset.before?.startsWith("e:");
     if (known < 0 || below.length || isStale) {
-      // A connection that was lost does not take a person away from what is read: the page of that entry is requested, because the
-      // cursors of the pages around it may be unknown by now.
-      if (!wantsLatest && !following() && keepPlace()) return;
+      // A connection that was lost does not take a person away from what is read. If the latest entries do not have that, its page is
+      // requested, because the cursors of the pages around it may be unknown by now.
+      const read = wantsLatest || following() ? null : placeOfReader();
+      const isLatest = fresh.some((element) => element.id === read?.id);
+      if (read && !isLatest && find(read.id)) {
+        place = read;
+        // What is shown misses entries, also if that page never arrives.
+        below = [""];
+        return;
+      }
       wantsLatest = false;
+      awaited = place = null;
       releaseTools(log);
       log.replaceChildren(...fresh);
       below = [];
       setBefore(before);
       mark(fresh[0], "", before);
-      toEnd();
+      if (isLatest) returnTo(read); else toEnd();
       return;
     }
     const first = $(fresh[known].id);
@@ -352,8 +371,8 @@ const patches = {
       const same = old.get(element.id);
       old.delete(element.id);
       if (same) {
-        swap(same, element.outerHTML);
-        last = $(element.id);
+        swap(same, element);
+        last = element;
       } else {
         if (last) last.after(element); else log.prepend(element);
         last = element;
@@ -364,8 +383,14 @@ const patches = {
   },
   page({ key, html, before, is_last: isLast, below: under }) { onPage(key, html, before, isLast, under); },
   announce,
-  error(text) { note(text, true); announce(text); awaited = place = null; enableForms(); },
-  note(text) { note(text, false); announce(text); awaited = place = null; },
+  no_page({ key, text }) {
+    const isAwaited = awaited === key, read = place;
+    if (isAwaited) awaited = place = null;
+    // The entry that a person reads is gone: nothing that is shown can be continued.
+    if (isAwaited && read) showLatest(); else { note(text, true); announce(text); }
+  },
+  error(text) { note(text, true); announce(text); enableForms(); },
+  note(text) { note(text, false); announce(text); },
   go(address) {
     // What was written has become a session.
     for (const form of document.querySelectorAll("form.start, .edit-form")) drafts(draftKeyOf(form), null);
@@ -392,6 +417,12 @@ const patches = {
   completions: ({ word, items }) => showCompletions(word, items),
 };
 
+// The keys act on the card that a person reads, which the server does not know: it marks the first one.
+function keepCard(old, fresh) {
+  const current = old.querySelector(".item.cur")?.id, items = [...fresh.querySelectorAll(".item")];
+  if (items.some(({ id }) => id === current)) for (const item of items) item.classList.toggle("cur", item.id === current);
+}
+
 // The list is the same for all tabs.
 function markCurrent(within = document) {
   const links = [...within.querySelectorAll(".sess"), ...(within.matches?.(".sess") ? [within] : [])];
@@ -415,14 +446,20 @@ let below = [];
 
 // A person wants to see the latest entries.
 let wantsLatest = false;
+function showLatest() {
+  awaited = place = null;
+  if (sendNow({ do: "latest" })) wantsLatest = true;
+}
 // The entry that a person reads, and where it is in the view, while its page is requested again.
 let place = null;
-function keepPlace() {
+function placeOfReader() {
   const top = view.getBoundingClientRect().top;
   const entry = [...log.children].find((one) => /^[mt]-/.test(one.id) && one.getBoundingClientRect().bottom > top);
-  if (!entry || !find(entry.id)) return false;
-  place = { id: entry.id, top: entry.getBoundingClientRect().top };
-  return true;
+  return entry ? { id: entry.id, top: entry.getBoundingClientRect().top } : null;
+}
+function returnTo({ id, top }) {
+  view.scrollTop += $(id).getBoundingClientRect().top - top;
+  requestAnimationFrame(onScroll);
 }
 
 const following = () => !view || (below.length === 0 && view.scrollHeight - view.scrollTop - view.clientHeight < 48);
@@ -461,13 +498,9 @@ function onPage(key, html, before, isLast, under) {
     setBefore(before);
     // The first of them is the one next to the latest entries.
     below = ["", ...under];
-    const kept = place && $(place.id);
-    if (kept) {
-      view.scrollTop += kept.getBoundingClientRect().top - place.top;
-      place = null;
-      requestAnimationFrame(onScroll);
-      return;
-    }
+    const read = place;
+    place = null;
+    if (read && $(read.id)) { returnTo(read); return; }
     document.dispatchEvent(new CustomEvent("target"));
     return;
   }
@@ -575,23 +608,32 @@ function keptFiles(mode, run) {
 }
 const filesOf = async (key) => files.get(key) ?? await keptFiles("readonly", (kept) => kept.get(key)) ?? [];
 function forgetFiles(key) { if (files.delete(key)) keptFiles("readwrite", (kept) => kept.delete(key)); }
-async function resend() {
+async function resend(isFirst) {
   if (!prompt) return;
-  for (const { key, text, now, fileCount = 0 } of outbox()) {
+  for (const { key, text, now, fileCount = 0, tab } of outbox()) {
     const own = fileCount ? await filesOf(key) : [];
-    files.set(key, own);
-    if (own.length === fileCount) send({ do: "prompt", key, text, now, files: own });
-    else { patches.unsent({ key }); note("The files of a prompt that was not sent are lost.", true); }
+    // The server has accepted the prompt meanwhile.
+    if (!outbox().some((one) => one.key === key)) continue;
+    if (own.length === fileCount) {
+      files.set(key, own);
+      send({ do: "prompt", key, text, now, files: own });
+    } else if (isFirst || tab === tabId) {
+      // Another tab may be about to keep the files of its prompt.
+      patches.unsent({ key });
+      note("The files of a prompt that was not sent are lost.", true);
+    }
   }
 }
 
+const newKey = () => crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+const tabId = newKey();
 function submitPrompt(now = false) {
   const text = prompt.value;
   if (!text.trim() && !attached.length) return;
-  const key = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+  const key = newKey();
   const own = attached.splice(0);
   if (own.length) { files.set(key, own); keptFiles("readwrite", (kept) => kept.put(own, key)); }
-  outbox([...outbox(), { key, text, now, fileCount: own.length }]);
+  outbox([...outbox(), { key, text, now, fileCount: own.length, tab: tabId }]);
   prompt.value = "";
   keepDraft();
   showAttached();
@@ -756,9 +798,9 @@ if (field) {
 
 let requestSince = 0;
 const requestName = (card) => card ? `${card.dataset.request} ${card.dataset.opened ?? ""}` : "";
-function replaceRequest(old, html) {
+function replaceRequest(old, fresh) {
   const before = requestName(old.querySelector(".req"));
-  swap(old, html);
+  swap(old, fresh);
   const card = $("request").querySelector(".req");
   if (card && requestName(card) !== before) requestSince = performance.now();
   placeRequest();
@@ -878,14 +920,15 @@ function openEditor(id, text, names) {
   entry.classList.add("edit");
   const field = form.querySelector("textarea");
   field.value = text;
+  const dropped = [drafts(draftKeyOf(form))?.dropped ?? []].flat();
+  const markOf = (index) => Object.assign(document.createElement("input"), { type: "hidden", name: "dropped", value: index });
   // What is attached stays, unless a person removes it.
   form.querySelector(".chips").replaceChildren(...names.map((name, index) => {
+    if (dropped.includes(String(index))) return markOf(index);
     const chip = chipOf(name, () => {
-      const dropped = document.createElement("input");
-      dropped.type = "hidden";
-      dropped.name = "dropped";
-      dropped.value = index;
-      chip.replaceWith(dropped);
+      chip.replaceWith(markOf(index));
+      // The draft has it as well.
+      field.dispatchEvent(new Event("input", { bubbles: true }));
       field.focus();
     });
     return chip;
@@ -923,7 +966,8 @@ const local = {
   theme: changeTheme,
   split: changeLayout,
   connect,
-  to_end() { if (!below.length) toEnd(); else if (sendNow({ do: "latest" })) wantsLatest = true; },
+  // A page that was requested before would take the view away from the end.
+  to_end() { if (below.length) showLatest(); else { awaited = place = null; toEnd(); } },
   details() {
     closeMenus();
     root.dataset.details = isDetailsOpen() ? "closed" : "open";

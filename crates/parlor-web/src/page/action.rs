@@ -150,6 +150,25 @@ impl Action {
         Ok(action)
     }
 
+    /// The key of the page with an entry that was searched for.
+    pub(super) const FIND_KEY: &str = "find";
+
+    /// The key of the page after an element.
+    pub(super) fn newer_key(after: &str) -> String {
+        format!("after:{after}")
+    }
+
+    /// The key of the page of entries that it requests, by which the tab knows the response.
+    pub(super) fn page_key(&self) -> Option<String> {
+        if let Self::Older { before } = self {
+            return Some(before.clone());
+        }
+        if let Self::Newer { after } = self {
+            return Some(Self::newer_key(after));
+        }
+        matches!(self, Self::Find { .. }).then(|| Self::FIND_KEY.to_owned())
+    }
+
     /// Whether it needs a driver: it changes something, or reads more than the session, such as the names of files.
     pub(super) fn needs_driver(&self) -> bool {
         match self {

@@ -40,11 +40,9 @@ pub(super) struct Performer {
 impl Performer {
     /// Performs an action, and sends the tab its outcome.
     pub(super) async fn perform(self, action: Action) {
+        let page = action.page_key();
         let outcome = self.run(action).await;
-        let patch = match outcome {
-            Ok(patch) => patch,
-            Err(error) => vec![TabPatch::Error(reason(&error))],
-        };
+        let patch = outcome.unwrap_or_else(|error| vec![TabPatch::failed(page, reason(&error))]);
         if !patch.is_empty() {
             // A tab that is gone needs no response.
             let _ = self.responses.send(TabMessage::new(patch)).await;
@@ -181,8 +179,7 @@ impl Performer {
             }
             Action::Newer { after } => {
                 let page = self.feed()?.newer(&after);
-                let key = format!("after:{after}");
-                Ok(vec![page.into_patch(key, None)])
+                Ok(vec![page.into_patch(Action::newer_key(&after), None)])
             }
             Action::Find { message } => self.find(&message).await,
             Action::Latest => {
@@ -344,7 +341,7 @@ impl Performer {
         } else {
             "The message that the link names is not in this session."
         };
-        Ok(vec![TabPatch::Note(text.to_owned())])
+        Ok(vec![TabPatch::NoPage { key: Action::FIND_KEY.to_owned(), text: text.to_owned() }])
     }
 
     /// Refuses an agent that is not installed: the session would fail at its next prompt.

@@ -173,7 +173,7 @@ fn while_typing(query: &str) -> String {
 
 /// The sessions that have all words in their title, agent, directory or state, and pass the filters of the query.
 fn matching<'a>(rows: &'a [SessionRow], query: &str, now: Timestamp) -> Vec<&'a SessionRow> {
-    let parts = parts(query);
+    let parts = parts(query, now);
     let matches = |row: &&SessionRow| {
         let (_, state) = row.state.shown();
         let text = format!("{} {} {} {state}", row.title, row.agent, row.cwd).to_lowercase();
@@ -182,13 +182,15 @@ fn matching<'a>(rows: &'a [SessionRow], query: &str, now: Timestamp) -> Vec<&'a 
             QueryPart::Excluded(word) => !text.contains(word.as_str()),
             QueryPart::Agent(agent) => row.agent.to_lowercase() == *agent,
             QueryPart::Directory(cwd) => row.cwd.to_lowercase() == *cwd,
-            QueryPart::Since(seconds) => {
-                row.active_at.is_some_and(|at| now.as_second().saturating_sub(at.as_second()) <= *seconds)
-            }
-            // Only messages have a role.
-            QueryPart::Role => false,
+            QueryPart::Since(since) => row.active_at.is_some_and(|at| at.as_millisecond() >= *since),
+            QueryPart::Title => true,
+            QueryPart::Messages => false,
         })
     };
+    // A part that every session passes searches for none.
+    if parts.iter().all(|part| *part == QueryPart::Title) {
+        return Vec::new();
+    }
     rows.iter().filter(matches).collect()
 }
 
@@ -199,13 +201,16 @@ enum QueryPart {
     Excluded(String),
     Agent(String),
     Directory(String),
-    /// The most seconds since the session was active.
+    /// When the session was active at the earliest, in milliseconds since 1970.
     Since(i64),
-    Role,
+    /// The role of titles.
+    Title,
+    /// What only messages have, such as another role, and filters that are wrong.
+    Messages,
 }
 
-/// The words, phrases and filters of a query. A date after `since:` is left to the index.
-fn parts(query: &str) -> Vec<QueryPart> {
+/// The words, phrases and filters of a query.
+fn parts(query: &str, now: Timestamp) -> Vec<QueryPart> {
     let query = query.to_lowercase();
     let mut parts = Vec::new();
     let mut rest = query.trim_start();
@@ -223,26 +228,19 @@ fn parts(query: &str) -> Vec<QueryPart> {
         parts.extend(match filter {
             Some(("agent", name)) => Some(QueryPart::Agent(name.to_owned())),
             Some(("cwd", cwd)) => Some(QueryPart::Directory(cwd.to_owned())),
-            Some(("role", role)) => (role != "title").then_some(QueryPart::Role),
-            Some(("since", time)) => seconds(time).map(QueryPart::Since),
+            Some(("role", role)) => {
+                Some(if role == "title" { QueryPart::Title } else { QueryPart::Messages })
+            }
+            Some(("since", time)) => {
+                let since = parlor_server::search::since(time, now.as_millisecond());
+                Some(since.map_or(QueryPart::Messages, QueryPart::Since))
+            }
             Some(_) | None if word.is_empty() => None,
             Some(_) | None if is_excluded => Some(QueryPart::Excluded(word.to_owned())),
             Some(_) | None => Some(QueryPart::Word(word.to_owned())),
         });
     }
     parts
-}
-
-/// The seconds of a time such as `7d`.
-fn seconds(time: &str) -> Option<i64> {
-    let unit = match time.chars().last()? {
-        'm' => 60,
-        'h' => 3_600,
-        'd' => 86_400,
-        'w' => 604_800,
-        _ => return None,
-    };
-    time[..time.len() - 1].parse::<i64>().ok()?.checked_mul(unit)
 }
 
 fn session_html(row: &SessionRow, now: Timestamp, zone: &TimeZone) -> Markup {
@@ -372,7 +370,21 @@ mod tests {
         assert_eq!(found("agent:claude \"title of\" tw* -one"), ["two"]);
         assert_eq!(found("agent:CLAUDE"), ["one", "two"]);
         assert_eq!(found("cwd:/w since:2h"), ["one", "two"]);
-        for none in ["agent:gemini", "cwd:/other", "since:30m", "role:user title", "\"of title\""] {
+        for all in ["since:2026-03-04", "since:2026-03-04T10:30:00Z", "role:title title"] {
+            assert_eq!(found(all), ["one", "two"], "{all}");
+        }
+        for none in [
+            "since:2026-03-05",
+            "since:2026-03-04T11:30:00Z",
+            "since:soon",
+            "role:title",
+            "",
+            "agent:gemini",
+            "cwd:/other",
+            "since:30m",
+            "role:user title",
+            "\"of title\"",
+        ] {
             assert!(found(none).is_empty(), "{none}");
         }
     }

@@ -134,7 +134,7 @@ impl Tab {
         }
         let Ok(permit) = Arc::clone(&self.actions).try_acquire_owned() else {
             let message = "Too many actions of this tab are in progress.".to_owned();
-            return self.send(&TabPatch::Error(message).into()).await;
+            return self.send(&TabPatch::failed(action.page_key(), message).into()).await;
         };
         let performer = Performer {
             state: Arc::clone(&self.state),

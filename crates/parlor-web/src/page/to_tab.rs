@@ -37,6 +37,8 @@ pub(super) enum TabPatch {
         #[serde(skip_serializing_if = "Option::is_none")]
         below: Option<Vec<String>>,
     },
+    /// Why the page of entries with this key cannot be sent.
+    NoPage { key: String, text: String },
     /// Reads a text to people who use a screen reader.
     Announce(String),
     /// Shows why an action failed.
@@ -77,6 +79,16 @@ impl TabMessage {
     /// The message as JSON.
     pub(super) fn encode(&self) -> String {
         serde_json::to_string(self).expect("strings and numbers are JSON")
+    }
+}
+
+impl TabPatch {
+    /// Why an action failed; `page` is the key of the page that it requested.
+    pub(super) fn failed(page: Option<String>, text: String) -> Self {
+        match page {
+            Some(key) => Self::NoPage { key, text },
+            None => Self::Error(text),
+        }
     }
 }
 

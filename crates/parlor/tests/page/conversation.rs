@@ -381,6 +381,27 @@ fn a_prompt_that_is_sent_after_a_reload_has_its_files() {
 }
 
 #[test]
+fn a_prompt_is_not_sent_again_after_the_server_has_it() {
+    let page = Page::new();
+    let id = page.new_session("say hello");
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    tab.eval("window.sent = []; window.send = message => { sent.push(message.do); return true; }");
+    let lost = "document.querySelector('.note.bad')";
+    // The outbox is emptied while the files are read.
+    tab.eval("files.set('k', [{ name: 'a.txt' }]); outbox([{ key: 'k', text: 'x', now: false, fileCount: 1, tab: tabId }])");
+    tab.eval("(async () => { const sending = resend(false); outbox([]); await sending; })()");
+    assert_eq!(tab.eval("sent"), serde_json::json!([]));
+    // The files of another tab are its own.
+    tab.eval(
+        "outbox([{ key: 'other', text: 'x', now: false, fileCount: 1, tab: 'another tab' }]); resend(false)",
+    );
+    assert_eq!(tab.eval(&format!("outbox().length === 1 && !{lost}")), true);
+    tab.eval("resend(true)");
+    assert_eq!(tab.eval(&format!("outbox().length === 0 && {lost}.innerText.includes('are lost')")), true);
+}
+
+#[test]
 fn an_open_list_stays_open_while_the_use_of_the_context_changes() {
     let page = Page::new();
     let id = page.new_session("usage\nsay hello");
@@ -414,6 +435,13 @@ fn an_edited_prompt_keeps_what_is_attached_to_it() {
     tab.wait_for(&format!("{names}.length === 2"));
     assert_eq!(tab.eval(names), serde_json::json!(["kept.txt", "dropped.svg"]));
     tab.click(".edit-form .chip:last-child button");
+    // Also after a reload.
+    tab.reload();
+    tab.wait_for("socket?.readyState === 1 && [...log.querySelectorAll(':scope > .user')].at(-1)");
+    tab.eval("select([...log.querySelectorAll(':scope > .user')].at(-1))");
+    tab.press("e");
+    tab.wait_for("document.querySelector('.edit-form')");
+    assert_eq!(tab.eval(names), serde_json::json!(["kept.txt"]));
     tab.eval("document.querySelector('.edit-form textarea').select()");
     tab.enter("say another");
     let original = tab.eval("location.pathname");
@@ -456,6 +484,88 @@ fn a_person_who_reads_older_entries_stays_there_when_the_server_is_started_again
     tab.eval("window.isBack = true");
     tab.wait_for("!log.dataset.before");
     assert_eq!(tab.eval("document.querySelector('#log > .entry .who a').textContent"), "#1");
+}
+
+/// What a person reads: the first visible entry, and where it is.
+const PLACE: &str = "(() => { const top = view.getBoundingClientRect().top; \
+     const entry = [...log.children].find(one => one.getBoundingClientRect().bottom > top); \
+     return [entry.id, Math.round(entry.getBoundingClientRect().top)]; })()";
+
+#[test]
+fn a_person_who_reads_the_latest_entries_stays_there_when_the_server_is_started_again() {
+    let mut page = Page::on_a_fixed_port();
+    let id = page.new_session(&"stream 1 40\n".repeat(300));
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    // More entries than the latest ones are shown.
+    page.run(&["prompt", "-s", &id, &"stream 1 40\n".repeat(100)]).success();
+    tab.wait_for(&format!("log.children.length > 180 && {IDLE}"));
+    assert_eq!(tab.eval("log.dataset.before.slice(0, 2)"), "e:");
+    tab.eval("view.scrollTop = view.scrollHeight - view.clientHeight - 300");
+    let before = tab.eval(PLACE);
+    tab.eval("window.epoch = log.dataset.epoch");
+    page.kill();
+    tab.wait_for("!socket");
+    page.restart();
+    tab.wait_for("log.dataset.epoch !== window.epoch && awaited === null");
+    assert_eq!(tab.eval("document.querySelector('.note') === null && below.length === 0"), true);
+    assert_eq!(tab.eval(PLACE), before);
+    // The view goes on.
+    prompt(&tab, "say after the restart");
+    tab.wait_for(
+        "[...document.querySelectorAll('#log > .agent')].at(-1).textContent.includes('after the restart')",
+    );
+}
+
+#[test]
+fn a_page_that_never_arrives_does_not_stop_the_conversation() {
+    let page = Page::new();
+    let id = page.new_session(&"stream 1 40\n".repeat(300));
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    // The person reads an entry that is not among the latest.
+    tab.eval("document.getElementById('conversation').scrollTop = 400");
+    tab.wait_for("log.children.length > 150 && awaited === null");
+    tab.eval("view.scrollTop = 2000; awaited = 'nothing more'");
+    // The connection is lost between the latest entries and the page.
+    let tail = "const fresh = document.createElement('div'); fresh.append(log.lastElementChild.cloneNode(true)); fresh.firstElementChild.id = 'm-new'";
+    tab.eval(&format!("(() => {{ {tail}; window.asked = []; const real = send; send = message => {{ asked.push(message.do); return true; }}; \
+         patches.tail({{ epoch: log.dataset.epoch, html: fresh.innerHTML, before: 'e:' + fresh.firstElementChild.id }}); send = real; }})()"));
+    assert_eq!(tab.eval("asked"), serde_json::json!(["find"]));
+    // What else the server says leaves the request as it is.
+    tab.eval("patches.note('Something else'); patches.error('Another thing')");
+    assert_eq!(tab.eval("awaited"), "find");
+    tab.eval("socket.close()");
+    tab.wait_for("!socket && awaited === null && place === null");
+    tab.wait_for("socket?.readyState === 1");
+    tab.wait_for("!document.querySelector('.latest').hidden");
+    tab.click(".latest");
+    tab.wait_for("below.length === 0 && following()");
+    // An entry that the server does not have: the latest ones are shown.
+    tab.eval("document.getElementById('conversation').scrollTop = 400");
+    tab.wait_for("log.children.length > 150 && awaited === null");
+    tab.eval("view.scrollTop = 2000; below = ['']; awaited = 'nothing more'; find('m-missing'); place = { id: 'm-missing', top: 0 }");
+    tab.wait_for("below.length === 0 && following() && awaited === null");
+    assert_eq!(tab.eval("document.querySelector('.note')?.textContent.includes('link') ?? false"), false);
+}
+
+#[test]
+fn only_the_first_connection_goes_to_the_entry_of_a_link() {
+    let page = Page::new();
+    let id = page.new_session(&"stream 1 40\n".repeat(300));
+    let tab = page.open_session(&id);
+    tab.wait_for("socket?.readyState === 1");
+    let first = tab.eval("document.querySelector('#log > .entry').id");
+    let tab = page.open(&format!("/s/{id}#{}", first.as_str().unwrap()));
+    tab.wait_for("socket?.readyState === 1 && awaited === null");
+    // The entry is trimmed, and the connection is lost.
+    tab.eval("(() => { window.asked = []; const real = send; send = message => { asked.push(message.do); return real(message); }; \
+         removeEntry(document.getElementById(location.hash.slice(1))); socket.close(); })()");
+    tab.wait_for("asked.includes('seen') && socket?.readyState === 1");
+    assert_eq!(tab.eval("asked.includes('find')"), false);
+    // A person who goes to the end stays there, also if a page was requested.
+    tab.eval("(() => { send = () => true; find('m-other'); local.to_end(); })()");
+    assert_eq!(tab.eval("awaited"), serde_json::Value::Null);
 }
 
 #[test]

@@ -154,6 +154,52 @@ fn keys_act_on_the_current_request_of_the_inbox() {
 }
 
 #[test]
+fn keys_act_on_the_request_that_a_person_reads_while_the_inbox_changes() {
+    let page = Page::new();
+    for what in ["one", "two", "three"] {
+        let id = page.new_session("say hello");
+        page.run(&["prompt", "-s", &id, "--no-wait", &format!("ask Delete {what}")]).success();
+        wait_until("it waits", || page.run(&["inbox", "--json"]).stdout.contains(&format!("Delete {what}")));
+    }
+    let tab = page.open("/inbox");
+    tab.wait_for("socket?.readyState === 1 && document.querySelectorAll('#inbox .item').length === 3");
+    tab.wait_for("document.getElementById('conversation').dataset.moved === undefined");
+    // The server renders the inbox again, with another text.
+    let change = "window.render = async (edit) => { \
+         const text = await (await fetch('/inbox')).text(), all = new DOMParser().parseFromString(text, 'text/html'); \
+         const inbox = all.getElementById('inbox'); edit(inbox); patches.replace({ id: 'inbox', html: inbox.outerHTML }); }";
+    tab.eval(change);
+    let current = "[...document.querySelectorAll('#inbox .item')].findIndex(one => one.matches('.cur'))";
+    let focused = "[...document.querySelectorAll('#inbox .item')].findIndex(one => one.contains(document.activeElement))";
+    for part in ["div.scroll", ".opts [data-do=answer]:nth-of-type(2)"] {
+        tab.eval(&format!("document.querySelector('#inbox .item:last-of-type {part}').focus()"));
+        assert_eq!((tab.eval(current), tab.eval(focused)), (2.into(), 2.into()), "{part}");
+        let kept = tab.eval("document.activeElement.textContent");
+        tab.eval("render(inbox => inbox.querySelector('h1').append('!'.repeat(1 + document.querySelector('#inbox h1').textContent.length)))");
+        tab.wait_for("document.querySelector('#inbox h1').textContent.endsWith('!')");
+        assert_eq!((tab.eval(current), tab.eval(focused)), (2.into(), 2.into()), "{part}");
+        assert_eq!(tab.eval("document.activeElement.textContent"), kept, "{part}");
+    }
+    // What is written in a card stays there.
+    tab.eval("render(inbox => inbox.querySelectorAll('.item .req').forEach(card => card.insertAdjacentHTML('beforeend', '<input type=password name=secret>')))");
+    tab.wait_for("document.querySelectorAll('#inbox [name=secret]').length === 3");
+    tab.eval("document.querySelectorAll('#inbox [name=secret]')[1].value = 'hidden'");
+    tab.eval("render(inbox => { inbox.querySelectorAll('.item .req').forEach(card => card.insertAdjacentHTML('beforeend', '<input type=password name=secret>')); inbox.querySelector('h1').append('?'); inbox.querySelector('.item').remove(); })");
+    tab.wait_for("document.querySelectorAll('#inbox [name=secret]').length === 2");
+    let values = tab.eval("[...document.querySelectorAll('#inbox [name=secret]')].map(one => one.value)");
+    assert_eq!(values, json!(["hidden", ""]));
+    // The keys answer what is read.
+    tab.wait_for("document.getElementById('conversation').dataset.moved === undefined");
+    tab.eval("document.activeElement.blur()");
+    tab.press("1");
+    wait_until("the last one is answered", || {
+        !page.run(&["inbox", "--json"]).stdout.contains("Delete three")
+    });
+    let left = page.run(&["inbox", "--json"]).success().stdout;
+    assert!(left.contains("Delete one") && left.contains("Delete two"), "{left}");
+}
+
+#[test]
 fn a_new_request_takes_neither_the_focus_nor_a_click_or_key_in_its_first_half_second() {
     let page = Page::new();
     let id = page.new_session("say hello");

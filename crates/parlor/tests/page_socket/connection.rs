@@ -117,8 +117,11 @@ fn older_entries_are_read_page_by_page_and_found_by_their_elements() {
     let newer = tab.wait_for("page", |page| page["key"].as_str().unwrap().starts_with("after:"));
     assert_eq!(entry_ids(newer["html"].as_str().unwrap()), all[201..]);
     assert_eq!(newer["is_last"], true);
+    // What answers a request for a page has its key, also if there is none.
     tab.send(&json!({ "do": "older", "before": "c:x:y" }));
-    tab.wait_for("error", |_| true);
+    tab.wait_for("no_page", |none| none["key"] == "c:x:y" && none["text"] == "The cursor is unknown.");
+    tab.send(&json!({ "do": "find", "message": "m-missing" }));
+    tab.wait_for("no_page", |none| none["key"] == "find");
 }
 
 #[test]
@@ -143,9 +146,7 @@ fn bad_messages_are_answered_and_the_tab_stays() {
     let session = new_session(&server, "say hello");
     let browser = Browser::sign_in(&server, false);
     let mut tab = browser.show(&session);
-    for text in
-        ["", "[]", r#"{"do":"fly"}"#, r#"{"do":"older","before":"?"}"#, r#"{"do":"fork","message":"x"}"#]
-    {
+    for text in ["", "[]", r#"{"do":"fly"}"#, r#"{"do":"older"}"#, r#"{"do":"fork","message":"x"}"#] {
         tab.send_text(text);
         tab.wait_for("error", |_| true);
     }

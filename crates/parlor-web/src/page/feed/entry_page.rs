@@ -91,8 +91,8 @@ impl Feed {
         let state = lock(&self.state);
         let transcript = self.session.transcript();
         let at = transcript.entries().iter().position(|one| element_id(one.id()) == element);
-        let end = (at.map_or(0, |at| at + 1) + PAGE_ENTRIES).min(transcript.entries().len());
         let start = at.map_or(0, |at| at + 1);
+        let end = start + length_of_page(&transcript.entries()[start..], |one| is_shown(one, &transcript));
         let mut page = self.page_of(&state, &transcript, end, end - start);
         page.is_last = end == transcript.entries().len();
         page
@@ -138,5 +138,28 @@ impl Feed {
             before = page.before;
         }
         Ok(None)
+    }
+}
+
+/// The entries of a page at the beginning of these. It has one that is shown, if there is one: a tab asks for what is after the last
+/// one that it shows.
+fn length_of_page<T>(entries: &[T], is_shown: impl Fn(&T) -> bool) -> usize {
+    let shown = entries.iter().position(is_shown);
+    shown.map_or(entries.len(), |first| PAGE_ENTRIES.max(first + 1).min(entries.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_newer_entries_has_one_that_is_shown() {
+        let shown_at =
+            |at: usize, len: usize| length_of_page(&(0..len).collect::<Vec<_>>(), |one| *one == at);
+        assert_eq!(shown_at(0, 300), PAGE_ENTRIES);
+        assert_eq!(shown_at(0, 30), 30);
+        assert_eq!(shown_at(PAGE_ENTRIES - 1, 300), PAGE_ENTRIES);
+        assert_eq!(shown_at(150, 300), 151);
+        assert_eq!(shown_at(400, 300), 300, "none is shown: the end is reached");
     }
 }
