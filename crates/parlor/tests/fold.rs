@@ -101,7 +101,7 @@ fn the_help_of_parlor_and_fold() {
               0    success
               1    the turn failed, was refused or cancelled; a check failed; no server for `status`
               2    bad usage or bad input; nothing was changed
-              3    a request waits for an answer and there is no terminal to ask; `translate`: losses
+              3    a request is left open: there is no terminal to ask, or you chose later; `translate`: losses
               4    the agent is not available: not installed, not logged in, does not start
               5    the server or its data is not available
               124  `--timeout` elapsed; the turn continues

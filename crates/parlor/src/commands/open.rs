@@ -88,7 +88,7 @@ impl Open {
     fn list(self) -> Result<ExitCode, CommandError> {
         let browsers = browsers(&background_server::ensure_running(&self.paths)?)?;
         if self.json {
-            output::print_raw_json(Json::array(browsers).as_str())?;
+            output::print_raw_json(&format!("{}\n", Json::array(browsers).as_str()))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut table = Table::new(&["ID", "ROLE", "LAST USED", "~BROWSER"]);

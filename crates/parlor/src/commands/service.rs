@@ -89,6 +89,7 @@ fn install_unit(directory: &Path, paths: &PathOptions) -> Result<(), CommandErro
         writeln!(out, "\nStart it now and at every login:\n")?;
         writeln!(out, "  systemctl --user daemon-reload")?;
         writeln!(out, "  systemctl --user enable --now parlor\n")?;
+        writeln!(out, "A server that runs already has to be stopped first: parlor stop")?;
         writeln!(out, "To have it run without a login: loginctl enable-linger")
     })
 }

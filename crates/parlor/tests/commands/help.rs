@@ -64,8 +64,8 @@ fn the_long_help_describes_command_arguments_and_options() {
                   List only archived sessions
 
               --limit <N>
-                  List at most this many sessions; 0 for all [default: 50 on a terminal and with `--watch`,
-                  else all]
+                  List at most this many sessions; 0 for all [default: 50 on a terminal without `--json`,
+                  and with `--watch`; else all]
 
               --tree
                   List forks below the sessions that they were forked from, with the last message that they
@@ -188,15 +188,15 @@ fn the_long_help_describes_command_arguments_and_options() {
         Send a prompt to a session, and stream the answer
 
         Without `-s` and `--new`, the prompt continues the latest session of this directory. Words need no
-        quotes; standard input is appended to them if it is a pipe, a socket or a file. The answer goes to
-        standard output; the session, tool calls, requests and everything else about the turn go to standard
-        error. Requests of the agent are asked on the terminal, also if standard input is a pipe. Ctrl-C
-        cancels the turn; a second Ctrl-C exits while the turn continues. Starts the local server if it is
-        not running.
+        quotes; standard input is appended to them if it is a pipe, a socket or a file, whose end is waited
+        for (`< /dev/null` prevents that). The answer goes to standard output; the session, tool calls,
+        requests and everything else about the turn go to standard error. Requests of the agent are asked on
+        the terminal, also if standard input is a pipe. Ctrl-C cancels the turn; a second Ctrl-C exits while
+        the turn continues. Starts the local server if it is not running.
 
         The exit code is 0 if the agent completed the turn, 1 if the turn failed, was refused or cancelled,
-        3 if a request waits and there is no terminal to ask, 124 if `--timeout` elapsed, and 130 after
-        Ctrl-C. `parlor --help` lists all codes.
+        3 if a request is left open (there is no terminal to ask, or you chose later), 124 if `--timeout`
+        elapsed, and 130 after Ctrl-C. `parlor --help` lists all codes.
 
         Usage: parlor prompt [OPTIONS] [TEXT]...
                parlor prompt [OPTIONS] -s <SESSION> [TEXT]...
