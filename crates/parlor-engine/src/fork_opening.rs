@@ -58,7 +58,7 @@ pub enum ForkEvent {
     Started,
     /// Another client has opened the fork, which therefore does not use the agent session that the agent forked.
     AlreadyOpen,
-    /// The session could not be started.
+    /// The session, which may have been deleted meanwhile, could not be started with the agent session that the agent forked.
     StartFailed(RpcError),
     /// The session was sent a call, or could not be.
     Called(Result<(), RpcError>),
@@ -125,8 +125,12 @@ impl ForkOpening {
                 actions.extend(self.open_with_transcript(Some(&error)));
                 actions
             }
-            (State::Starting, ForkEvent::StartFailed(error))
-            | (State::Attaching | State::Prompting, ForkEvent::Called(Err(error))) => self.fail(&error),
+            (State::Starting, ForkEvent::StartFailed(error)) => {
+                let mut actions = vec![ForkAction::DiscardAgentSession];
+                actions.extend(self.fail(&error));
+                actions
+            }
+            (State::Attaching | State::Prompting, ForkEvent::Called(Err(error))) => self.fail(&error),
             (State::Attaching, ForkEvent::Called(Ok(()))) => {
                 // The session answers the request.
                 self.request = None;
@@ -339,6 +343,20 @@ mod tests {
                 respond {"jsonrpc":"2.0","id":7,"result":{"sessionId":"fork","_meta":{"parlor/forkFailed":"another client opened the fork before its agent was ready"}}}
             "#,
         );
+        check(
+            native(),
+            Some("[1]"),
+            r#"
+            start
+                fork at agent 3: {"sessionId":"theirs"}
+            forked
+                start session
+            already_open
+                discard agent session
+                prompt [1], answer 7 {"sessionId":"fork","_meta":{"parlor/forkFailed":"another client opened the fork before its agent was ready"}}
+            called
+            "#,
+        );
     }
 
     #[test]
@@ -352,6 +370,7 @@ mod tests {
             forked
                 start session
             start_failed the disk is full
+                discard agent session
                 respond {"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"the disk is full"}}
             call_failed again
             "#,

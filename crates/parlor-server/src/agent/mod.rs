@@ -573,6 +573,12 @@ impl Startup {
     pub(crate) fn new(timeout: Duration) -> Self {
         Self { timeout, until: Instant::now() + timeout }
     }
+
+    /// The first half of the time that is left.
+    fn first_half(self) -> Self {
+        let now = Instant::now();
+        Self { until: now + self.until.saturating_duration_since(now) / 2, ..self }
+    }
 }
 
 /// The error for a call without a response in time, with the last line of the agent's standard error.

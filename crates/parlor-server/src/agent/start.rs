@@ -56,7 +56,8 @@ pub const AGENT_UNAVAILABLE: &str = "agent_unavailable";
 /// The `reason` in the data of an error: the agent of a session is not configured any more.
 pub const AGENT_NOT_CONFIGURED: &str = "agent_not_configured";
 
-/// Starts an agent, with this metadata in `initialize`. `known` is its last response to that. Errors have the reason [`AGENT_UNAVAILABLE`].
+/// Starts an agent, with this metadata in `initialize`. `known` is its last response to that. Errors have the reason
+/// [`AGENT_UNAVAILABLE`].
 pub(crate) async fn start(
     config: &AgentConfig,
     env: &[(String, String)],
@@ -74,7 +75,8 @@ pub(crate) async fn start(
 }
 
 /// Starts an agent with version 2 of the protocol, unless it is known to speak version 1. An agent that does not speak version
-/// 2, or offers more in version 1, is started again, because some agents do not accept a second `initialize`.
+/// 2, or offers more in version 1, is started again, because some agents do not accept a second `initialize`. One that is known
+/// to speak version 1 is started with version 2 as well if it is another release, and if it fails with version 1.
 async fn start_with_version(
     starter: &Starter<'_>,
     known: Option<&CachedAgentInfo>,
@@ -112,7 +114,11 @@ struct Starter<'a> {
 
 impl Starter<'_> {
     async fn start(&self, dialect: Dialect) -> Result<Initialized, StartError> {
-        let (config, startup) = (self.config, self.startup);
+        self.start_within(dialect, self.startup).await
+    }
+
+    async fn start_within(&self, dialect: Dialect, startup: Startup) -> Result<Initialized, StartError> {
+        let config = self.config;
         start_and_initialize(config, self.env, self.cwd, (dialect, self.meta), self.reaper, startup).await
     }
 
@@ -142,31 +148,49 @@ impl Starter<'_> {
     /// Starts an agent with version 1, with this response to `initialize` before.
     async fn start_known(&self, known: &Object) -> Result<(Initialized, Dialect), StartError> {
         match self.start(Dialect::V1).await {
-            Ok(started) if may_prefer_v2(&started.result, known) => {
+            Ok(started) if live::speaks_v2(&started.result) => {
                 self.end(started).await;
                 self.negotiate(Dialect::V2).await
             }
+            Ok(started) if may_prefer_v2(&started.result, known) => {
+                // The process that works is kept meanwhile, with time left to open a session.
+                Ok(match self.try_v2(self.startup.first_half()).await {
+                    Some(other) => {
+                        self.end(started).await;
+                        (other, Dialect::V2)
+                    }
+                    None => (started, Dialect::V1),
+                })
+            }
             Ok(started) => Ok((started, Dialect::V1)),
             // A later release may reject version 1.
-            Err(failed) if !failed.timed_out => match self.start(Dialect::V2).await {
-                Ok(started) if live::speaks_v2(&started.result) => Ok((started, Dialect::V2)),
-                Ok(started) => {
-                    self.end(started).await;
-                    Err(failed)
-                }
-                Err(_) => Err(failed),
-            },
+            Err(failed) if !failed.timed_out => {
+                let started = self.try_v2(self.startup).await;
+                started.map(|started| (started, Dialect::V2)).ok_or(failed)
+            }
             Err(failed) => Err(failed),
         }
     }
+
+    /// Starts with version 2. Returns `None` if the agent does not start with it in time, does not speak it, or offers more in
+    /// version 1.
+    async fn try_v2(&self, startup: Startup) -> Option<Initialized> {
+        let log = |failed: &StartError| {
+            let error = failed.error.message();
+            tracing::info!(agent = self.config.name, "cannot start the agent with version 2: {error}");
+        };
+        let started = self.start_within(Dialect::V2, startup).await.inspect_err(log).ok()?;
+        if live::speaks_v2(&started.result) && !prefers_v1(&started.result) {
+            return Some(started);
+        }
+        self.end(started).await;
+        None
+    }
 }
 
-/// Whether version 2 is tried with an agent that spoke version 1 before and was asked for that again: it answered with version 2,
-/// or is another agent or release than before.
+/// Whether version 2 is tried with an agent that spoke version 1 before and has done so again: it is another agent or release
+/// than before, of which nothing says that it offers more in version 1.
 fn may_prefer_v2(result: &Object, known: &Object) -> bool {
-    if live::speaks_v2(result) {
-        return true;
-    }
     let release = |initialize: &Object| {
         let info = initialize.get_object("agentInfo").unwrap_or_default();
         (info.get_string("name"), info.get_string("version"))

@@ -134,12 +134,12 @@ impl HubState {
     }
 
     /// Starts a stored fork with the agent session that its agent forked. Returns the agent session if another caller has
-    /// opened the fork already.
+    /// opened the fork already, and with the error if the fork could not be opened.
     pub(crate) async fn start_bound(
         self: &Arc<Self>,
         id: &SessionId,
         bound: BoundAgent,
-    ) -> Result<Option<BoundAgent>, RpcError> {
+    ) -> Result<Option<BoundAgent>, (RpcError, Option<BoundAgent>)> {
         let cell = self.cell(id);
         let mut bound = Some(bound);
         let started = cell.get_or_try_init(async || {
@@ -150,7 +150,7 @@ impl HubState {
             Ok(_) => Ok(bound),
             Err(error) => {
                 self.unregister_unopened(id, &cell);
-                Err(error)
+                Err((error, bound))
             }
         }
     }

@@ -97,7 +97,10 @@ impl ForkTask {
                     self.bound = Some(bound);
                     ForkEvent::AlreadyOpen
                 }
-                Err(error) => ForkEvent::StartFailed(error),
+                Err((error, bound)) => {
+                    self.bound = bound;
+                    ForkEvent::StartFailed(error)
+                }
             }),
             ForkAction::DiscardAgentSession => {
                 self.bound.take()?.guard.discard();

@@ -83,9 +83,11 @@ impl crate::hub::HubState {
         if !self.is_live(id) {
             self.check_room()?;
         }
-        match self.start_bound(id, bound).await? {
-            None => Ok(()),
-            Some(bound) => self.send(id, SessionMessage::AgentReady(Box::new(Ok(bound)))).await,
+        match self.start_bound(id, bound).await {
+            Ok(None) => Ok(()),
+            // The agent session belongs to the owner's turn, and is not discarded.
+            Err((error, _)) => Err(error),
+            Ok(Some(bound)) => self.send(id, SessionMessage::AgentReady(Box::new(Ok(bound)))).await,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{Batch, EntryRow, SessionRow, SlotRow, TITLE, Write, check};
 #[derive(Clone)]
 pub(super) struct Journaled {
     pub(super) batch: Arc<Batch>,
-    /// A position after the batch up to which it is folded, with others.
+    /// The position after the group that it was appended with: a database folded up to here has it.
     pub(super) end: u64,
 }
 
@@ -24,11 +24,12 @@ pub(super) struct Pending(Vec<Journaled>);
 
 /// What pending batches change in an entry.
 #[derive(Default)]
-pub(super) struct EntryChange {
+pub(super) struct EntryChange<'a> {
     seq: u64,
-    head: Option<String>,
-    /// The text that is appended, or the new content.
-    text: String,
+    head: Option<&'a str>,
+    /// The parts of the text that is appended, or of the new content. They are joined only for entries that are read, because a
+    /// session may have much more pending text than a read returns.
+    text: Vec<&'a str>,
     replaces: bool,
 }
 
@@ -98,8 +99,8 @@ impl Pending {
 
     /// Returns what changes in the entries of a session that were created after a change, by the change that created
     /// them.
-    pub(super) fn entries(&self, id: &str, after: u64) -> BTreeMap<u64, EntryChange> {
-        let mut changes: BTreeMap<u64, EntryChange> = BTreeMap::new();
+    pub(super) fn entries(&self, id: &str, after: u64) -> BTreeMap<u64, EntryChange<'_>> {
+        let mut changes: BTreeMap<u64, EntryChange<'_>> = BTreeMap::new();
         for write in self.writes() {
             let (session, created, seq, head, text, replaces) = match write {
                 Write::Entry { session, created, seq, head, content } => {
@@ -123,13 +124,13 @@ impl Pending {
             let change = changes.entry(created).or_default();
             change.seq = change.seq.max(seq);
             if let Some(head) = head {
-                change.head = Some(head.clone());
+                change.head = Some(head);
             }
             if replaces {
                 change.text.clear();
                 change.replaces = true;
             }
-            change.text.push_str(text);
+            change.text.push(text);
         }
         changes
     }
@@ -173,19 +174,22 @@ impl Pending {
     }
 }
 
-impl EntryChange {
+impl EntryChange<'_> {
     /// Applies the change to the stored entry, or creates it.
     pub(super) fn apply(self, created: u64, stored: Option<EntryRow>) -> Option<EntryRow> {
         let Self { seq, head, text, replaces } = self;
         let Some(mut row) = stored else {
-            return Some(EntryRow { created, seq, head: head?, content: text, inherited: 0 });
+            let (head, content) = (head?.to_owned(), text.concat());
+            return Some(EntryRow { created, seq, head, content, inherited: 0 });
         };
         row.seq = row.seq.max(seq);
-        row.head = head.unwrap_or(row.head);
+        if let Some(head) = head {
+            head.clone_into(&mut row.head);
+        }
         if replaces {
-            (row.content, row.inherited) = (text, 0);
+            (row.content, row.inherited) = (text.concat(), 0);
         } else {
-            row.content.push_str(&text);
+            row.content.extend(text);
         }
         Some(row)
     }

@@ -508,12 +508,67 @@ command = ["sh", "-c", "tee -a TEST_DIR/input | exec TEST_AGENT $(cat TEST_DIR/r
         (1, json!([1])),
         "the release that is known to speak version 1"
     );
-    assert_eq!(start("--version 1 --agent-version 1.1.0"), (1, json!([1, 2, 1])), "another one");
+    assert_eq!(start("--version 1 --agent-version 1.1.0"), (1, json!([1, 2])), "another one");
     assert_eq!(start("--version 1 --agent-version 1.1.0"), (1, json!([1])), "is tried once");
     let preferring = "--name @agentclientprotocol/claude-agent-acp --agent-version 0.99.1";
     assert_eq!(start(preferring), (1, json!([1])), "an agent that offers more in version 1");
     assert_eq!(start("--agent-version 2.0.0"), (2, json!([1, 2])));
     assert_eq!(start("--agent-version 2.0.0"), (2, json!([2])));
+}
+
+#[test]
+fn a_release_of_an_agent_that_hangs_on_version_2_is_spoken_to_in_version_1() {
+    let hanging = r#"
+[agents.hanging]
+command = ["sh", "TEST_DIR/agent.sh"]
+startup_timeout = 10
+"#;
+    let script = r#"
+if [ ! -e "$(dirname "$0")/upgraded" ]; then exec TEST_AGENT --version 1 --agent-version 1.0.0; fi
+read -r line
+case $line in
+*'"protocolVersion":2'*) echo asked >> "$(dirname "$0")/asked"; cat > /dev/null ;;
+*) { printf '%s\n' "$line"; cat; } | TEST_AGENT --version 1 --agent-version 1.1.0 ;;
+esac
+"#;
+    let server = start_server(hanging);
+    let dir = server.dir().path();
+    std::fs::write(dir.join("agent.sh"), script.replace("TEST_AGENT", programs::test_agent())).unwrap();
+    for _ in 0..3 {
+        let mut client = server.client(TransportKind::Unix, Dialect::V2, "hanging");
+        let said = whoami(&mut client);
+        assert!(said.contains(" v1"), "{said}");
+        client.call("_parlor/agents/stop", json!({ "agent": "hanging" })).unwrap();
+        std::fs::write(dir.join("upgraded"), "").unwrap();
+    }
+    let asked = std::fs::read_to_string(dir.join("asked")).unwrap();
+    assert_eq!(asked, "asked\n", "it is tried once");
+}
+
+#[test]
+fn an_agent_that_offers_more_in_version_1_and_fails_once_is_not_spoken_to_in_version_2() {
+    let crashing = r#"
+[agents.crashing]
+command = ["sh", "TEST_DIR/agent.sh"]
+"#;
+    let script = r#"
+if [ -e "$(dirname "$0")/crash" ]; then rm "$(dirname "$0")/crash"; exit 1; fi
+exec TEST_AGENT --name @agentclientprotocol/claude-agent-acp --agent-version 0.99.1 --offers load,steering
+"#;
+    let server = start_server(crashing);
+    let dir = server.dir().path();
+    std::fs::write(dir.join("agent.sh"), script.replace("TEST_AGENT", programs::test_agent())).unwrap();
+    let mut client = server.client(TransportKind::Unix, Dialect::V2, "crashing");
+    let said = whoami(&mut client);
+    assert!(said.contains(" v1"), "{said}");
+    client.call("_parlor/agents/stop", json!({ "agent": "crashing" })).unwrap();
+    std::fs::write(dir.join("crash"), "").unwrap();
+    let params = json!({ "cwd": "/", "mcpServers": [] });
+    let error = client.call("session/new", params).unwrap_err();
+    assert_eq!(error["data"]["reason"], "agent_unavailable", "{error}");
+    assert!(!dir.join("crash").exists(), "it has crashed");
+    let said = whoami(&mut client);
+    assert!(said.contains(" v1"), "{said}");
 }
 
 #[test]
