@@ -410,7 +410,7 @@ impl Shared {
         // Without the lock: the log may be on the same disk, and reads take the lock.
         match &folded {
             Ok(()) if had_failed => {
-                tracing::info!("fold of the journal succeeded; batches are accepted again")
+                tracing::info!("fold of the journal succeeded; batches are accepted again");
             }
             Err(error) if !had_failed => {
                 tracing::error!(%error, "fold of the journal failed; batches fail until it succeeds");
