@@ -74,6 +74,11 @@ pub(crate) fn memory(server: &Server) -> Option<u64> {
     status(server, "VmRSS:")
 }
 
+/// The pages of files that a server has in memory, in bytes: mostly its program, which is much larger without optimisation.
+pub(crate) fn file_memory(server: &Server) -> Option<u64> {
+    status(server, "RssFile:")
+}
+
 fn status(server: &Server, name: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
