@@ -7,7 +7,7 @@
 //! ```
 //!
 //! An agent that can fork is asked to. The client is then attached to the fork and sends its first prompt. Every other fork
-//! is opened from the store when somebody uses it, and its agent gets the transcript: the client gets its response at once, or
+//! is opened from the store when a client uses it, and its agent gets the transcript: the client gets its response at once, or
 //! with the first prompt. It learns from `parlor/forkFailed` why its agent did not fork.
 
 use parlor_dialect::settings::Settings;
@@ -81,7 +81,7 @@ pub enum ForkAction {
     Start,
     /// Has the agent delete what it forked.
     DiscardAgentSession,
-    /// Attaches the client when somebody opens the session.
+    /// Attaches the client when the session is opened.
     AttachOnOpen,
     /// Sends the client a response.
     Respond(Frame),

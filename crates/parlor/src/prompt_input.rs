@@ -17,7 +17,7 @@ use crate::tty::Tty;
 
 /// How long a socket may send nothing until the words of the command line are the whole prompt.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(3);
-/// After this time without input, a person is told what the command waits for.
+/// After this time without input, the command says what it waits for.
 const PIPE_NOTICE: Duration = Duration::from_secs(2);
 
 /// The arguments and options that make up a prompt.

@@ -115,7 +115,7 @@ fn messages_are_selected_copied_and_folded() {
     screen.wait_for("Copied 1 line");
     // Over a connection without a display, the terminal itself copies.
     let copied = "\u{1b}]52;c;QW4gYW5zd2VyIHRvIGNvcHk=\u{7}";
-    wait_until("the terminal is told to copy", || screen.written().contains(copied));
+    wait_until("the terminal receives the text to copy", || screen.written().contains(copied));
     screen.press("/");
     screen.press("think");
     screen.press(ENTER);

@@ -147,7 +147,7 @@ fn markdown_is_copied_with_its_marks() {
     screen.wait_for("y copy");
     screen.press("Y");
     screen.wait_for("Copied 1 line");
-    wait_until("the terminal is told to copy", || {
+    wait_until("the terminal receives the text to copy", || {
         ["It is **bold**.", "It is **bold**.\n"].iter().any(|text| screen.written().contains(&copied(text)))
     });
 }
